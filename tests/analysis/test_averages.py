@@ -18,7 +18,7 @@ PAIRS = list(itertools.product(mx.formats.names("e8m0"), mx.ScaleRule))
 
 
 @pytest.mark.parametrize(("name", "rule"), PAIRS)
-def test_the_teeth_are_what_the_kernel_does(name, rule):
+def test_pieces_of_the_sawtooth_equal_the_kernel(name, rule):
     teeth = sawtooth(name, scale_rule=rule)
     assert (teeth[0].lower, teeth[-1].upper) == (1, 2)
     assert all(a.upper == b.lower for a, b in itertools.pairwise(teeth))
@@ -84,7 +84,7 @@ def test_claim_b1(name, rule, bias, ratio):
     assert round(100 * float(found.ratio_of_means), 3) == ratio
 
 
-def test_the_clamp_term_of_e4m3_is_the_expression_of_the_claim():
+def test_overflow_bias_of_e4m3_equals_the_claimed_expression():
     import sympy
 
     claimed = (1 - sympy.Rational(7, 8)) / sympy.log(2) - (1 - sympy.log(sympy.Rational(7, 4), 2))
@@ -93,7 +93,7 @@ def test_the_clamp_term_of_e4m3_is_the_expression_of_the_claim():
     assert round(100 * float(found), 3) == -1.231
 
 
-def test_stochastic_rounding_leaves_the_clamp_term_alone():
+def test_stochastic_rounding_has_only_the_overflow_bias():
     for name in ("mxfp8_e4m3", "mxfp4_e2m1"):
         found = binade_average(name, rounding="sr")
         assert float(found.bias) == pytest.approx(float(found.overflow_bias), abs=1e-15)

@@ -34,7 +34,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("law", ["normal", "uniform"])
-def test_truncated_moments_are_the_integrals_they_say(law):
+def test_truncated_moments_equal_quadrature(law):
     machine = SympyMachine()
     mu, sigma, low, high = Fraction(9, 10), Fraction(1, 20), Fraction(4, 5), Fraction(1)
     if law == "normal":
@@ -116,7 +116,7 @@ def test_balls_and_intervals_agree():
 
 @pytest.mark.parametrize("of", ["bias", "ratio_of_means", "variance"])
 @pytest.mark.parametrize("distribution", ["normal", "uniform"])
-def test_the_formula_evaluates_to_the_number(of, distribution):
+def test_formula_and_number_agree(of, distribution):
     found = gamma_bias("mxfp4_e2m1", 0.97, 0.02, block_size=4, distribution=distribution)
     expression = found.formula(of)
     symbols = sorted(expression.free_symbols, key=str)
@@ -133,7 +133,7 @@ def test_the_formula_evaluates_to_the_number(of, distribution):
     ("name", "sigma", "rounding", "of"),
     [("mxint4", 0.5, "sr", "variance"), ("mxint4", 0.5, "rtp", "bias"), ("mxfp4_e2m1", 0.55, "rto", "variance")],
 )
-def test_a_uniform_cluster_that_stays_off_zero_has_its_moments(name, sigma, rounding, of):
+def test_moments_of_uniform_numbers_near_zero(name, sigma, rounding, of):
     """Check uniform numbers near zero: integrals must stop at the ends of their interval."""
     pytest.importorskip("flint")
     found = gamma_bias(name, 1, sigma, rounding=rounding, distribution="uniform")
@@ -145,7 +145,7 @@ def test_a_uniform_cluster_that_stays_off_zero_has_its_moments(name, sigma, roun
 
 
 @pytest.mark.parametrize("sigma", [1e-12, 1e-9])
-def test_the_variance_of_narrow_clusters_at_a_value_of_the_format(sigma):
+def test_variance_of_narrow_clusters_at_a_value_of_the_format(sigma):
     """Check variances of numbers so close together that x minus the value below x is inexact."""
     pytest.importorskip("flint")
     found = gamma_bias("mxfp8_e4m3", 1.125, sigma, rounding="sr", distribution="uniform")

@@ -269,7 +269,7 @@ def test_vectorised_evaluation_is_the_same_as_one_at_a_time():
 
 
 @pytest.mark.parametrize("name", mx.formats.names("e8m0"))
-def test_equal_numbers_are_what_the_kernel_gives_ties_included(name):
+def test_sigma_of_0_gives_the_kernels_results_ties_included(name):
     element = mx.formats.get(name).element
     mu = np.concatenate([np.array(element.values())[1 : element.max_code] * 2.0**-3, np.linspace(0.5, 2, 257)])
     mu = np.concatenate([mu, -mu])
@@ -287,7 +287,7 @@ def test_narrowing_clusters_tend_to_the_sawtooth():
         assert abs(difference).max() < close
 
 
-def test_what_diverges_is_infinite_and_refused_as_an_enclosure():
+def test_diverging_integrals_are_infinite_and_have_no_enclosure():
     for rounding in ("rtp", "rtn", "rto"):
         assert gamma_bias("mxfp4_e2m1", 0.0, 1.0, rounding=rounding).bias == np.inf
     spread = gamma_bias("mxfp4_e2m1", 0.0, 1.0, rounding="sr")
@@ -334,7 +334,7 @@ def test_arguments_are_checked(arguments, message):
         gamma_bias("mxfp8_e4m3", **arguments)
 
 
-def test_numbers_of_numpy_are_numbers():
+def test_numpy_numbers_are_accepted():
     """Check that numpy numbers, such as a tensor scale in float32, are accepted."""
     options = {"prescale": np.float32(0.75), "tensor_scale": np.float32(0.25), "headroom": np.array(1)}
     found = gamma_bias("nvfp4", 0.9, 0.01, **options)

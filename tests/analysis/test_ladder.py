@@ -59,7 +59,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[0]}-{c[4]}-{c[5]}-{'-'.join(map(str, c[6].values()))}")
-def test_the_formula_is_what_numpy_finds(case):
+def test_formulas_agree_with_samples_in_numpy(case):
     fmt, scales, t, mu, sigma, block, options = case
     rng = np.random.default_rng(7)
     x = rng.normal(mu, sigma, (BLOCKS, block))
@@ -106,7 +106,7 @@ def test_scales_begin_where_the_engine_changes_them(rule, scale):
 
 
 @pytest.mark.parametrize("rule", list(mx.ScaleRule))
-def test_powers_of_two_are_a_ladder_too(rule):
+def test_ladder_of_e8m0_scales_equals_shared_scale(rule):
     ladder = scale_ladder("mxfp8_e4m3", rule)
     ends = np.array([float(begin) for begin in ladder.begins[1:]])
     around = np.concatenate([ends, np.nextafter(ends, 0), np.nextafter(ends, np.inf)])
@@ -125,7 +125,7 @@ def test_a_tensor_scale_moves_all_scales():
 
 
 @pytest.mark.parametrize("rounding", ["rne", "rtp", "rto"])
-def test_equal_numbers_are_what_the_kernel_gives(rounding):
+def test_sigma_of_0_gives_the_kernels_results(rounding):
     mu = np.concatenate([np.linspace(0.5, 2, 97), E4M3[1:40] * 6, E4M3[1:40] * 6.3, [1e-4, 5000.0]])
     t = 2.0**-3
     got = mx.fake_quantize(mu[:, None], "nvfp4", block_size=1, rounding=rounding, tensor_scale=t).ravel()

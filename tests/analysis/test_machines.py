@@ -62,7 +62,7 @@ def test_powers_of_a_ball_around_zero_stay_finite():
             assert hull.radius < 1e-30
 
 
-def test_precision_is_given_back():
+def test_precision_is_restored():
     flint = pytest.importorskip("flint")
     before = flint.ctx.prec
     with ArbMachine(777).precision():
@@ -70,7 +70,7 @@ def test_precision_is_given_back():
     assert flint.ctx.prec == before
 
 
-def test_an_enclosure_says_what_it_holds():
+def test_enclosures_test_membership_and_print_radius():
     enclosure = Enclosure(Fraction(1, 4), Fraction(3, 4))
     assert 0.5 in enclosure
     assert Fraction(3, 4) in enclosure

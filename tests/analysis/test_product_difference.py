@@ -102,7 +102,7 @@ def test_a_difference_in_one_property_is_in_one_part(one, other, cause):
         ("blackwell_mxfp8", "mxfp8_e4m3"), ("hopper_fp8_promoted", "e4m3:block=128,scale=float32"),
     ],
 )  # fmt: skip
-def test_the_model_expects_what_units_do(kind, unit, fmt):
+def test_expected_errors_of_matrix_units_are_right(kind, unit, fmt):
     """Check that a matrix unit's error has the expected size, within a factor of three."""
     found = compare_products(*operands(kind), units=[ProductStack("exact", fmt), ProductStack(unit, fmt)])
     if fmt == "tf32":  # rounding the operands to tf32 adds two further parts
@@ -176,12 +176,12 @@ def test_text_and_dictionary():
         (["hopper_float16", "exact"], "'a' must be an array of float16 for unit 'hopper_float16', not 'float32'"),
     ],
 )
-def test_bad_stacks(units, message):
+def test_bad_stacks_raise(units, message):
     with pytest.raises(ValueError, match=message):
         compare_products(*operands(), units=units)
 
 
-def test_bad_arrays_and_places():
+def test_bad_arrays_and_arguments_raise():
     a, _ = operands()
     with pytest.raises(ValueError, match="'b' must be a matrix, not "):
         compare_products(a, a[0], units=["exact", "sequential"])

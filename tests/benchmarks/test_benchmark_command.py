@@ -113,7 +113,7 @@ def test_an_interrupted_run_keeps_what_it_has_and_goes_on(asked, tmp_path, capsy
     assert "not resumed" not in capsys.readouterr().err
 
 
-def test_an_interrupted_question_is_told_what_it_has(asked, tmp_path, monkeypatch):
+def test_resumed_benchmark_measures_only_missing_rows(asked, tmp_path, monkeypatch):
     seen = []
 
     def measure(session):
@@ -218,7 +218,7 @@ def test_a_failure_makes_the_exit_status_one(asked, tmp_path, monkeypatch, capsy
     assert "failed: a: x, c: ValueError: no" in capsys.readouterr().err
 
 
-def test_a_share_of_the_work_is_made_up_for(monkeypatch):
+def test_ratios_are_corrected_for_a_share_of_the_work(monkeypatch):
     monkeypatch.setattr(questions.timing, "ratios", lambda *functions, **limits: [0.25, 0.5, 0.75])
     ((_, found),) = Session().compare(TABLE, lambda: None, Case("half", "c", lambda: None, share=0.5))
     assert (found.low, found.median, found.high) == (0.75, 1.0, 1.25)
@@ -235,7 +235,7 @@ def test_conversions_run(tmp_path, monkeypatch):
     assert answer.finished
 
 
-def test_lines_of_the_cliff_are_distinct_and_a_quick_look_takes_some_of_them():
+def test_rows_of_the_cliff_benchmark_are_distinct_and_quick_runs_take_some():
     x = data.normal(1 << 14, 1)
     rows = [row for row, _, _ in cliff._choices(x, 1)]
     assert len(rows) == len(set(rows)) > 55
@@ -250,7 +250,7 @@ def test_lines_of_the_cliff_are_distinct_and_a_quick_look_takes_some_of_them():
     assert set(rows + back + alone) >= cliff.COMMON
 
 
-def test_what_is_not_common_has_one_line_for_a_table():
+def test_uncommon_cells_are_summed_up_in_one_row_per_table():
     usual, rare = record.Table("a", "a, 4K elements", ""), record.Table("b", "b, 4K elements", "")
     cells = [
         (usual, record.Measurement("rounding rtz", "x", 1.5)),
@@ -275,7 +275,7 @@ def test_shapes_hold_the_elements_in_whole_blocks(size):
 
 
 @pytest.mark.parametrize("name", peers.ELEMENTS)
-def test_the_yardsticks_agree_where_they_should(name):
+def test_compared_libraries_give_mxnums_values(name):
     x = data.normal(1 << 14, 3)
     expected = mx.fake_quantize(x, name)
     assert np.array_equal(peers._ml_dtypes(name, x), expected)
@@ -320,7 +320,7 @@ def test_the_page_has_each_question_once(asked, tmp_path):
     assert (tmp_path / "page.md").read_text().count("## Question") == 3
 
 
-def test_another_state_is_asked_in_a_process_of_its_own(monkeypatch, tmp_path):
+def test_earlier_version_is_measured_in_its_own_process(monkeypatch, tmp_path):
     monkeypatch.delenv("MXNUM_EARLIER", raising=False)
     with pytest.raises(ValueError, match="needs MXNUM_EARLIER"):
         earlier.require()

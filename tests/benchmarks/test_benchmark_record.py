@@ -70,7 +70,7 @@ def test_other_files_are_refused_in_a_sentence(tmp_path, text):
         record.load(path)
 
 
-def test_finished_means_every_question_asked():
+def test_result_is_finished_if_every_benchmark_is():
     assert made().is_finished
     assert not made(answers=[]).is_finished
     unfinished = made()
@@ -88,7 +88,7 @@ def test_numbers_have_three_digits(value, text):
     assert tables.number(value) == text
 
 
-def test_a_table_has_a_line_a_row_a_column_a_format_and_the_goals():
+def test_table_has_rows_columns_and_goals():
     assert tables.grid(CELLS) == [
         ["", "e4m3", "e2m1", "goal"],
         ["quantize", "1.23 (1–2.5)", "*1.75* (1.5–2)", "≤ 1.5"],
@@ -113,7 +113,7 @@ def test_a_table_has_a_line_a_row_a_column_a_format_and_the_goals():
         ((None, 0.2, 0.2), "fma ≤ 0.2; both, sr ≤ 0.2"),
     ],
 )
-def test_goals_name_their_columns_where_these_differ(limits, text):
+def test_goals_name_their_columns_if_goals_differ(limits, text):
     row = [
         Measurement("a", column, 1.5, 1, 2, 9, limit=limit)
         for column, limit in zip(("block", "fma", "both, sr"), limits, strict=True)
@@ -134,7 +134,7 @@ def test_goals_name_their_columns_where_these_differ(limits, text):
         (0.000012345, 1e-5, "*0.000012*"),
     ],
 )
-def test_what_misses_its_goal_is_seen_to(median, limit, text):
+def test_cells_mark_missed_goals(median, limit, text):
     assert tables.cell(Measurement("a", "b", median, 0, 9, 1, limit=limit)) == text
 
 
@@ -162,7 +162,7 @@ def test_the_page_is_made_of_the_saved_file_alone(tmp_path):
     assert "warning" not in text
 
 
-def test_the_page_says_what_to_beware_of():
+def test_page_warns_of_noise_interruptions_and_quick_runs():
     loaded = made(quietness={"others": 0.3, "stolen": 0.0})
     loaded.settings |= {"quick": True}
     loaded.answers[0].finished = False
@@ -199,7 +199,7 @@ def test_plots_show_every_table_and_are_reproducible(tmp_path):
     assert not (tmp_path / "c.svg").exists()
 
 
-def test_the_machine_is_described_without_names_of_places():
+def test_description_of_the_machine_has_no_paths():
     described = machine.describe()
     assert described["cores"] >= 1
     assert {"mxnum", "numpy", "numba"} <= set(described["packages"])

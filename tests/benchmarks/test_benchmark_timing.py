@@ -75,7 +75,7 @@ def test_the_functions_take_turns_and_each_goes_first_half_of_the_time(clock):
     assert clock.calls[4:] == ["base", "case", "case", "base", "base", "case", "case", "base"]
 
 
-def test_what_is_not_long_finds_its_data_in_the_caches_on_both_sides(clock):
+def test_short_functions_are_called_once_untimed_before_each_timing(clock):
     base, case = clock.function("base", 2_000_000), clock.function("case", 3_000_000)
     timing.ratios(base, case, rounds=2, seconds=1e9)
     assert clock.calls[4:] == ["base", "base", "case", "case", "case", "case", "base", "base"]
@@ -93,7 +93,7 @@ def test_rounds_end_when_the_time_is_up(clock, seconds, rounds):
     assert len(timing.ratios(base, case, rounds=21, seconds=seconds, least=3)) == rounds
 
 
-def test_garbage_collection_is_off_meanwhile_and_comes_back_after_an_error():
+def test_garbage_collection_is_off_while_timing_and_on_after_errors():
     seen = []
 
     def fails():

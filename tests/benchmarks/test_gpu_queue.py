@@ -38,7 +38,7 @@ def test_steps_that_are_done_are_not_repeated(tmp_path, monkeypatch):
     assert (tmp_path / "bad.log").read_text().count("ZeroDivisionError") == 2
 
 
-def test_a_step_ends_with_the_time_that_is_there(tmp_path, monkeypatch):
+def test_step_is_stopped_when_the_time_limit_ends(tmp_path, monkeypatch):
     monkeypatch.setattr(gpu, "PATIENCE", 1)
     monkeypatch.setattr(gpu, "STEPS", (made("long", "import time; time.sleep(600)"), made("next", "pass")))
     monkeypatch.setattr(gpu.Step, "words", lambda self, out, rehearse: [gpu.sys.executable, "-m", *self.command])
@@ -48,6 +48,6 @@ def test_a_step_ends_with_the_time_that_is_there(tmp_path, monkeypatch):
     assert done["long"]["status"] is None
 
 
-def test_its_studies_are_there():
+def test_studies_of_the_queue_exist():
     assert list(studies.read("paper-pairs").arms) == ["FP32", "E4M3"]
     assert len(studies.read("head-gradient", "language_model").arms) == 5

@@ -37,7 +37,7 @@ def test_every_command_takes_json(run):
             assert "--json" in run(*call, "--help"), call
 
 
-def test_of_an_option_given_twice_neither_is_dropped(run, tmp_path):
+def test_option_given_twice_raises(run, tmp_path):
     losses = tmp_path / "losses.csv"
     for *call, option in (
         ("vectors", "dot", "--format"),

@@ -21,7 +21,7 @@ def body(text):
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("fmt", ["mxfp6_e3m2", "nvfp4"])
-def test_the_vectors_get_their_own_answers(operation, fmt):
+def test_answers_to_written_vectors_equal_the_written_answers(operation, fmt):
     unit = {"accumulate": "blackwell_nvfp4" if fmt == "nvfp4" else "blackwell_mxfp8"} if operation == "mma" else {}
     task, inputs, whole, answered = make_task(operation, fmt, **unit), io.BytesIO(), io.BytesIO(), io.BytesIO()
     for out, answers in ((inputs, False), (whole, True)):
@@ -31,7 +31,7 @@ def test_the_vectors_get_their_own_answers(operation, fmt):
     assert body(answered.getvalue()) == body(whole.getvalue())
 
 
-def test_cases_of_ones_own(run, tmp_path):
+def test_cases_of_a_user_are_answered(run, tmp_path):
     cases, golden = tmp_path / "cases.txt", tmp_path / "golden.txt"
     cases.write_text(HEAD + "7f 2222 7f 4312\n\n# (2 * 6) * (2 * -6)\n80 7 0 0 0  7f f 0 0 0\n")
     run("answer", cases, "-o", golden)

@@ -57,7 +57,7 @@ def test_mistakes(run):
     assert "hexadecimal digits of at most 32 bits" in run(*sr, "xyz", status=2)
 
 
-def test_what_would_be_read_otherwise_or_not_at_all(run):
+def test_ambiguous_numbers_and_options_without_effect_raise(run):
     # Regression: 0x3E800001 was read as the number 1048576001, and random bits were accepted
     # without stochastic rounding.
     for typed in ("0x3E800001", "-0x3E800001", "0x1.8"):
@@ -72,7 +72,7 @@ def test_what_would_be_read_otherwise_or_not_at_all(run):
         assert f"Option {option} must be left out with --scale, which sets the scale." in said
 
 
-def test_what_is_beyond_the_source_is_not_inf(run):
+def test_number_beyond_the_source_type_raises(run):
     """Check that a number beyond the range of the source type raises an error."""
     for typed, source in (("1e300", "float32"), ("-1e300", "float32"), ("1e400", "float64"), ("65520", "float16")):
         told = run("explain", "--source", source, "--", typed, status=2)
@@ -90,7 +90,7 @@ def test_what_is_beyond_the_source_is_not_inf(run):
         ("1e-400", "float32"),
     ],
 )
-def test_what_is_below_the_source_is_not_zero(run, typed, source):
+def test_number_too_small_for_the_source_type_raises(run, typed, source):
     """Check that a number that is not 0, but too small for the source type, raises an error."""
     told = run("explain", "--source", source, "--", typed, status=2)
     assert f"must be numbers in the range of {source}, or 0, not '{typed}'." in told
@@ -110,7 +110,7 @@ def test_numbers_are_rounded_once(run, typed):
     assert run.json("explain", "--", f"-{typed}")["elements"][0]["bits"] == "0xBF800001"
 
 
-def test_what_reports_print_can_be_typed(run, tmp_path):
+def test_numbers_in_reports_can_be_typed(run, tmp_path):
     path = tmp_path / "answers.txt"
     run("vectors", "encode", "-f", "mxfp4_e2m1", "-o", path)
     path.write_text(path.read_text().replace("\n3FA00000 2\n", "\n3FA00000 3\n"))
@@ -118,7 +118,7 @@ def test_what_reports_print_can_be_typed(run, tmp_path):
     assert run.json("explain", typed, "--scale", 127)["elements"][0]["x"] == 1.25
 
 
-def test_what_reads_the_same_is_written_once(run):
+def test_exact_text_is_printed_only_if_it_differs(run):
     (amax,) = [line for line in run("explain", "-3e-5").splitlines() if "amax" in line]
     assert amax == "  amax      1.96607995... * 2^-16   (element 0)"
     assert "  amax      6 = 1.5 * 2^2   (element 0)" in run("explain", "6")
@@ -134,7 +134,7 @@ def test_neighbours_of_a_negative_number(run):
     assert "position  1/4 of the gap, counted from zero" in run("explain", "--scale", 127, "--", "-16.5")
 
 
-def test_what_lies_on_the_grid_beyond_the_largest(run):
+def test_multiple_of_the_step_beyond_the_largest_is_not_representable(run):
     # Regression: a multiple of the element's step beyond the largest element was also called
     # "representable".
     printed = run("explain", "33554432", "--scale", 127)
@@ -203,6 +203,6 @@ def test_a_page(run, tmp_path):
         (["0"] * 32, "'values' must be at most 32 numbers with --html, not 33"),
     ],
 )
-def test_what_no_page_shows(run, tmp_path, options, told):
+def test_explanations_without_a_page_raise(run, tmp_path, options, told):
     assert told in run("explain", "1", *options, "--html", tmp_path / "page.html", status=2)
     assert not list(tmp_path.iterdir())

@@ -68,7 +68,7 @@ def test_empty(run, tmp_path):
         assert run.json("inspect", tmp_path / "x.npy", "-f", name)["elements"] == 0
 
 
-def test_options_that_would_decide_nothing_are_refused(run, tmp_path):
+def test_options_without_effect_raise(run, tmp_path):
     # Regression: options without effect were ignored, even `--scale-rule nonsense`.
     np.save(tmp_path / "x.npy", np.ones((4, 64), np.float32))
     mx.quantize(np.ones((4, 64), np.float32), "mxint8").save(tmp_path / "q.npz")

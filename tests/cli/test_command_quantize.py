@@ -27,7 +27,7 @@ def test_codes_and_scales(run, tmp_path, x, axis, piece, monkeypatch):
     assert mx.MXArray.load(tmp_path / "q.npz").equals(expected)
 
 
-def test_the_index_of_a_nan_is_that_in_the_whole_array(run, tmp_path, monkeypatch):
+def test_error_gives_the_index_of_a_nan_in_the_whole_array(run, tmp_path, monkeypatch):
     # Regression: for an array quantized in pieces, the message gave the index within the piece.
     monkeypatch.setattr(command_quantize, "_PIECE", 100)
     x = np.zeros((40, 70), np.float32)
@@ -46,7 +46,7 @@ def test_values_and_seed(run, tmp_path, x):
     assert np.array_equal(np.load(tmp_path / "y.npy"), expected)
 
 
-def test_nothing_half_written_is_left(run, tmp_path, x):
+def test_failures_leave_no_partial_files(run, tmp_path, x):
     for arguments in (
         ["x.npy", "q.npy"],
         ["x.npy", "q.npz", "--rounding", "sr"],
@@ -101,7 +101,7 @@ def test_a_file_is_overwritten_only_if_asked_for(run, tmp_path, x):
     assert (tmp_path / "again.npy").read_bytes() == before
 
 
-def test_places_that_cannot_be_written_are_named_before_the_work(run, tmp_path, x, monkeypatch):
+def test_unwritable_targets_raise_before_quantizing(run, tmp_path, x, monkeypatch):
     monkeypatch.setattr(command_quantize, "_quantized", None)
     (tmp_path / "folder.npz").mkdir()
     (tmp_path / "loop.npz").symlink_to("loop.npz")

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 
-def test_a_file_that_verifies(run, tmp_path):
+def test_written_vectors_verify(run, tmp_path):
     path = tmp_path / "cases.txt"
     run("vectors", "quantize", "-f", "mxfp4_e2m1", "--level", 2, "--count", 300, "--seed", 5, "-o", path)
     lines = path.read_text().splitlines()
@@ -80,7 +80,7 @@ def test_options_of_another_operation_are_mistakes(run, call, told):
     assert told in run("vectors", *call.split(), status=2)
 
 
-def test_every_setting_decides_answers_of_the_operations_that_have_it():
+def test_headers_have_the_settings_that_decide_answers():
     from mxnum.conformance.operations import DECIDES, OPERATIONS, make_task
     from tests.conformance.test_task import deciding
 
@@ -91,7 +91,7 @@ def test_every_setting_decides_answers_of_the_operations_that_have_it():
             assert (setting in header) == (operation in DECIDES[setting]), (operation, setting)
 
 
-def test_files_that_exist_and_dashes(run, tmp_path, monkeypatch):
+def test_existing_files_need_force_and_a_dash_is_standard_output(run, tmp_path, monkeypatch):
     # Regression: existing files were overwritten without --force.
     path = tmp_path / "cases.txt"
     run("vectors", "encode", "-f", "e2m1", "--inputs-only", "-o", path)

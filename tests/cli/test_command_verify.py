@@ -23,7 +23,7 @@ def answers(run, tmp_path):
     return path
 
 
-def test_status_and_words(run, answers):
+def test_exit_status_and_text_of_a_wrong_answer(run, answers):
     assert run.json("verify", answers)["bugs"] == 0
     answers.write_text(answers.read_text().replace("\n3FA00000 2\n", "\n3FA00000 3\n"))
     printed = run("verify", answers, status=1)
@@ -48,7 +48,7 @@ def test_what_cannot_be_read(run, tmp_path, answers):
     assert "must be answers for 5648 cases" in run("verify", answers, status=2)
 
 
-def test_cases_of_ones_own_beside_answers_alone(run, tmp_path):
+def test_answers_without_cases_are_verified_with_a_file_of_cases(run, tmp_path):
     cases, answers = tmp_path / "cases.txt", tmp_path / "answers.txt"
     cases.write_text("# operation: encode\n# format: mxfp4_e2m1\n3F800000\n# a comment\n40000000\n")
     answers.write_text("2\n4\n")
@@ -59,7 +59,7 @@ def test_cases_of_ones_own_beside_answers_alone(run, tmp_path):
     assert f"Line 6 of {cases} must give 'x' as hexadecimal" in said
 
 
-def test_sign_off_needs_the_number_of_cases(run, tmp_path):
+def test_strict_needs_the_number_of_cases(run, tmp_path):
     # Regression: a file with two answers to four cases passed.
     cases, golden, answers = (tmp_path / name for name in ("cases.txt", "golden.txt", "answers.txt"))
     cases.write_text("# operation: encode\n# format: mxfp4_e2m1\n3F800000\n40000000\n40400000\n40800000\n")

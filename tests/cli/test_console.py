@@ -10,7 +10,7 @@ pytest.importorskip("rich", reason="the extra cli is not installed")
 from mxnum.cli import console
 
 
-def test_json_holds_what_json_cannot(capsys):
+def test_json_has_nonfinite_numbers_as_text(capsys):
     console.print_json({"a": np.float32(0.5), "b": (np.inf, -np.inf, np.nan), 3: np.arange(2)})
     assert json.loads(capsys.readouterr().out) == {"a": 0.5, "b": ["inf", "-inf", "nan"], "3": [0, 1]}
 

@@ -107,7 +107,7 @@ def test_safetensors(tmp_path):
         inputs.read(path, "q")
 
 
-def test_checkpoints_of_others(tmp_path):
+def test_checkpoints_of_other_programs_are_read(tmp_path):
     from mxnum.interop import safetensors
     from mxnum.interop.checkpoints import to_tensors
 
@@ -148,7 +148,7 @@ def test_a_numpy_file_that_is_cut(tmp_path):
         inputs.read(tmp_path / "empty.npy")
 
 
-def test_what_numpy_advises_its_callers_is_not_told(tmp_path):
+def test_errors_do_not_repeat_numpys_advice(tmp_path):
     # Regression: for pickles and some damaged archives, messages repeated numpy's advice about its
     # own arguments.
     import pickle

@@ -47,7 +47,7 @@ def test_errors_are_one_sentence_and_status_two(capsys, tmp_path):
     assert main(["nonsense"]) == 2
 
 
-def test_closed_streams_are_empty_ones():
+def test_closed_streams_act_like_empty_streams():
     """Check that closed streams, as under cron, act like empty streams."""
     pytest.importorskip("typer", reason="the extra cli is not installed")
     command = f"{sys.executable} -m mxnum"
@@ -68,7 +68,7 @@ def test_nothing_heavy_is_loaded_to_list_formats():
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
-def test_a_terminal_is_told_once_that_something_is_compiled(is_terminal, monkeypatch, capsys):
+def test_terminal_shows_once_that_something_is_compiled(is_terminal, monkeypatch, capsys):
     pytest.importorskip("typer", reason="the extra cli is not installed")
     logger = logging.getLogger("mxnum")
 
@@ -120,13 +120,13 @@ def test_a_reader_that_stops_early_is_no_error(call, buffered, tmp_path):
 
 
 @pytest.mark.parametrize("call", ["formats e4m4", "formats --nonsense"])
-def test_a_mistake_is_one_whoever_reads(call, tmp_path):
+def test_wrong_arguments_have_status_2_if_nobody_reads_the_output(call, tmp_path):
     pytest.importorskip("typer", reason="the extra cli is not installed")
     assert unread(call, tmp_path, both=True).returncode == 2
 
 
 @pytest.mark.parametrize("buffered", [True, False])
-def test_a_verdict_is_one_whoever_reads(buffered, tmp_path):
+def test_wrong_answers_have_status_1_if_nobody_reads_the_report(buffered, tmp_path):
     # Regression: if the report filled the buffer of the pipe, the exit status was 0.
     pytest.importorskip("typer", reason="the extra cli is not installed")
     assert main(["vectors", "encode", "-f", "e2m1", "-o", str(tmp_path / "cases.txt")]) == 0
@@ -136,7 +136,7 @@ def test_a_verdict_is_one_whoever_reads(buffered, tmp_path):
     assert (answer.returncode, answer.stderr) == (1, "")
 
 
-def test_an_interruption_is_one_whoever_reads():
+def test_interruption_has_status_130_if_nobody_reads_the_output():
     pytest.importorskip("typer", reason="the extra cli is not installed")
     source, sink = os.pipe()
     os.close(source)

@@ -24,7 +24,7 @@ import pytest
         ("formats e4m4", "Argument 'name' must be one of "),
     ],
 )
-def test_errors_name_what_can_be_typed(run, call, told, tmp_path, monkeypatch):
+def test_errors_name_options_as_users_type_them(run, call, told, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.save(tmp_path / "x.npy", np.array([[1, np.nan]], np.float32))
     printed = run(*call.split(), status=2)
@@ -32,7 +32,7 @@ def test_errors_name_what_can_be_typed(run, call, told, tmp_path, monkeypatch):
     assert printed.count("\n") == 1
 
 
-def test_errors_of_a_file_keep_their_names(run, tmp_path):
+def test_errors_in_a_file_keep_the_names_of_the_file(run, tmp_path):
     (tmp_path / "mine.toml").write_text("seeds = 0\n[arms.plain]\n")
     assert "mine.toml': Argument 'seeds' must be between 1" in run("lab", "sweep", tmp_path / "mine.toml", status=2)
 

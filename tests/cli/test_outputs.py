@@ -7,7 +7,7 @@ import pytest
 from mxnum.cli.outputs import check_output
 
 
-def test_new_files_and_devices_need_nothing(tmp_path):
+def test_new_files_and_devices_need_no_force(tmp_path):
     for path in (None, tmp_path / "new", Path("/dev/null"), Path("/dev/stdout")):
         check_output("OUT", path, False)
 
@@ -22,6 +22,6 @@ def test_files_that_exist_need_force(tmp_path):
         check_output("OUT", each, True)
 
 
-def test_a_dash_is_no_file():
+def test_dash_is_not_a_file():
     with pytest.raises(ValueError, match=r"OUT must be a file, not '-'; /dev/stdout is standard output"):
         check_output("OUT", Path("-"), True)

@@ -107,7 +107,7 @@ def test_swizzled_scales_that_were_not_declared():
         check_arrays(kernel, format="mxfp4_e2m1", shapes=[(128, 128), (256, 256)], layouts="contiguous")
 
 
-def test_the_library_itself_in_all_shapes():
+def test_mxnum_passes_in_all_shapes():
     report = check_arrays(quantize, format="mxfp4_e2m1", layouts=["contiguous", "transposed"])
     assert report.is_equal
     assert report.cases > 200_000
@@ -126,7 +126,7 @@ def test_the_library_itself_in_all_shapes():
         (lambda x: mx.shared_scale(x, "mxfp4_e2m1"), {"operation": "scale"}),
     ],
 )
-def test_what_a_kernel_may_claim(kernel, options):
+def test_declared_layouts_and_widths_are_accepted(kernel, options):
     assert check_arrays(kernel, **OPTIONS, **options).is_equal
 
 
@@ -296,7 +296,7 @@ def test_a_wrong_kernel_of_float_scales_is_named(kernel, says):
         check_arrays(kernel, format="nvfp4", shapes=[(5, 31), (33, 80)])
 
 
-def test_what_float_scales_have_not():
+def test_arguments_that_float_scales_do_not_allow_raise():
     with pytest.raises(ValueError, match=r"'scales' must be one of .* for scales of more than 8 bits"):
         check_arrays(wide, format=WIDE, scales="swizzled")
     with pytest.raises(ValueError, match="must have a parameter called"):

@@ -6,7 +6,7 @@ from mxnum.conformance.bits import Generator
 from mxnum.formats import FLOATS
 
 
-def test_the_same_words_everywhere():
+def test_random_words_are_the_same_everywhere():
     """Check random numbers against literals: if the generator changed, all vectors would change."""
     assert Generator(0).integers(0, 10**9, 3).tolist() == Generator(0).integers(0, 10**9, 3).tolist()
     assert Generator(1).integers(0, 10**9, 3).tolist() == FIRST

@@ -15,7 +15,7 @@ from mxnum.interop.swizzle import swizzle_scales
 TASK = make_task("quantize", "mxfp4_e2m1")
 
 
-def test_what_was_answered_is_not_shared():
+def test_answers_are_copied():
     """Check that answers are copied, because a kernel may return the same array in each call."""
     task = make_task("encode", "mxfp4_e2m1")
     inputs = {name: column[:5] for name, column in next(cases(task)).items()}
@@ -41,7 +41,7 @@ def test_packed_rows_are_what_the_library_packs(bits, length):
     assert np.array_equal(unpacked(q.pack(), length, bits), codes)
 
 
-def test_codes_in_every_guise():
+def test_codes_are_read_from_every_type_and_packing():
     codes = (np.arange(64, dtype=np.uint8) % 16).reshape(2, 32)
     packed = codes[:, ::2] | codes[:, 1::2] << 4
     guises = [
@@ -59,7 +59,7 @@ def test_codes_in_every_guise():
     assert read_element_codes(as_int4, "codes", signed, (1, 16)).tolist() == [[*range(8, 16), *range(8)]]
 
 
-def test_scales_in_every_guise():
+def test_scales_are_read_from_every_type_and_order():
     scales = np.arange(6, dtype=np.uint8).reshape(3, 2)
     assert np.array_equal(read_scale_codes(scales.astype(int), "scale", (3, 2)), scales)
     assert np.array_equal(read_scale_codes(scales.view(ml_dtypes.float8_e8m0fnu), "scale", (3, 2)), scales)
@@ -78,7 +78,7 @@ def test_floats_are_taken_by_value_and_type():
     assert task.source == FLOATS["float32"]
 
 
-def test_what_fits():
+def test_codes_with_too_many_bits_are_kept_as_misfits():
     assert fitted(np.array([0, 15]), 4).dtype == np.uint8
     for misfit in ([-1], [16], np.array([2**63 + 5], np.uint64)):
         raw = fitted(np.array(misfit), 4)
@@ -87,7 +87,7 @@ def test_what_fits():
     assert fits(np.array([3], np.uint8), 4).all()
 
 
-def test_a_quantizer_gives_two_things():
+def test_quantizer_returns_codes_and_scales():
     assert both([1, 2]) == (1, 2)
     for wrong in (None, (1, 2, 3), {"codes": 1, "scales": 2}, np.zeros((2, 4))):
         with pytest.raises(TypeError, match=r"must return \(codes, scales\), not"):

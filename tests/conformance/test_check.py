@@ -19,7 +19,7 @@ def ours(fmt, **modes):
 
 
 @pytest.mark.parametrize("fmt", ["mxfp8_e4m3", "mxint8"])
-def test_the_library_itself(fmt):
+def test_mxnum_passes(fmt):
     element = mx.formats.get(fmt).element
     assert check(ours(fmt), format=fmt).is_equal
     assert check(lambda x: mx.encode(x, element), format=fmt, operation="encode").is_equal
@@ -65,7 +65,7 @@ def test_stochastic():
     assert check(encode, format="mxfp4_e2m1", operation="encode", rounding="sr", sr_bits=10).is_equal
 
 
-def test_the_classic_mistake_is_shrunk_to_the_number_below_a_power_of_two():
+def test_float32_log2_mistake_shrinks_to_a_number_below_a_power_of_two():
     """Check that the smallest failing input of a float32 log2 is a number below a power of two."""
 
     def quantize(x):
@@ -165,7 +165,7 @@ def test_a_kernel_that_writes_into_its_argument_is_shrunk_all_the_same():
 
 
 @pytest.mark.parametrize(("below", "is_choice"), [(256, True), (127, False)])
-def test_a_minus_zero_is_lost_throughout_or_it_is_wrong(below, is_choice):
+def test_lost_minus_zero_is_a_choice_only_if_lost_in_all_cases(below, is_choice):
     def dequantize(codes, scales):
         right = mx.MXArray.from_parts(codes, scales, mx.MXFormat("e2m1", block=1)).dequantize()
         return np.where((right == 0) & (scales < below), np.float32(0), right)

@@ -46,7 +46,7 @@ def test_blocks_agree_with_the_reference(fmt, rule):
         assert len(block.elements) == 32
 
 
-def test_the_reason_is_told():
+def test_explanation_gives_the_reason():
     task = make_task("encode", "mxfp8_e4m3")
     assert (
         "a tie, which rne gives to the even code, here the one nearer zero"

@@ -109,7 +109,7 @@ def test_fields():
 
 
 @pytest.mark.parametrize("fmt", ["nvfp4", "mxfp4_e2m1", WIDE])
-def test_stand_ins_compare_as_exact_quotients_do(fmt):
+def test_rounded_quotients_compare_like_exact_ones(fmt):
     """Check that rounded quotients compare with values and midpoints as exact quotients do."""
     task = make_task("quantize", fmt, source="float64")
     scales = {"nvfp4": 0x2D, "mxfp4_e2m1": 130, WIDE: 0x3FAAAAAB}[fmt]
@@ -151,7 +151,7 @@ def test_the_arithmetic_of_a_stack_is_recognized(name):
         assert found.verdicts[0] & BUG
 
 
-def test_a_stack_with_a_mistake_is_none():
+def test_stack_with_a_mistake_is_not_recognized():
     def kernel(x):
         codes, scales = kernels.torchao(x)
         codes[(codes == 5) & (x > 1)] = 4
@@ -195,7 +195,7 @@ def test_hypotheses_are_what_stacks_compute(name, source):
             assert np.array_equal(got[known], unsigned(want)[known])
 
 
-def test_which_stacks_are_asked():
+def test_applicable_stacks_of_each_task():
     def names(*arguments, **modes):
         return [stack.name for stack in applicable_stacks(make_task(*arguments, **modes))]
 
@@ -263,7 +263,7 @@ def test_quotients_rounded_twice():
     assert 0 < report.explanations[0].wrong < report.cases
 
 
-def test_the_same_where_scales_of_zero_are_divided_by():
+def test_quotients_rounded_twice_are_found_beside_divisions_by_zero():
     """Check that the report explains a mistake although a few extreme blocks have another one."""
 
     def kernel(x):
@@ -303,7 +303,7 @@ def test_each_hypothesis_differs_somewhere_and_fits(fmt, operation):
 # Answers of kernels
 
 
-def test_what_may_be_answered():
+def test_scales_may_be_answered_in_several_types():
     task = make_task("scale", "nvfp4")
     inputs = {name: column[:4] for name, column in next(cases(task)).items()}
 
@@ -454,7 +454,7 @@ def bits(*values):
     return np.array(values, np.float32).view(np.uint32)
 
 
-def test_the_reason_is_told():
+def test_explanation_gives_the_reason():
     task = make_task("quantize", "nvfp4")
     tie = explain_scale(task, bits(9, 1), float(np.float32(12 / 2688)))
     assert tie.sentence() == (
@@ -487,7 +487,7 @@ def test_a_wrong_explanation_raises(monkeypatch):
         explain_scale(make_task("scale", "nvfp4"), bits(1), 1.0)
 
 
-def test_rules_are_those_of_the_kind():
+def test_scale_rules_are_those_of_float_scales():
     assert make_task("quantize", "nvfp4").scale_rule is FloatScaleRule.NEAREST
     with pytest.raises(ValueError, match=r"'scale_rule' must be one of \['nearest'"):
         make_task("quantize", "nvfp4", scale_rule="floor")

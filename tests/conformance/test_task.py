@@ -60,7 +60,7 @@ def test_mistakes():
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_what_decides_nothing_is_refused(operation):
+def test_modes_without_effect_raise(operation):
     # Regression: only the command `mxnum vectors` raised an error for a mode without effect.
     every = {
         "source": "float16", "rounding": "rtz", "scale_rule": "rceil", "overflow": "ieee", "nonfinite": "element",

@@ -10,7 +10,7 @@ from mxnum.conformance import check, check_arrays
 from mxnum.conformance.calling import Implementation, as_array, handed, is_tensor
 
 
-def test_what_needs_no_torch():
+def test_numpy_arrays_need_no_torch():
     x = np.ones(3, np.float32)
     assert handed(x, "numpy") is x
     assert not is_tensor(x)
@@ -58,7 +58,7 @@ def test_tensors_of_every_type():
         check(lambda c, s: values(c, s).to(torch.bfloat16), **options)
 
 
-def test_a_tensor_lies_as_its_array():
+def test_tensors_have_the_strides_of_the_arrays():
     torch = pytest.importorskip("torch")
     strides = []
 

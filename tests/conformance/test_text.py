@@ -59,7 +59,7 @@ def test_what_cannot_be_read(line, message):
         parse_lines((*task.inputs, *task.outputs), [line], ["Line 7"])
 
 
-def test_answers_may_be_too_large():
+def test_answers_may_have_too_many_bits():
     task = make_task("quantize", "mxfp4_e2m1", block=2)
     fields = (*task.inputs, *task.outputs)
     line = b"3F800000 40000000 17D A2 4\n"
@@ -72,7 +72,7 @@ def test_answers_may_be_too_large():
         parse_lines(fields, [line.replace(b"A2", b"F" * 16)], NAMES, task.outputs)
 
 
-def test_codes_may_be_one_number():
+def test_one_number_may_hold_all_codes():
     # A bus is one number that holds all codes. Operands of dot products can be buses, not only
     # answers.
     task = make_task("dot", "mxfp6_e3m2:block=4", dot_blocks=1)
@@ -109,13 +109,13 @@ HEAD = b"# mxnum-vectors 1\n# operation: encode\n# format: mxfp4_e2m1\n# from: T
         (b"3F800000 2\n" + HEAD + b"3F800000 2\n", "Line 7 must be a case or a comment, not '# mxnum-vectors 1': the"),
     ],
 )  # fmt: skip
-def test_what_a_header_states_counts_or_is_refused(lines, message):
+def test_contradictory_headers_raise(lines, message):
     # Regression: if a header occurred twice, one of the two was silently ignored.
     with pytest.raises(ValueError, match=re.escape(message)):
         list(Reader(io.BytesIO(HEAD + lines)).chunks())
 
 
-def test_comments_are_free():
+def test_comments_that_are_not_headers_are_ignored():
     comments = b"# rounding: rtz\n# rounding: rtz\n# rounding is rtz\n# a = b\n#\n3F800000 2\n# x: 3\n# seed, of 4\n"
     reader = Reader(io.BytesIO(HEAD + comments))
     assert list(reader.chunks()) == [(11, [b"3F800000 2\n"])]

@@ -66,7 +66,7 @@ def test_other_types_and_shapes():
         check(lambda x: fake()(x)[:, :16], format="mxfp4_e2m1")
 
 
-def test_the_parts_give_the_values_at_another_scale_where_the_right_one_does_not():
+def test_values_that_no_code_gives_at_the_right_scale_are_tried_at_others():
     task = make_task("quantize", "mxfp4_e2m1")
     x = np.full((2, 32), 1.0, np.float32)
     values = x.copy()

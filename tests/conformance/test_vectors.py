@@ -53,7 +53,7 @@ def test_cases_of_ones_own_with_the_codes_of_a_block_as_one_number():
         verify(io.BytesIO(head + x + b"7d 1000000\n"))
 
 
-def test_truncated_answers_are_no_success():
+def test_truncated_answers_raise():
     lines = vectors(make_task("encode", "mxfp4_e2m1")).splitlines(keepends=True)
     with pytest.raises(Incomplete, match="for 5648 cases, as the line '# cases: 5648' says, not for 286"):
         verify(io.BytesIO(b"".join(lines[:300])))
@@ -93,7 +93,7 @@ def test_answers_to_another_task_are_no_answers():
         ("dequantize", "00000000", ("3A0C30C3", "00000000"), ("BF800000", "80000000")),
     ],
 )
-def test_tensor_scales_that_no_number_can_be_divided_by(case, answer, good, bad):
+def test_tensor_scales_of_zero_or_infinity_raise(case, answer, good, bad):
     # Regression: vectors with a tensor scale of 0, infinity or below 0 were answered without an
     # error.
     inputs = {"quantize": "3F800000 40000000 40000000", "dequantize": "38 7 40000000"}[case]
@@ -119,7 +119,7 @@ def test_a_wrong_answer_is_named_by_its_line():
     )
 
 
-def test_other_cases_than_those_that_were_given_are_no_success():
+def test_answers_to_other_cases_than_the_given_ones_raise():
     """Check that answers to other cases than the given cases are not accepted, even if right."""
     task = make_task("encode", "mxfp4_e2m1")
     lines = vectors(task).splitlines(keepends=True)
@@ -169,7 +169,7 @@ def golden(head=OWN):
     return out.getvalue().splitlines(keepends=True)
 
 
-def test_missing_answers_to_cases_of_ones_own_are_no_success():
+def test_missing_answers_to_a_users_cases_raise():
     # Regression: the number of cases was read from the header, which may lack it.
     lines = golden()
     whole, alone = b"".join(lines), [line.split()[1] + b"\n" for line in lines if line[:1] != b"#"]

@@ -33,7 +33,7 @@ def test_pieces_come_in_c_order_and_as_large_as_allowed():
 
 
 @given(SHAPES.filter(lambda axes: all(a for a, _ in axes)))
-def test_spread_and_gather_are_about_the_same_blocks(axes):
+def test_gather_undoes_spread(axes):
     shape, blocks = tuple(a for a, _ in axes), tuple(b for _, b in axes)
     numbers = np.arange(np.prod(scales_shape(shape, blocks), dtype=int)).reshape(scales_shape(shape, blocks))
     each = spread(numbers, blocks, shape)

@@ -30,13 +30,13 @@ def test_word_and_width():
     assert working_width(FLOATS["float32"], FLOATS["float32"]) == 24
 
 
-def test_the_mark():
+def test_is_dialect_recognizes_decorated_functions():
     @dialect
     def f(x):
         return x
 
     assert is_dialect(f)
-    assert not is_dialect(test_the_mark)
+    assert not is_dialect(test_is_dialect_recognizes_decorated_functions)
     assert not is_dialect(3)
 
 

@@ -88,7 +88,7 @@ def instructions(text: str) -> list[str]:
 
 @pytest.mark.parametrize("capability", CAPABILITIES, ids=str)
 @pytest.mark.parametrize("case", [*TUNED, *OTHERS], ids="-".join)
-def test_what_the_kernels_ask_of_the_machine(case, capability):
+def test_kernels_use_vector_loads_and_no_fma_or_calls(case, capability):
     if case not in TUNED and capability == (10, 0):
         pytest.skip("one capability is enough for these")
     kind, float_type, _, _ = case
@@ -245,7 +245,7 @@ def test_a_kernel_with_one_instruction_wrong_is_noticed(old: str, new: str, monk
 
 
 @pytest.mark.parametrize("kind", ["quantize", "dequantize", "scales", "tensor scale"])
-def test_scales_that_are_floats_are_integers_alone(kind):
+def test_kernels_for_float_scales_use_integers_alone(kind):
     """Check that the kernels of NVFP4 compile, and compute with integers alone."""
     from mxnum.engine.cuda import float_scales, kernels
     from mxnum.engine.cuda.driver import types

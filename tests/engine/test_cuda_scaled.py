@@ -43,7 +43,7 @@ def test_codes_are_right_where_two_neighbours_meet(name):
                 assert code(x, scaled.down(scale)) == encode(x, scale, 0), (hex(x), scale)
 
 
-def test_what_is_covered():
+def test_covered_elements_and_sources():
     assert "e3m0" not in scaled.ELEMENTS
     assert scaled.covers_scale(FLOAT32, ELEMENTS["e2m1"])
     assert not scaled.covers_scale(FLOAT32, ELEMENTS["int8"])

@@ -16,7 +16,7 @@ def test_arrays_of_numpy_are_taken_as_they_are():
     assert without_offsets("q", q) is q
 
 
-def test_what_is_on_a_gpu_is_not_copied_unasked():
+def test_gpu_arrays_raise_and_are_not_copied():
     # Regression: numpy tried to read the GPU array and raised an error of numpy.
     part = types.SimpleNamespace(__cuda_array_interface__={}, shape=(32,))
     q = mx.MXArray(part, part, mx.formats.get("mxfp4_e2m1"), (32,))
@@ -50,7 +50,7 @@ def test_offsets_are_not_dropped_in_silence():
         ("e4m3:bias=7", fp8.to_fp8),  # "e4m3:bias=7" has no NaN
     ],
 )
-def test_elements_of_a_known_name_and_other_values_are_refused(fmt, call):
+def test_elements_of_a_known_name_with_other_values_raise(fmt, call):
     # Regression: elements were recognized by name alone, so elements with another bias were written
     # as twice their value.
     q = mx.quantize(np.ones((2, 64), np.float32), fmt)

@@ -37,7 +37,7 @@ WRITTEN = {
 
 
 @pytest.mark.parametrize("layout", WRITTEN)
-def test_there_and_back(tmp_path, layout):
+def test_written_weights_are_read_back(tmp_path, layout):
     kind, make = WRITTEN[layout]
     q, others = make(), {"norm.weight": np.ones(3, np.float32), "l.bias": np.ones(2, ml_dtypes.bfloat16)}
     tensors = {**to_tensors("l.weight", q, kind), **others, "l.input_scale": np.ones(1, np.float32), "own": q}
@@ -175,7 +175,7 @@ def test_parts_of_a_weight_may_lie_in_two_files(tmp_path):
 
 @pytest.mark.parametrize("layout", ["deepseek", "modelopt", "compressed_tensors"])
 @pytest.mark.parametrize("tile", [(96, 96), (64, 32), (1, 40)])
-def test_tiles_are_those_that_are_given_under_each_name(tmp_path, layout, tile):
+def test_block_shape_sets_the_tiles_under_each_name(tmp_path, layout, tile):
     # Regression: `block_shape` had an effect only on weight_scale_inv. With weight_scale, tiles of
     # 96 x 96 were read as tiles of 128 x 128.
     q = example(f"e4m3:block={tile[1]},scale=float32", (192, 192), block_shape=tile)
@@ -190,7 +190,7 @@ def test_tiles_are_those_that_are_given_under_each_name(tmp_path, layout, tile):
         Checkpoint(tmp_path / "m.safetensors", block_shape=(200, 200)).tensor("w")
 
 
-def test_the_direction_of_a_global_scale_is_said_by_names_or_the_caller(tmp_path):
+def test_direction_of_a_global_scale_comes_from_names_or_the_caller(tmp_path):
     q = mx.quantize(np.ones((2, 32), np.float32), "nvfp4", tensor_scale=2.0**-3)
     path = tmp_path / "m.safetensors"
     safetensors.save(path, to_tensors("w", q, "modelopt"))
@@ -211,7 +211,7 @@ def test_names_of_fused_experts(tmp_path):
     assert Checkpoint(tmp_path / "m.safetensors").tensor("experts.gate_up_proj").equals(q)
 
 
-def test_what_looks_alike_is_not_taken_for_it(tmp_path):
+def test_similar_tensors_are_not_taken_for_quantized_weights(tmp_path):
     scales = np.ones((2, 2), np.float32)
     plain = {
         "a.weight_packed": np.ones((2, 4), np.int32), "a.weight_scale": scales, "a.weight_global_scale": scales,

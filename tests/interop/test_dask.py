@@ -15,7 +15,7 @@ def da():
 
 
 @pytest.mark.parametrize("options", [{}, {"axis": 0, "scale_rule": "even"}, {"block_shape": (4, 8)}])
-def test_chunks_do_not_show(da, options):
+def test_results_do_not_depend_on_chunks(da, options):
     x = samples.generator("dask").standard_normal((96, 200)).astype(np.float32)
     lazy = da.from_array(x, chunks=(64, 64))
     chunked = mx_dask.quantize(lazy, "mxfp6_e3m2", **options)
@@ -88,7 +88,7 @@ FLOAT_SCALES = ["nvfp4", "e4m3:block=16,scale=float32", "int8:block=32,scale=bfl
 
 
 @pytest.mark.parametrize("fmt", FLOAT_SCALES)
-def test_chunks_do_not_show_where_scales_are_floats(da, fmt):
+def test_results_with_float_scales_do_not_depend_on_chunks(da, fmt):
     x = samples.generator("dask floats").standard_normal((96, 200)).astype(np.float32)
     x[50, 3], x[1, 199] = 40, np.nan
     lazy = da.from_array(x, chunks=(64, 64))

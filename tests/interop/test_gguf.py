@@ -138,7 +138,7 @@ def test_nvfp4_is_what_the_real_library_reads(gguf):
 
 
 @pytest.mark.parametrize("kind", mx_gguf.KINDS)
-def test_no_rows(kind):
+def test_arrays_without_rows_are_converted(kind):
     # Regression: an array without elements raised numpy's error that it cannot infer a length.
     fmt, elements, size = mx_gguf.KINDS[kind]
     q = mx.quantize(np.zeros((0, 2 * elements), np.float32), fmt)
@@ -168,7 +168,7 @@ def test_signs_of_zeros_and_of_scales():
         assert q.dequantize().tobytes() == mx_gguf.from_gguf_blocks(want, kind="Q4_0").dequantize().tobytes()
 
 
-def test_groups_that_have_no_place():
+def test_values_without_an_exact_counterpart_raise():
     def block(d, *n):
         return np.array([*np.array([d], np.float16).view(np.uint8), *np.resize(n, 32)], np.uint8)
 

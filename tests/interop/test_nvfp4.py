@@ -157,14 +157,14 @@ def test_experts_have_a_global_scale_each(direction):
         assert np.array_equal(bits(one.dequantize()), bits(want))
 
 
-def test_the_memory_of_a_file_is_held():
+def test_arrays_share_the_memory_of_the_file():
     packed, scales = stored()
     q = nvfp4.from_nvfp4(packed, scales, np.float32(1), direction="decode")
     assert np.shares_memory(q.pack(), packed)
     assert np.shares_memory(q.scales, scales)
 
 
-def test_reciprocals_that_exist_are_found_and_others_refused():
+def test_global_scales_without_an_exact_reciprocal_raise():
     packed, scales = stored((1, 16))
     rng, refused = samples.generator("reciprocals"), 0
     for number in np.exp2(rng.uniform(-100, 100, 400)).astype(np.float32):

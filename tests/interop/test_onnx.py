@@ -41,7 +41,7 @@ FORMATS = ["mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4_e2m1",
 
 @pytest.mark.parametrize("fmt", FORMATS)
 @pytest.mark.parametrize("shape", [(3, 64), (2, 3, 33), (5,)])
-def test_there_and_back(onnx, fmt, shape):
+def test_written_tensors_are_read_back(onnx, fmt, shape):
     q = mx.quantize(samples.generator("onnx", fmt, shape).standard_normal(shape), known(onnx, fmt))
     elements, scales = mx_onnx.to_onnx(q, "x")
     onnx.checker.check_tensor(elements)
@@ -93,7 +93,7 @@ def test_quantize_linear_saturates_or_not(onnx, fmt, overflow):
     assert np.array_equal(got.view(np.uint8), want.codes)
 
 
-def test_int8_is_six_powers_of_two_apart(onnx):
+def test_scales_of_int8_differ_by_2_to_the_6(onnx):
     """Check that with the scales of `to_onnx`, ONNX gives MXINT8's integers, or -128 for -127."""
     x = samples.generator("onnx int8").standard_normal((40, 32)).astype(np.float32)
     q = mx.quantize(x, "mxint8")
@@ -102,7 +102,7 @@ def test_int8_is_six_powers_of_two_apart(onnx):
     assert np.array_equal(np.maximum(got, -127), q.codes.view(np.int8))
 
 
-def test_what_would_be_read_as_something_else_is_refused(onnx):
+def test_arrays_that_would_be_read_with_other_values_raise(onnx):
     # Each array in this test would be read back with other values.
     elements, scales = mx_onnx.to_onnx(mx.quantize(np.ones(32), "mxfp8_e4m3"), "x")
     with pytest.raises(ValueError, match="'format' must be of e4m3 elements, not 'mxfp8_e5m2'"):
@@ -139,7 +139,7 @@ def test_scales_that_are_floats(onnx, fmt):
     assert np.array_equal(got, q.dequantize())
 
 
-def test_scales_that_onnx_has_no_place_for(onnx):
+def test_scales_that_onnx_cannot_store_raise(onnx):
     for fmt in ("nvfp4", "e2m1:block=16,scale=ue5m3", "e4m3:block=32,scale=float16,tensor_scale=float32"):
         with pytest.raises(ValueError, match="'q' must be of e8m0, float32, bfloat16 or float16 scales and no tensor"):
             mx_onnx.to_onnx(mx.quantize(np.ones(32), fmt), "w")

@@ -16,7 +16,7 @@ def example(fmt, shape=(4, 70), **options):
 
 
 @pytest.mark.parametrize("fmt", mx.formats.names("e8m0"))
-def test_there_and_back(tmp_path, fmt):
+def test_saved_arrays_are_loaded_back(tmp_path, fmt):
     q = example(fmt)
     plain = {"bias": np.arange(5, dtype=np.float32), "half": np.ones((2, 2), ml_dtypes.bfloat16), "n": np.array(3)}
     safetensors.save(tmp_path / "x.safetensors", {"w": q, "t": q.T, **plain}, {"made": "here"})
@@ -54,7 +54,7 @@ def test_user_made_formats_and_offsets(tmp_path):
 
 
 @pytest.mark.parametrize("element", ["e4m3:bias=8", "e2m1:bias=2", "canonical"])
-def test_elements_of_a_known_name_are_bytes_and_what_they_were(tmp_path, element):
+def test_elements_with_unusual_values_are_stored_as_bytes(tmp_path, element):
     # Regression: an element with another bias was stored as F8_E4M3, and canonical_nan was read as
     # False.
     own = mx.ElementFormat("e5m2", 5, 2, 15, "ieee", canonical_nan=True)
@@ -228,7 +228,7 @@ def test_no_header_gives_another_error(tmp_path):
     assert read < 750
 
 
-def test_byte_orders_are_the_one_of_the_format(tmp_path):
+def test_big_endian_arrays_are_stored_little_endian(tmp_path):
     # Regression: the bytes of big-endian arrays were stored without swapping.
     official = pytest.importorskip("safetensors.numpy", reason="the package safetensors is not installed")
     arrays = {kind: np.array([[1, 2, 3], [4, 5, 6]]).astype(kind) for kind in (">f4", ">i8", "<f8", ">u2", ">f2", "?")}
@@ -276,7 +276,7 @@ def test_tensors_of_torch_are_loaded(tmp_path):
         safetensors.load(tmp_path / "x", arrays="jax")
 
 
-def test_nothing_is_lost_or_unreadable_in_silence(tmp_path):
+def test_tensors_that_would_be_lost_raise(tmp_path):
     # Each call in this test would write a file that lacks a tensor or cannot be read.
     q, x = example("mxfp4_e2m1"), np.zeros(3)
     wrong = [

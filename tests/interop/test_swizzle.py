@@ -31,7 +31,7 @@ def test_torchao_has_the_same_order(shape):
     assert np.array_equal(utils.to_blocked(torch.from_numpy(scales)).numpy(), swizzle_scales(scales))
 
 
-def test_scales_in_the_types_that_others_have_for_them():
+def test_scales_may_have_8_bit_float_types():
     # Regression: scales of the types that mxnum's converters return raised an error.
     scales = np.arange(20, dtype=np.uint8).reshape(4, 5)
     expected = swizzle_scales(scales)

@@ -28,7 +28,7 @@ def test_floats_share_memory(torch, name):
 
 
 @pytest.mark.parametrize("fmt", ["mxfp8_e4m3", "mxfp8_e5m2", "mxfp4_e2m1", "mxint8", "mxfp6_e3m2", "mxint4"])
-def test_there_and_back(torch, fmt):
+def test_tensors_are_converted_there_and_back(torch, fmt):
     x = samples.generator("torch", fmt).standard_normal((4, 96)).astype(np.float32)
     q = mx.quantize(x, fmt)
     tensors = mx_torch.to_torch(q)
@@ -95,7 +95,7 @@ def test_stochastic_words_are_integers_by_value(torch, name):
         assert np.array_equal(faked.numpy(), mx.fake_quantize(x.numpy(), **SR, **options, random_bits=words))
 
 
-def test_words_that_are_none_are_refused(torch):
+def test_random_bits_that_are_not_32_bit_words_raise(torch):
     x = torch.zeros(2, 32)
     for wrong in (torch.rand(2, 32), torch.ones(2, 32, dtype=torch.bool), torch.rand(2, 32).to(torch.bfloat16)):
         with pytest.raises(TypeError, match=r"'random_bits' must be a tensor of integers, not torch\."):
@@ -133,7 +133,7 @@ def test_a_generator_is_a_seed_that_advances(torch):
         mx.quantize(x, **SR, seed=generator)
 
 
-def test_a_gradient_is_not_cut_off(torch):
+def test_tensors_that_require_a_gradient_raise(torch):
     # Accepting a tensor that requires a gradient would silently lose the gradient.
     weight = torch.nn.Linear(32, 4).weight
     for call in (mx_torch.quantize, mx_torch.fake_quantize):

@@ -26,7 +26,7 @@ def numbers(shape=(6, 64)):
 
 
 @pytest.mark.parametrize("stack", ["torchao", "torchao_single"])
-def test_what_torchao_makes_is_read(theirs, stack):
+def test_tensors_made_by_torchao_are_read(theirs, stack):
     import torch
 
     x = numbers()
@@ -46,7 +46,7 @@ def test_what_torchao_makes_is_read(theirs, stack):
 
 
 @pytest.mark.parametrize("shape", [(6, 64), (3, 4, 32)])
-def test_there_and_back(theirs, shape):
+def test_tensors_are_converted_there_and_back(theirs, shape):
     import torch
 
     for tensor_scale in (2.0**-7, np.ones((3, 1, 1), np.float32) * 4)[: len(shape) - 1]:

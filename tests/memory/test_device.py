@@ -20,7 +20,7 @@ def away(x: np.ndarray, **changes: object) -> types.SimpleNamespace:
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 
 
-def test_where_things_live():
+def test_on_device_is_true_for_gpu_arrays_alone():
     assert on_device(away(X))
     for thing in (X, [1.0], 2.5, np.float32(1), None, "x", mx.quantize(X, "mxint8").codes):
         assert not on_device(thing)
@@ -71,7 +71,7 @@ def test_strides_between_elements_are_refused():
         described("x", away(X, mask=away(X)))
 
 
-def test_arrays_of_one_call_live_together():
+def test_arrays_of_one_call_must_be_on_one_device():
     assert not together((("x", X), ("scales", None)))
     x = described("x", away(X))
     assert together((("x", x), ("scales", described("s", away(X)))))
@@ -150,7 +150,7 @@ def test_tensors_on_the_host_are_arrays_and_gradients_are_refused(torch):
     assert described("x", tensor).pointer == 4096
 
 
-def test_memory_that_does_not_hold_the_numbers_is_refused(torch):
+def test_negated_and_sparse_tensors_raise(torch):
     # Regression: a negated view was accepted, although its memory has numbers of the other sign.
     for change, message in (({"is_negated": True}, "stored with its sign"), ({"layout": "sparse"}, "dense")):
         tensor = Tensor("float32")
@@ -168,7 +168,7 @@ def test_types_that_cannot_be_quantized_are_named(torch):
         mx.quantize(away(swapped), "mxint8")
 
 
-def test_what_reads_host_memory_says_so():
+def test_functions_for_host_memory_raise_for_gpu_arrays():
     weight = np.zeros((3, 4), np.float32)
     with pytest.raises(TypeError, match="'x' must be in host memory, not on a GPU; copy it first"):
         mx.linear_forward(away(X), weight)

@@ -10,7 +10,7 @@ from mxnum import formats
 from mxnum.memory import dtypes
 
 
-def test_arrays_become_native_without_a_copy_where_they_are():
+def test_native_arrays_are_not_copied():
     x = np.ones(3, np.float32)
     array, fmt = dtypes.float_array("x", x)
     assert array is x
@@ -53,7 +53,7 @@ def test_signed_bits_share_memory():
     assert np.shares_memory(bits, x)
 
 
-def test_masks_are_not_dropped_in_silence():
+def test_masked_arrays_raise():
     # Regression: masked elements were silently read as ordinary elements.
     masked = np.ma.masked_array(np.ones(4), [0, 1, 0, 0])
     with pytest.raises(ValueError, match="'x' must be without a mask, not 'a masked array'"):

@@ -27,7 +27,7 @@ def test_writes_the_page(run, tmp_path):
     assert "bits are bits: yes" in (tmp_path / "docs" / "lab" / "claims.md").read_text()
 
 
-def test_some_claims_print_and_write_nothing(run, tmp_path):
+def test_some_claims_are_printed_and_no_page_is_written(run, tmp_path):
     said = run("lab", "ledger", "--only", "M9, I6a")
     assert said.startswith("2 claims: ")
     assert "bits are bits: yes" in said
@@ -35,7 +35,7 @@ def test_some_claims_print_and_write_nothing(run, tmp_path):
     assert [c["id"] for c in json.loads(run("lab", "ledger", "--only", "M9, I6a", "--json"))["claims"]] == ["M9", "I6a"]
 
 
-def test_another_file(run, tmp_path):
+def test_out_writes_the_page_to_another_file(run, tmp_path):
     run("lab", "ledger", "--out", "page.md")
     assert (tmp_path / "page.md").exists()
 
@@ -49,7 +49,7 @@ def test_errors_are_one_sentence(run):
     assert "Option --only must be one of" in run("lab", "ledger", "--only", "M99", status=2)
 
 
-def test_mistakes_are_said_before_any_check_is_run_and_cost_no_page(run, tmp_path, monkeypatch):
+def test_wrong_arguments_raise_before_checks_run(run, tmp_path, monkeypatch):
     """Check that wrong arguments raise errors before any check runs and any page is written."""
     monkeypatch.setattr(CLAIMS["M9"], "run", lambda context: pytest.fail("it was run"))
     run("lab", "ledger", status=2)

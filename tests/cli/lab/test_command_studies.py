@@ -31,7 +31,7 @@ def test_tables_have_the_arms_of_earlier_calls(run, tmp_path, monkeypatch):
     assert "| b | 0 of 2 |" in run("lab", "report", "tiny", "--seeds", "2", "--runs", tmp_path)
 
 
-def test_fresh_seeds_are_others(run, tmp_path):
+def test_fresh_draws_new_seeds(run, tmp_path):
     arguments = ["run", "quick", "--fresh", "--seeds", "1", "--arms", "FP32", "--runs", tmp_path, *SMALL]
     said = run("lab", *arguments)
     (folder,) = tmp_path.glob("seeds-*")
@@ -63,7 +63,7 @@ def test_after_an_interruption_fresh_seeds_can_be_continued(run, tmp_path, monke
     assert "--fresh" in run(*arguments, "--fresh", *again, status=2)
 
 
-def test_a_machine_that_is_not_there_is_told_before_anything_runs(run, tmp_path, monkeypatch):
+def test_unknown_machine_raises_before_anything_runs(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     said = run("lab", "run", "quick", "--machine", "tpu", status=2)
     names = "['cpu', 'amx', 'avx512_bf16', 'torch', 'cuda']"
@@ -93,7 +93,7 @@ def test_a_study_that_is_a_file_runs_in_a_folder_of_its_own(run, tmp_path):
     assert (tmp_path / "parts" / "FP32-rate-0.034").is_dir()
 
 
-def test_a_table_of_actions_is_not_replaced_by_another_arms(run, tmp_path):
+def test_table_of_actions_is_not_replaced_by_the_table_of_another_arm(run, tmp_path):
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "interventions.json").write_text('{"study": "confirm", "base": "E2M1"}')
     told = run("lab", "interventions", "--base", "LN E2M1", "--runs", tmp_path, status=2)

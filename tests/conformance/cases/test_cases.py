@@ -66,7 +66,7 @@ def test_level_1_of_quantize_reaches_every_scale_extreme_and_class():
 
 @pytest.mark.parametrize("operation", ["quantize", "scale"])
 @pytest.mark.parametrize("fmt", ["mxfp4_e2m1", "nvfp4", "e4m3:block=128,scale=float32"])
-def test_each_element_alone_decides_a_scale_with_each_sign(operation, fmt):
+def test_every_position_and_sign_decides_some_scale(operation, fmt):
     # The largest element must occur at every position of a block; otherwise a kernel that ignores a
     # position would pass.
     task = make_task(operation, fmt)
@@ -84,7 +84,7 @@ def test_each_element_alone_decides_a_scale_with_each_sign(operation, fmt):
 
 
 @pytest.mark.parametrize(("operation", "modes"), [("encode", {}), ("quantize", {"nonfinite": "element"})])
-def test_nan_that_the_element_has_no_answer_for_comes_last_at_level_1_alone(operation, modes):
+def test_nan_without_an_answer_comes_last_and_only_at_level_1(operation, modes):
     # E2M1 has no NaN, so cases with NaN occur only at level 1, at the end.
     task = make_task(operation, "mxfp4_e2m1", **modes)
     *finite, last = cases(task)
@@ -93,13 +93,13 @@ def test_nan_that_the_element_has_no_answer_for_comes_last_at_level_1_alone(oper
     assert not np.isnan(as_floats(gathered(task, level=2, count=20000)["x"], task.source)).any()
 
 
-def test_nan_is_tried_where_blocks_have_an_answer():
+def test_cases_contain_nan_if_blocks_have_an_answer():
     task = make_task("quantize", "mxfp4_e2m1")
     assert np.isnan(as_floats(gathered(task)["x"], task.source)).any()
 
 
 @pytest.mark.parametrize("operation", ["encode", "quantize"])
-def test_random_words_come_on_both_sides_of_the_threshold(operation):
+def test_random_words_lie_on_both_sides_of_the_threshold(operation):
     """Check that many random words lie at the threshold: one less changes the answer."""
     task = make_task(operation, "mxfp8_e4m3", rounding="sr", sr_bits=7)
     inputs = gathered(task)

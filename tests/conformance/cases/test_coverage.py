@@ -22,7 +22,7 @@ def after_nan(code):
 
 
 @pytest.mark.parametrize("source", ["float16", "bfloat16"])
-def test_a_mistake_at_one_nan_is_seen(source):
+def test_mistake_at_a_single_nan_is_found(source):
     # Regression: `wrong` passed, because the cases for elements without NaN contained no NaN.
     def wrong(x):
         return np.where(x.view(np.uint16) == 0x7FC1, 3, after_nan(7)(x))
@@ -35,7 +35,7 @@ def test_a_mistake_at_one_nan_is_seen(source):
         check(wrong, **ENCODE, source=source, shrink=False)
 
 
-def test_what_nan_becomes_is_a_choice_and_may_be_an_exception():
+def test_result_of_nan_is_a_choice_and_may_be_an_exception():
     report = check(after_nan(0), **ENCODE)
     assert report.choices == {"nan_element": 8}
     assert "with NaN and infinity." in report.text()
@@ -62,7 +62,7 @@ def test_what_nan_becomes_is_a_choice_and_may_be_an_exception():
         ("dot", "mxfp8_e5m2", {}, "a sample of pairs of rows of 4 blocks, with NaN and infinity"),
     ],
 )  # fmt: skip
-def test_what_level_1_tries(operation, fmt, modes, says):
+def test_report_says_what_level_1_tries(operation, fmt, modes, says):
     task = make_task(operation, fmt, **modes)
     covered = Coverage(task)
     for inputs in cases(task):
@@ -70,7 +70,7 @@ def test_what_level_1_tries(operation, fmt, modes, says):
     assert covered.sentence() == f"Tried: {says}."
 
 
-def test_a_few_cases_are_not_all():
+def test_report_of_a_few_cases_says_how_many():
     covered = Coverage(make_task("encode", "mxfp4_e2m1", source="float16"))
     covered.add({"x": np.array([[0x3C00], [0x3C00], [0x7C01]], np.uint16)})
     assert covered.sentence() == "Tried: 2 of 65,536 float16 patterns, with NaN, without infinity."

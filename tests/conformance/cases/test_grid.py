@@ -37,7 +37,7 @@ def test_thresholds_of_scale_rules(element, rule):
     assert max(codes) - min(codes) == expected
 
 
-def test_places():
+def test_numbers_are_classified_by_their_rounding():
     e = ELEMENTS["e4m3"]
     cases = {
         0.0: "zero", 448.0: "representable", 449.0: "beyond the largest", 17.0: "tie", 17.5: "ordinary",
@@ -65,7 +65,7 @@ def test_neighbours_stay_finite():
     assert sorted(around & 0x7FFF) == sorted([0, 1, source.max_code - 1, source.max_code] * 2)
 
 
-def test_order_of_simplicity():
+def test_simple_numbers_come_first():
     listed = sorted(np.array([3.0, 0.0, 1.0, -1.0, 7.9999995, 4.0, 0.1, np.inf], np.float32), key=grid.simplicity)
     assert [float(v) for v in listed[:4]] == [0.0, 1.0, -1.0, 4.0]
     assert listed[-1] == np.inf

@@ -9,7 +9,7 @@ from mxnum.conformance.cases.arrays import LAYOUTS, as_memory, checked_shapes, f
 
 
 @pytest.mark.parametrize("blocks", [(1, 32), (32, 1), (16, 32), (1, 16)])
-def test_shapes_are_those_that_kernels_meet(blocks):
+def test_shapes_include_short_blocks_and_large_arrays(blocks):
     shapes = shapes_of(blocks)
     assert (1, 1) in shapes
     assert len(set(shapes)) == len(shapes)
@@ -36,7 +36,7 @@ def test_layouts_hold_the_same_elements(layout):
 
 
 @pytest.mark.parametrize("blocks", [(1, 4), (4, 1), (2, 3)])
-def test_blocks_and_back(blocks):
+def test_to_blocks_and_from_blocks_are_inverse(blocks):
     array = np.arange(1, 36).reshape(5, 7)
     rows = to_blocks(array, blocks)
     assert rows.shape[1] == math.prod(blocks)
@@ -45,7 +45,7 @@ def test_blocks_and_back(blocks):
     assert rows[0].tolist() == array[: blocks[0], : blocks[1]].ravel().tolist()
 
 
-def test_shapes_that_are_none():
+def test_wrong_shapes_raise():
     assert checked_shapes([(1, 2), [3, 4]]) == [(1, 2), (3, 4)]
     for wrong in ([3], [(1, 2, 3)], [], [(0, 3)]):
         with pytest.raises(ValueError, match="'shapes' must be"):

@@ -56,7 +56,7 @@ def test_memory_axis_and_tails():
     assert arrangements(TASK, [one]) == ["short last blocks are left zero"]
 
 
-def test_each_has_a_test():
+def test_every_arrangement_has_a_test():
     assert set(ARRANGEMENTS) - set(CHANGES) == {
         "x is taken for contiguous memory from its first element on",
         "blocks lie along the other axis",

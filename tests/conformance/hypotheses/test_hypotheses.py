@@ -17,7 +17,7 @@ ALIKE = {"encode": {"code"}, "quantize": {"scale"}, "scale": {"scale"}}
 # tests/conformance/operations/test_mma.py tests the operation `mma`.
 @pytest.mark.parametrize("operation", sorted({*OPERATIONS} - {"mma"}))
 @pytest.mark.parametrize("fmt", ["mxfp4_e2m1", "mxint8"])
-def test_each_gives_other_answers_than_the_right_ones(operation, fmt):
+def test_every_hypothesis_gives_some_wrong_answer(operation, fmt):
     task = make_task(operation, fmt)
     batches = list(cases(task))
     inputs = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
@@ -37,7 +37,7 @@ def test_each_gives_other_answers_than_the_right_ones(operation, fmt):
     assert {(field, name) for field, name in same if "other bits above" not in name} == alike
 
 
-def test_the_answers_that_are_right_for_a_scale_that_is_not():
+def test_codes_are_judged_at_the_scale_that_was_given():
     task = make_task("quantize", "mxfp4_e2m1")
     x = np.full((1, 32), 4, np.float32).view(np.uint32)
     assert right(task, {"x": x, "scale": np.array([[126]], np.uint8)}, "codes").tolist() == [[7] * 32]
@@ -56,7 +56,7 @@ def test_each_bit_of_scales_and_codes_may_be_stuck():
 
 
 @pytest.mark.parametrize("fmt", ["mxfp4_e2m1", "nvfp4"])
-def test_two_slips_are_others_than_each_alone(fmt):
+def test_pairs_of_mistakes_differ_from_single_mistakes(fmt):
     task = make_task("quantize", fmt)
     names = [(one.field, one.name) for one in pairs(task)]
     assert len(set(names)) == len(names)

@@ -77,7 +77,7 @@ def test_a_threshold_of_scales_that_is_an_ulp_off_is_named(rule, ulps, name):
 
 
 @pytest.mark.parametrize("rule", ["even", "rceil"])
-def test_a_threshold_of_scales_that_is_some_ulps_off_is_nothing_else(rule):
+def test_threshold_of_scales_off_by_5_ulps_is_not_explained(rule):
     for operation, kernel in at_threshold(5, rule):
         assert said_of(kernel, format="mxfp4_e2m1", operation=operation, scale_rule=rule) == ""
 
@@ -122,7 +122,7 @@ def test_a_lost_sticky_bit_is_named_or_unexplained(fmt, bits):
             assert re.search(r"^No explanation covers \d+ other wrong answers\.", said, re.M), said
 
 
-def test_an_explanation_of_scales_is_contradicted_by_codes():
+def test_codes_can_contradict_an_explanation_of_scales():
     def narrowed(x):
         return x.astype(ml_dtypes.bfloat16).astype(np.float32)
 

@@ -8,7 +8,7 @@ from mxnum.conformance.hypotheses.arrangements import orders
 
 
 @pytest.mark.parametrize(("block", "bits"), [(32, 4), (32, 6), (32, 8), (7, 4), (2, 4), (1, 8), (16, 4)])
-def test_each_order_is_another(block, bits):
+def test_orders_are_all_different(block, bits):
     codes = (np.random.default_rng(3).permutation(block * 40) % (1 << bits)).reshape(-1, block).astype(np.uint8)
     found = {name: change(codes) for name, change in orders(block, bits)}
     assert (
@@ -19,7 +19,7 @@ def test_each_order_is_another(block, bits):
             assert np.array_equal(np.sort(answer, axis=1), np.sort(codes, axis=1)), name
 
 
-def test_names_say_what_they_do():
+def test_names_of_orders_are_right():
     found = dict(orders(32, 4))
     codes = np.arange(32, dtype=np.uint8)[None] % 16
     packed = codes[:, ::2] | codes[:, 1::2] << 4

@@ -29,7 +29,7 @@ def test_examples_differ_and_large_groups_come_first():
     assert len(groups.different(9)) == 4
 
 
-def test_lines_have_ranges():
+def test_consecutive_exponents_are_shown_as_ranges():
     groups = grouped(exponent=[1, 2, 3, 3, 9, None], sign=["+", "-", "+", "+", "+", "+"], part=["tie"] * 6)
     assert groups.lines(32) == ["Wrong by exponent: 2^1 to 2^3: 4, 2^9: 1", "Wrong by sign: +: 5, -: 1"]
     groups.places.update([31, 31])
@@ -38,7 +38,7 @@ def test_lines_have_ranges():
     assert many.lines(32)[0].endswith("0x0A: 1, elsewhere: 14")
 
 
-def test_wrong_codes_are_counted_by_what_came_for_what():
+def test_wrong_codes_are_counted_by_pair_of_wrong_and_right_code():
     task = make_task("quantize", "mxfp4_e2m1", block=6)
     x = np.array([[2, 2, 2, 3, np.nan, 2]], np.float32).view(np.uint32)
     codes = np.array([[1, 1, 4, 0x15, 3, 1]])
@@ -50,7 +50,7 @@ def test_wrong_codes_are_counted_by_what_came_for_what():
     assert groups.lines(6)[0] == "Wrong codes: 0.5 (0x1) for 2 (0x4): 2, a: 1, b: 1, c: 1, d: 1, e: 1, others: 2"
 
 
-def test_groups_are_joined():
+def test_include_adds_the_counts_of_another_group():
     groups, other = grouped(part=["tie"]), grouped(part=["zero", "zero"])
     groups.include(other)
     assert groups.counts["part"] == {"tie": 1, "zero": 2}
@@ -61,7 +61,7 @@ def test_groups_are_joined():
 
 
 @pytest.mark.parametrize("operation", ["quantize", "scale"])
-def test_a_maximum_that_misses_one_place_is_named(operation):
+def test_maximum_that_ignores_one_index_is_named(operation):
     # Regression: the report named indices for wrong codes, but not for wrong scales.
     def kernel(x):
         seen = x.copy()

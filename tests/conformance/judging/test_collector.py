@@ -73,7 +73,7 @@ def test_fewer_random_bits_are_a_choice():
     assert "in the class 'subnormal result' are what sr_bits (5) gives" in partly.text()
 
 
-def test_a_choice_is_followed_everywhere_or_it_is_a_bug():
+def test_choice_made_in_some_cases_only_is_a_bug():
     task = make_task("encode", "mxfp8_e5m2")
     ieee = replace(task, overflow=Overflow.IEEE)
     got = report(task, lambda inputs: expected(ieee, inputs))
@@ -92,7 +92,7 @@ def test_a_choice_is_followed_everywhere_or_it_is_a_bug():
     assert sum(wrong for _, wrong in got.classes.values()) == got.bugs
 
 
-def test_profiles_accept_what_is_documented():
+def test_accept_lists_permitted_choices():
     task = make_task("encode", "mxfp8_e5m2")
     ieee = replace(task, overflow=Overflow.IEEE)
     for accept, left in ((["overflow"], {"infinity"}), ("all", set()), (["overflow", "infinity"], set())):
@@ -122,7 +122,7 @@ def test_counts_add_up():
     assert "1 too high" in got.text()
 
 
-def test_failures_are_as_different_as_can_be():
+def test_shown_failures_differ_in_kind():
     """Check that the report shows failures of different kinds, not the first five similar ones."""
     task = make_task("encode", "mxfp4_e2m1")
     got = report(task, lambda inputs: {"code": expected(task, inputs)["code"] ^ 1})
@@ -132,7 +132,7 @@ def test_failures_are_as_different_as_can_be():
     assert "Wrong by exponent: 2^-149 to 2^127: 5636" in got.text()
 
 
-def test_a_hypothesis_that_the_right_answers_contradict_is_not_named():
+def test_hypothesis_that_right_answers_contradict_is_not_named():
     """Check that a hypothesis that right answers contradict is not named."""
     task = make_task("scale", "mxfp4_e2m1", scale_rule="rceil")
     ceil = replace(task, scale_rule=ScaleRule.CEIL)
@@ -147,7 +147,7 @@ def test_a_hypothesis_that_the_right_answers_contradict_is_not_named():
     assert got.explanations == []
 
 
-def test_what_nans_became_is_counted():
+def test_results_of_nan_are_counted():
     task = make_task("quantize", "mxfp4_e2m1")
     by_element = {"nonfinite": Nonfinite.ELEMENT}
 

@@ -56,7 +56,7 @@ def test_values():
     assert "4194304 floats apart" in text
 
 
-def test_a_block_names_an_element_with_another_value_before_one_with_another_zero():
+def test_block_example_prefers_a_wrong_value_to_a_wrong_zero():
     """Check that the example of a wrong block is an element with a wrong value, if there is one."""
     task = make_task("quantize", "mxfp4_e2m1")
     x = np.zeros((1, 32), np.float32)
@@ -71,7 +71,7 @@ def test_a_block_names_an_element_with_another_value_before_one_with_another_zer
     assert "got 0x0 (0), want 0x8 (-0), the sign of zero" in task.operation.describe(task, inputs, signs, want)
 
 
-def test_numbers_that_are_no_code():
+def test_numbers_that_are_not_codes_are_described():
     assert describe.misfit(0xA4, 4) == "0xA4, which does not fit in 4 bits"
     assert describe.misfit(-92, 8) == "-92, which is negative"
     task = make_task("quantize", "mxfp4_e2m1")

@@ -47,7 +47,7 @@ def test_a_hypothesis_explains_every_batch_or_is_not_named(monkeypatch):
     assert found.right < 3000  # answers in discarded batches do not count as explained
 
 
-def test_what_differs_by_a_choice_is_forgiven_if_the_choice_is_steady():
+def test_consistent_choice_does_not_contradict_a_hypothesis():
     def without_minus_zero(rounding):
         for inputs, answers in halves(rounding):
             yield inputs, {"code": np.where(answers["code"] == 8, 0, answers["code"])}
@@ -59,7 +59,7 @@ def test_what_differs_by_a_choice_is_forgiven_if_the_choice_is_steady():
     assert diagnosed([first, tuple(halves(Rounding.RTZ))[1]]) == []
 
 
-def test_two_slips_at_once(monkeypatch):
+def test_two_mistakes_at_once_are_named(monkeypatch):
     """Check that a kernel with two mistakes gets a verdict that names both."""
 
     def both():
@@ -77,7 +77,7 @@ def test_two_slips_at_once(monkeypatch):
     assert diagnosed(both()) == []
 
 
-def test_what_explains_a_class_alone():
+def test_classes_of_cases_are_explained_separately():
     """Check that mistakes in ties and in small numbers are explained by class."""
     inputs = next(cases(TASK))
     want, away = expected(TASK, inputs)["code"], expected(replace(TASK, rounding=Rounding.RNA), inputs)["code"]
@@ -96,7 +96,7 @@ def test_what_explains_a_class_alone():
     assert [one.classes for one in diagnosed([(inputs, {"code": code})], of_classes=True)] == [("subnormal result",)]
 
 
-def test_classes_with_a_hypothesis_in_common_are_one_explanation():
+def test_classes_with_a_common_hypothesis_share_an_explanation():
     one, two, other = (Explanation("codes", names, 2, 3) for names in (("x", "a"), ("b", "a"), ("x",)))
     (found,) = _joined({"one": one, "two": two})
     assert (found.names, found.wrong, found.right, found.classes) == (("a",), 4, 6, ("one", "two"))

@@ -45,7 +45,7 @@ def test_all_codes_of_a_right_converter(source, target, rounding):
 @pytest.mark.parametrize("overflow", [*Overflow])
 @pytest.mark.parametrize("target", ELEMENTS)
 @pytest.mark.parametrize("source", ELEMENTS)
-def test_right_answers_are_the_definitions(source, target, overflow):
+def test_right_answers_equal_the_definition(source, target, overflow):
     task = make_task("encode", target, source=source, rounding="rtz", overflow=overflow.value)
     (batch, *_) = cases(task)
     encode = make_encode(ELEMENTS[source], ELEMENTS[target], Rounding.RTZ, overflow)

@@ -58,7 +58,7 @@ def test_sums_by_blocks_under_float_scales_are_named():
     assert check(by_blocks, format="nvfp4", operation="dot", accumulate="block").is_equal
 
 
-def test_the_usual_sum_is_exact_under_float_scales():
+def test_default_accumulation_is_exact_for_float_scales():
     assert make_task("dot", "nvfp4").accumulate == "exact"
     assert make_task("dot", "mxfp4_e2m1").accumulate == "block"
 
@@ -100,7 +100,7 @@ def test_every_order_of_the_blocks_can_be_told_apart():
 
 
 @pytest.mark.parametrize(("fmt", "dot_blocks"), [("mxfp4_e2m1", 4), ("mxint8", 3), ("mxfp8_e5m2", 1)])
-def test_an_exact_sum_is_not_one_in_float64(fmt, dot_blocks):
+def test_sum_in_float64_does_not_pass_as_exact(fmt, dot_blocks):
     """Check that a kernel that sums in float64 does not pass as exact: some sums need more bits."""
     task = make_task("dot", fmt, accumulate="exact", dot_blocks=dot_blocks)
     inputs = dot.boundary_dots(task, Generator(0))

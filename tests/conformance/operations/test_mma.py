@@ -217,7 +217,7 @@ def test_a_failure_is_shrunk_to_few_products():
     assert smallest["c"][0, 0] != 0
 
 
-def test_a_failure_of_large_cases_only_loses_what_it_does_not_need():
+def test_failing_case_shrinks_to_few_nonzero_codes():
     task = make_task("mma", "e4m3", accumulate="hopper_fp8")
     other = get("ada_fp8")
 
@@ -335,7 +335,7 @@ def level_2(task, count):
         ("mma", "e4m3", {"accumulate": "{x"}, "'unit' must be a JSON object"),
     ],
 )  # fmt: skip
-def test_bad_input_says_what_a_unit_takes(operation, fmt, modes, message):
+def test_bad_arguments_raise_and_say_what_a_unit_takes(operation, fmt, modes, message):
     with pytest.raises(ValueError, match=re.escape(message)) as caught:
         make_task(operation, fmt, **modes)
     assert str(caught.value).count(". ") == 0

@@ -35,7 +35,7 @@ def test_tails_are_those_of_scipy():
         assert tail(k, n, p) == pytest.approx(want, rel=1e-6, abs=1e-290)
 
 
-def test_next_to_nothing():
+def test_tiny_and_certain_probabilities_have_exact_p_values():
     assert p_value(0, 10**6, 2.0**-60) == 1
     assert p_value(1, 10**6, 2.0**-60) == pytest.approx(2 * 10**6 * 2.0**-60, rel=1e-6)
     assert [p_value(k, 5, 0) for k in (0, 1)] == [1, 0]
@@ -44,7 +44,7 @@ def test_next_to_nothing():
 
 @pytest.mark.parametrize("level", [0.2, 1e-2, 1e-5])
 @pytest.mark.parametrize("p", [0.5, 0.25, 0.01, 0.9990234375])
-def test_a_right_share_is_contradicted_no_more_often_than_said(p, level):
+def test_false_alarm_rate_is_at_most_the_level(p, level):
     """Check that the exact false-alarm rate of one case is at most the level of the test."""
     for n in (1, 5, 40, 200):
         counts = [k for k in range(n + 1) if p_value(k, n, p) <= level]
@@ -57,12 +57,12 @@ def test_a_right_share_is_contradicted_no_more_often_than_said(p, level):
         assert power(n, p, truth, level) == pytest.approx(float(1 - missed), rel=1e-9, abs=1e-12)
 
 
-def test_certain_shares():
+def test_power_for_shares_of_0_and_1():
     assert power(10, 0, 0.25, 1e-9) == pytest.approx(1 - 0.75**10)
     assert power(10, 1, 0.75, 1e-9) == pytest.approx(1 - 0.75**10)
 
 
-def test_draws_are_enough_and_not_many_more():
+def test_number_of_draws_is_just_enough():
     n = draws_for(1 / 16, 0.99, 1e-6)
     assert weakest(n, 0.5, 1 / 16, 1e-6) >= 0.99
     assert weakest(int(0.97 * n), 0.5, 1 / 16, 1e-6) < 0.99

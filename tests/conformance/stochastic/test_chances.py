@@ -52,7 +52,7 @@ def test_every_gap_of_a_wide_element_is_surveyed():
     assert survey(make_task("encode", "mxfp4_e2m1"), Generator(0)) == []
 
 
-def test_ladders_are_as_long_as_the_bias_is_small():
+def test_smaller_bias_needs_smaller_fractions():
     task = make_task("encode", "mxfp4_e2m1")
     for bias, least in ((1 / 256, 2**-15), (1 / 16, 2**-7)):
         deltas = {chance.delta for chance in chances(task, Generator(0), bias) if chance.delta > 2.0**-50}
@@ -60,13 +60,13 @@ def test_ladders_are_as_long_as_the_bias_is_small():
         assert max(deltas) == 1 - least
 
 
-def test_a_reach_bounds_what_is_asked_for():
+def test_reach_bounds_the_cases():
     task = make_task("encode", "mxfp4_e2m1")
     assert max(high for _, high in gaps_of(task, 4)) == 4
     assert max(abs(chance.value) for chance in chances(task, Generator(0), 1 / 16, reach=4)) < 4
 
 
-def test_one_number_at_exactly_a_fraction():
+def test_constant_lies_exactly_at_the_fraction():
     for source in ("float32", "bfloat16"):
         task = make_task("encode", "mxint8", source=source)
         assert [constant(task, delta).delta for delta in (0.5, 0.25)] == [Fraction(1, 2), Fraction(1, 4)]
@@ -75,7 +75,7 @@ def test_one_number_at_exactly_a_fraction():
         constant(one_gap, 1 - 2.0**-20)
 
 
-def test_what_few_bits_make_of_a_fraction():
+def test_probabilities_with_few_random_bits():
     chance = constant(make_task("encode", "mxfp4_e2m1"), 0.25)
     assert [chance.probability(1, kind) for kind in ("truncated", NEAREST, EVEN, UP)] == [0, 0.5, 0, 0.5]
     assert chance.probability(None) == chance.probability(2) == 0.25

@@ -36,7 +36,7 @@ def test_right_answers():
     assert judged(lambda x, codes, scales: (codes, scales)).is_equal
 
 
-def test_choices_are_told_and_accepted():
+def test_choices_are_reported_and_accepted():
     def zero_scale(x, codes, scales):
         return codes, np.where((x == 0).all(axis=1)[:, None], np.uint8(127), scales)
 
@@ -69,12 +69,12 @@ def test_a_wrong_code_in_a_block():
     assert "element 7 got 4 (0x6), want 6 (0x7)" in report.problems["Nothing to draw"][1]
 
 
-def test_wrong_scales_are_said_once():
+def test_wrong_scales_are_reported_once():
     report = judged(lambda x, codes, scales: (codes, np.where(scales < 250, scales + 1, scales).astype(np.uint8)))
     assert set(report.problems) == {"Scales"}
 
 
-def test_what_is_no_code_is_said_to_be_none():
+def test_answers_that_are_not_codes_are_reported():
     """Check that the report names answers that are not codes, in any integer type."""
     assert counted(np.array([-1, 0, 15, 16, 300]), 4).tolist() == [NO_CODE, 0, 15, NO_CODE, NO_CODE]
     # Regression: numpy before 2.5 wraps `NO_CODE` around in bytes, so that 200 was counted as code
@@ -97,7 +97,7 @@ def test_what_is_no_code_is_said_to_be_none():
     assert "got a value that is no code of 4 bits, want" in report.problems["Nothing to draw"][1]
 
 
-def test_a_scale_that_is_no_code():
+def test_scale_that_is_not_a_code_is_reported():
     def kernel(x):
         q = mx.quantize(x, "mxfp4_e2m1")
         return q.codes, q.scales

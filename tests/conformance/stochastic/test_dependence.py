@@ -24,7 +24,7 @@ def level_of(length):
     return LEVEL / comparisons(length)
 
 
-def test_independent_draws_have_no_echo_more_often_than_said():
+def test_independent_draws_cause_few_false_alarms():
     """Check that independent draws cause no more false alarms than the level allows, here 20 %."""
     rng = np.random.default_rng(1)
     level = 0.2 / comparisons(512)
@@ -77,7 +77,7 @@ def test_draws_of_two_calls():
     assert "(1 block) in the next call" in found[0].text(1000)
 
 
-def test_holes_are_left_out():
+def test_undecided_draws_are_left_out():
     rng = np.random.default_rng(6)
     half = signs(rng, (500, 8))
     half[:, 1] = half[:, 0]
@@ -97,7 +97,7 @@ def test_groups(size):
     assert groups(np.ones(4096, np.int8), 0) == 1
 
 
-def test_calls_that_are_the_same():
+def test_equal_calls_are_reported():
     rng = np.random.default_rng(8)
     calls, names = signs(rng, (4, 100)), ["a", "b", "c", "d"]
     assert same_answers(calls, names) == []
@@ -110,7 +110,7 @@ def test_calls_that_are_the_same():
     assert same_answers(np.ones((4, 100), np.int8), names) == []
 
 
-def test_calls_that_have_a_part_in_common():
+def test_calls_with_a_common_part_are_reported():
     rng = np.random.default_rng(9)
     calls = signs(rng, (3, 4000))
     assert likeness(calls, "abc", LEVEL) == []

@@ -129,7 +129,7 @@ def test_wrong_scales_of_many_bits():
     "nvfp4", FLOATS, "e4m3:block=16,scale=e4m3,tensor_scale=float32", "int4:block=32,scale=float16",
     "e5m2:block=8,scale=ue5m3",
 ])  # fmt: skip
-def test_what_is_drawn_for_has_a_factor_that_is_a_power_of_two(fmt, rule, source):
+def test_stochastic_cases_have_powers_of_two_as_factors(fmt, rule, source):
     """Check that scale times tensor scale is a power of two, so that division is exact."""
     from mxnum import reference
 
@@ -158,7 +158,7 @@ def test_four_over_six_is_refused():
         check_stochastic(blocks(), format="nvfp4", scale_rule="four_over_six_squared")
 
 
-def test_what_is_said_of_a_tensor_is_no_seed():
+def test_tensor_arguments_are_not_taken_for_seeds():
     def one(x, largest): ...
     def two(x, seed, tensor_scale): ...
     def both(x, tensor_scale, largest): ...

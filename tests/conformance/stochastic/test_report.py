@@ -4,7 +4,7 @@ from mxnum.conformance.judging.report import Profile, StochasticReport, add_choi
 from mxnum.conformance.operations import make_task
 
 
-def test_the_text_says_all_of_it():
+def test_report_text_has_all_parts():
     report = StochasticReport(make_task("encode", "mxfp4_e2m1"), 8, calls=3, draws=1000, cases=4)
     assert report.text() == (
         "encode, mxfp4_e2m1, stochastic rounding by 8 random bits: 1000 draws for 4 cases in 3 calls, right."

@@ -37,7 +37,7 @@ def probabilities(bits=None, kind=TRUNCATED):
     return np.array([chance.probability(bits, kind) for chance in cases()])
 
 
-def test_right_shares_give_no_more_false_alarms_than_said():
+def test_right_shares_cause_few_false_alarms():
     """Check that right shares cause false alarms in at most 20 % of the runs, as promised."""
     levels = Levels.of(0.1, len(cases()))
     runs = 400
@@ -47,7 +47,7 @@ def test_right_shares_give_no_more_false_alarms_than_said():
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_a_planted_bias_is_seen_with_the_power_said(sign):
+def test_planted_bias_is_found_with_the_promised_power(sign):
     """Check that a bias of 1/32 in one case is found in 99 of 100 runs."""
     levels = Levels.of(1e-4 / 3, len(cases()))
     draws = draws_for(1 / 32, 0.99, levels.case)
@@ -62,7 +62,7 @@ def test_a_planted_bias_is_seen_with_the_power_said(sign):
     assert seen >= 194
 
 
-def test_a_bias_of_all_cases_is_seen_where_no_case_shows_it():
+def test_common_bias_is_found_although_no_single_case_shows_it():
     levels = Levels.of(1e-4 / 3, len(cases()))
     p = probabilities()
     shares = drawn(np.clip(p + 1 / 256, 0, 1) * (p > 1e-6), 14000, 1)
@@ -83,7 +83,7 @@ def test_random_bits_are_recognized(bits, kind):
     assert shares.fits(probabilities(bits, kind), levels)
 
 
-def test_mistakes_are_recognized_and_nothing_is_said_of_others():
+def test_known_mistakes_are_explained_and_others_are_not():
     levels = Levels.of(1e-4 / 3, len(cases()))
     p, negative = probabilities(8), np.array([chance.value < 0 for chance in cases()])
     assert explanations(drawn(1 - p, 14000, 4), 8, levels) == ["1 - p, the fraction measured from the wrong neighbour"]

@@ -253,7 +253,7 @@ def test_a_function_that_draws_without_a_seed_must_not_repeat_itself():
         check_stochastic(lambda x: kernels.rounded(x, kernels.uniform(1, x.shape)), **E2M1, bias=1 / 16)
 
 
-def test_eight_bits_of_the_nearest_fraction_are_not_eight_bits_truncated():
+def test_rounding_the_fraction_to_8_bits_differs_from_truncating():
     def nearest(x, seed):
         return kernels.with_bits(8, seed, x, lambda steps: np.floor(steps + 0.5))
 
@@ -265,7 +265,7 @@ def test_eight_bits_of_the_nearest_fraction_are_not_eight_bits_truncated():
         check_stochastic(ours(10), **E2M1, sr_bits=8, bias=1 / 32)
 
 
-def test_the_verdict_repeats():
+def test_verdict_depends_on_the_seed_alone():
     def kernel(x, seed):
         return kernels.rounded(x, kernels.uniform(seed, x.shape))
 
@@ -276,7 +276,7 @@ def test_the_verdict_repeats():
     assert first.cases == other.cases
 
 
-def test_a_seed_is_handed_over_where_it_is_wanted():
+def test_seed_is_passed_to_functions_with_a_seed_parameter():
     def both(x, seed): ...
     def one(x): ...
     def optional(x, generator=None): ...

@@ -19,7 +19,7 @@ def tile_of(operation, fmt="mxfp4_e2m1", **modes):
 
 @pytest.mark.parametrize("rule", list(mx.ScaleRule))
 @pytest.mark.parametrize("overflow", ["saturate", "ieee"])
-def test_in_blocks_every_case_lies_where_it_was_meant_to(rule, overflow):
+def test_cases_in_blocks_have_the_intended_scale_and_fraction(rule, overflow):
     tile = tile_of("quantize", "mxfp8_e5m2", scale_rule=rule, overflow=overflow)
     values = tile.x.view(np.float32).astype(np.float64)
     assert len(set(tile.scales[~tile.is_still].tolist())) == 5
@@ -32,7 +32,7 @@ def test_in_blocks_every_case_lies_where_it_was_meant_to(rule, overflow):
 
 
 @pytest.mark.parametrize("operation", ["encode", "quantize"])
-def test_what_stays_gives_one_code_whatever_is_drawn(operation):
+def test_numbers_without_a_chance_get_one_code_for_any_random_word(operation):
     tile = tile_of(operation)
     values = tile.x.view(np.float32)
     for word in (0, (1 << 30) - 1):
@@ -48,7 +48,7 @@ def test_what_stays_gives_one_code_whatever_is_drawn(operation):
     assert np.isinf(values).any()
 
 
-def test_a_tally_counts_what_became_of_each_number():
+def test_tally_counts_the_codes_of_each_number():
     tile = tile_of("encode")
     seen = []
 
@@ -81,7 +81,7 @@ def test_codes_of_blocks_with_a_wrong_scale_are_left_out():
     assert (tally.scales.sum(axis=1) == 2).all()
 
 
-def test_one_number_everywhere():
+def test_constant_tile_repeats_one_number():
     task = make_task("quantize", "mxfp4_e2m1")
     tile = constant_tile(task, constant(task, 0.5, largest_quotient(task)), Generator(0))
     assert tile.x.shape == (1, 32)

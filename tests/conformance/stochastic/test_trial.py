@@ -23,7 +23,7 @@ def run(kernel, false_alarm, seed=0, bias=0.25):
     return trial.run(bias, 0.9, false_alarm, Profile())
 
 
-def test_a_right_kernel_is_seldom_called_wrong():
+def test_right_kernel_seldom_fails():
     """Check that the whole check fails a right kernel in at most 30 % of runs at the level 0.3."""
     alarms, runs = 0, 30
     for first in range(runs):
@@ -32,7 +32,7 @@ def test_a_right_kernel_is_seldom_called_wrong():
     assert alarms <= 0.3 * runs
 
 
-def test_few_draws_still_see_what_they_promise():
+def test_few_draws_find_a_bias_with_the_promised_power():
     """Check that a bias of 1/4 in one case is found with the requested power of 0.9."""
     seen = 0
     for first in range(20):

@@ -97,7 +97,7 @@ def test_views_are_of_the_library_too_and_share_memory(cupy):
         assert view(q).to_host().equals(view(want))
 
 
-def test_an_array_that_only_says_where_it_lives_gets_answers_of_numba(cupy):
+def test_array_of_an_unknown_library_gives_numba_arrays(cupy):
     x = np.linspace(-3, 3, 64, dtype=np.float32)
     unknown = types.SimpleNamespace(__cuda_array_interface__={**x.__array_interface__, "version": 3})
     q = mx.quantize(unknown, "mxfp4_e2m1")
@@ -117,7 +117,7 @@ def test_copies_to_the_host_keep_type_shape_and_order(device):
     assert arrays.to_host(described("x", device(x))[:0]).shape == (0, 3, 4)
 
 
-def test_bfloat16_has_a_name(device):
+def test_results_have_the_bfloat16_dtype(device):
     from mxnum.formats import FLOATS
     from mxnum.memory.dtypes import numpy_dtype
 
@@ -187,7 +187,7 @@ def test_tensors_of_the_narrow_types(torch, fmt):
     assert faked.numpy().tobytes() == want.dequantize().tobytes()
 
 
-def test_arrays_of_another_library_are_no_tensors(cupy):
+def test_cupy_arrays_are_not_converted_to_tensors(cupy):
     pytest.importorskip("torch")
     from mxnum.interop import torch as mx_torch
 

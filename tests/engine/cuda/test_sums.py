@@ -84,7 +84,7 @@ def test_empty_sums_and_overflow(device):
             )
 
 
-def test_what_a_gpu_does_not_compute_is_said(device):
+def test_products_that_a_gpu_does_not_compute_raise(device):
     x, w = operands("errors", special=False)
     q, host = mx.quantize(device(x), "mxint8"), mx.quantize(w, "mxint8", axis=0)
     with pytest.raises(ValueError, match="must be on the same device as argument 'a', on a GPU, not in host memory"):

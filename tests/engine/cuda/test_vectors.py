@@ -21,7 +21,7 @@ def used(monkeypatch):
     return asked
 
 
-def test_whole_blocks_of_contiguous_rows_take_them(device, used):
+def test_whole_blocks_of_contiguous_rows_run_in_vector_kernels(device, used):
     x = generator("vectors").standard_normal((4, 64)).astype(np.float32)
     for dtype in (np.float32, np.float16):
         for run in (4, 8, 16, 32, 64):
@@ -33,7 +33,7 @@ def test_whole_blocks_of_contiguous_rows_take_them(device, used):
             used.clear()
 
 
-def test_anything_else_does_not(device, used):
+def test_other_layouts_do_not_run_in_vector_kernels(device, used):
     x = generator("vectors").standard_normal((6, 70)).astype(np.float32)
     there = device(x)
     for layout in ({}, {"axis": 0}, {"block_shape": (2, 2)}, {"block_size": 5}, {"block_size": 256}):

@@ -51,7 +51,7 @@ def test_registering_twice_is_harmless_and_returns_the_function():
 
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="compiled loops")
-def test_compiling_is_told_and_running_what_is_there_is_not(tmp_path, monkeypatch, caplog):
+def test_compiling_is_logged_and_loading_from_disk_is_not(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
     caplog.set_level("INFO", "mxnum")
 
@@ -65,7 +65,7 @@ def test_compiling_is_told_and_running_what_is_there_is_not(tmp_path, monkeypatc
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="compiled loops")
 @pytest.mark.parametrize("is_marked", [True, False])
-def test_what_is_marked_is_not_inlined(is_marked):
+def test_forbid_inlining_keeps_a_call(is_marked):
     def add_up(values, start):
         forbid_inlining()
         total = 0

@@ -79,7 +79,7 @@ def test_a_kernel_for_other_types_is_not_called():
 
 
 @needs_compiler
-def test_a_kernel_outlives_whoever_made_it():
+def test_kernel_in_use_stays_alive():
     """Check that a kernel in use stays alive, even if no cache keeps it.
 
     If two threads make the same kernel at once, the cache keeps only one of the two objects.
@@ -103,7 +103,7 @@ def test_read_only_arrays():
 
 @needs_compiler
 @pytest.mark.parametrize("change", [lambda x: x[::2], lambda x: 3])
-def test_what_has_no_address_is_refused(change):
+def test_arguments_without_an_address_raise(change):
     x, *others = arrays()
     with pytest.raises(TypingError, match="five flat arrays and eight integers"):
         compile_loop(lambda kernel, *given: halves(kernel, *given))(0, change(x), *others)

@@ -13,7 +13,7 @@ from mxnum.engine.machine.jit import ask_for
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="compiled loops")
 @pytest.mark.parametrize(("dtype", "lines"), [("uint8", 1), ("int16", 1), ("int32", 2), ("int64", 4)])
-def test_every_line_is_asked_for_once(dtype, lines):
+def test_every_cache_line_is_prefetched_once(dtype, lines):
     """Check that each cache line of 32 elements is prefetched once, 2048 bytes ahead."""
 
     def loop(array, index):
@@ -27,7 +27,7 @@ def test_every_line_is_asked_for_once(dtype, lines):
     assert offsets == list(range(2048, 2048 + 64 * lines, 64))
 
 
-def test_nothing_need_be_there():
+def test_prefetching_outside_the_array_is_harmless():
     """Check that prefetching outside the array neither crashes nor writes."""
     x = np.arange(8, dtype=np.int32)
 

@@ -67,7 +67,7 @@ def test_results_without_compilation_are_the_same():
     assert done.stdout.split() == everything()
 
 
-def test_an_accumulation_that_nobody_knows_is_refused():
+def test_unknown_accumulation_raises():
     """Check that an unknown accumulation mode raises, and does not run another mode's loop."""
     x, out = Operand(np.ones((2, 2), np.float32), FLOATS["float32"]), np.zeros((2, 2), np.float32)
     with pytest.raises(AssertionError, match="unreachable"):

@@ -85,7 +85,7 @@ def results(x, fmt, **options):
     ],
     ids=["e4m3", "rtz", "bfloat16", "seed", "words"],
 )
-def test_the_bits_are_those_of_parts(name, dtype, options, in_parts, direct_only):
+def test_plans_give_the_bits_of_arrays_cut_into_parts(name, dtype, options, in_parts, direct_only):
     x = numbers((3, 64), name, dtype=dtype)
     want = in_parts(lambda: results(x, name, **options))
     direct_only()
@@ -200,7 +200,7 @@ def test_a_plan_is_found_again_and_keeps_no_array():
     assert [ref() for ref in kept] == [None, None]
 
 
-def test_what_goes_to_the_loops_as_it_is():
+def test_contiguous_arrays_go_to_the_loops_uncut():
     def is_direct(shape, blocks, *, packed=False, offset=None):
         asked = mx.ops.checked_settings(mx.ops.Choices("mxfp4_e2m1", shape, "float32", blocks=blocks, offset=offset))
         return host.to_codes_plan(asked, packed, None).direct is not None

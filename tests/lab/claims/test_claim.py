@@ -19,7 +19,7 @@ def test_every_file_is_a_claim_in_the_order_of_the_ledger():
     assert {f"{name[0].upper()}{name[1:].lstrip('0')}" for name in NAMES} == set(expected)
 
 
-def test_every_claim_says_what_how_and_who():
+def test_every_claim_is_complete():
     for id, claim in CLAIMS.items():
         assert id == claim.id
         assert claim.sentence.endswith(".")

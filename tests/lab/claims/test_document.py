@@ -56,7 +56,7 @@ def entry(id, *statements, comparisons=(), note=""):
     return Entry(CLAIMS[id], evidence.verdict, evidence)
 
 
-def test_everything_is_there_and_safe(tmp_path):
+def test_page_has_all_parts_and_escapes_text(tmp_path):
     text = page([
         entry("I9", Statement("a <b> & c", True, "3 < 4"), Statement("no", False), Statement("who knows", None)),
         entry("M11", comparisons=[Comparison("rate", 0.5, 0.75, 0.01)], note="see `x`"),
@@ -76,7 +76,7 @@ def test_everything_is_there_and_safe(tmp_path):
     assert "not complete" in page([], tmp_path, interrupted=True)
 
 
-def test_nothing_comes_from_elsewhere(tmp_path):
+def test_page_loads_nothing_from_elsewhere(tmp_path):
     pytest.importorskip("matplotlib", reason="the extra 'plots' is not installed")
     text = page([entry("I3", Statement("so", True))], tmp_path)
     Checked(text)
@@ -87,7 +87,7 @@ def test_nothing_comes_from_elsewhere(tmp_path):
     assert all(link.startswith("#") for link in links), links
 
 
-def test_many_that_hold_are_folded_away(tmp_path):
+def test_many_statements_that_hold_are_folded(tmp_path):
     statements = [Statement(f"s{i}", i != 3) for i in range(12)]
     text = page([entry("I9", *statements)], tmp_path)
     assert "<summary>11 statements hold</summary>" in text

@@ -36,7 +36,7 @@ AGREES, DIFFERS = Comparison("x", 1.0, 1.004, 0.005), Comparison("x", 1.0, 1.006
         ((DIFFERS,), (NO,), Verdict.NOT_REPRODUCED),
     ],
 )
-def test_rule(comparisons, statements, verdict):
+def test_verdict_follows_from_comparisons_and_statements(comparisons, statements, verdict):
     assert Evidence(comparisons, statements).verdict == verdict
 
 
@@ -59,7 +59,7 @@ def test_rule_where_no_paper_says_anything(comparisons, statements, verdict, who
 
 @pytest.mark.parametrize("papers", [YES, NO, OPEN])
 @pytest.mark.parametrize("others", [YES, NO, OPEN])
-def test_what_is_ours_changes_no_verdict_on_a_paper(papers, others):
+def test_our_statements_do_not_change_a_papers_verdict(papers, others):
     kept = replace(DIFFERS, whose=Whose.KEPT)
     mixed = Evidence((kept,), (papers, *ours(others))).of(Whose.PAPER)
     assert mixed.verdict == Evidence(statements=(papers,)).verdict
@@ -69,7 +69,7 @@ def test_what_is_ours_changes_no_verdict_on_a_paper(papers, others):
     assert mixed.counts.endswith("; kept: 0 of 1 figures agree")
 
 
-def test_what_says_whose_it_is_keeps_it():
+def test_statements_keep_their_owner():
     mixed = Evidence(statements=(YES, *ours(NO)))
     assert [s.whose for s in mixed.of(Whose.PAPER).statements] == [Whose.PAPER, Whose.OURS]
     assert mixed.of(Whose.OURS).verdict == Verdict.CORRECTED
@@ -93,7 +93,7 @@ def test_text_gives_both_numbers():
     assert str(Statement("it is so", False, "3 of 4")) == "it is so: no (3 of 4)"
 
 
-def test_in_brief():
+def test_brief_counts_and_lists_failures():
     comparisons = tuple(Comparison(f"f{i}", 1, found, 0.1) for i, found in enumerate((1, 2, 3, 4)))
     statements = (Statement("s", True), Statement("t", False, "so"), Statement("u", None))
     assert Evidence(comparisons, statements).brief() == (
@@ -105,7 +105,7 @@ def test_in_brief():
 
 
 @pytest.mark.parametrize("holds", [np.True_, np.False_])
-def test_what_numpy_found_can_be_stored(holds):
+def test_numpy_booleans_can_be_stored(holds):
     statement = Statement("it is so", holds)
     assert json.loads(json.dumps(asdict(statement)))["holds"] is bool(holds)
 

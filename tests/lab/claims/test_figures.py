@@ -67,7 +67,7 @@ def test_without_results_there_is_no_figure(tmp_path):
         assert figures_of(id, ReportFolder(tmp_path)) == []
 
 
-def test_pictures_on_one_page_do_not_share_names(store):
+def test_figures_on_one_page_have_distinct_ids(store):
     import re
 
     first, second = (figures_of(id, store)[0].svg for id in ("I1", "I3"))

@@ -93,7 +93,7 @@ def test_gaps_that_grow_or_shrink():
         assert last_layer.grown(made(arms), made(early)).holds is holds
 
 
-def test_what_centring_takes():
+def test_statements_about_centring():
     arms = {"E2M1": (0.1, 0.1, 0.1), "E2M1, centred": (0.1, 0.1, 0.1)}
     for name in last_layer.DRIFTING:
         arms |= {name: (0.3, 3, 0.01), f"{name}, centred": (0.02, 0.1, 0.01)}

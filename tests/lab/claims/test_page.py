@@ -29,7 +29,7 @@ def test_every_claim_is_on_the_page_word_for_word():
     assert list(written_verdicts(PAGE)) == list(CLAIMS)
 
 
-def test_what_is_not_settled_is_answered_in_a_sentence():
+def test_unsettled_claims_have_a_sentence_and_a_number():
     """Check that the row of an unsettled claim has a sentence and a number as its answer."""
     not_settled = (Verdict.UNDECIDED, Verdict.CORRECTED, Verdict.DIFFERS, Verdict.NOT_REPRODUCED)
     rows = [row for row in ROW.findall(PAGE) if row[1] in not_settled]
@@ -67,7 +67,7 @@ def test_the_verdicts_are_explained_above_the_table():
     assert "*confirmed* (as expected) or *corrected* (not as expected)" in head
 
 
-def test_everything_that_weighs_is_shown():
+def test_page_shows_all_evidence():
     comparisons, statements = (Comparison("rate", 0.5, 0.75, 0.01),), (Statement("it falls", None, "1 of 2"),)
     evidence = Evidence(comparisons, statements, "A note.", {"shape": (2, 3), "seeds": [1, 2]}, "It is so.", "3 nats")
     entry = Entry(CLAIMS["M5"], evidence.verdict, evidence)

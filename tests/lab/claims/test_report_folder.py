@@ -12,7 +12,7 @@ from mxnum.lab.studies.study import FIRST_SEED
 FOUND = Evidence((Comparison("a", 1, 2, 0.5),), (Statement("b", None, "c"),), "d", {"seeds": [1, 2]})
 
 
-def test_evidence_comes_back_until_the_code_changes(tmp_path, monkeypatch):
+def test_stored_evidence_is_used_until_the_code_changes(tmp_path, monkeypatch):
     store = ReportFolder(tmp_path / "x")
     store.open()
     assert store.entry("M4") is None
@@ -55,6 +55,6 @@ def test_arrays(tmp_path):
     assert store.context().kept("x")["a"].tolist() == [0, 1, 2]
 
 
-def test_the_code_is_that_of_the_package():
+def test_hash_of_the_code_repeats():
     assert len(report_folder.code()) == 16
     assert report_folder.code() == report_folder.code()

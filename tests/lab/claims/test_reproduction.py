@@ -124,7 +124,7 @@ def test_failures_are_told_and_the_rest_is_used(tmp_path, counted, fake, monkeyp
     assert [e.claim.id for e in found.broken] == ["M4"]
 
 
-def test_the_full_scale_makes_what_is_no_study(tmp_path, monkeypatch):
+def test_full_reproduction_computes_limits_and_interventions(tmp_path, monkeypatch):
     """Check that a full reproduction also computes SGD's limits (once) and the interventions."""
     sgd = Experiment(width=32, layers=2, batch=32, steps=300, optimizer="sgd", rate=5, precision=ARMS["E2M1"].precision)
     monkeypatch.setitem(studies.STUDIES, "small", studies.Study("small", "?", {"E2M1": sgd}, 2, "E2M1"))
@@ -157,7 +157,7 @@ def test_where_nothing_diverges_there_is_nothing_to_act_on(tmp_path, monkeypatch
     assert told.said[-1].startswith("No seed diverged")
 
 
-def test_every_study_says_whom_it_is_for(tmp_path, monkeypatch):
+def test_training_of_a_study_names_its_claims(tmp_path, monkeypatch):
     for name in ("quick", "confirm"):
         monkeypatch.setitem(studies.STUDIES, name, studies.Study(name, "?", ARMS, 1, "FP32", 2))
     told = Told()
@@ -169,7 +169,7 @@ def test_every_study_says_whom_it_is_for(tmp_path, monkeypatch):
     assert found.report["I6c"].evidence.statements
 
 
-def test_language_models_are_trained_for_what_takes_them(tmp_path, monkeypatch):
+def test_claims_about_language_models_train_them(tmp_path, monkeypatch):
     """Check that claims about language models train them, or report that torch is missing."""
     told = Told()
     with monkeypatch.context() as patch:
@@ -212,7 +212,7 @@ def test_arms_on_a_text_that_is_not_there_are_left_out_and_operands_are_kept(tmp
     assert "organisations" in seen["table"]["arms"]["chain"]["runs"][0]
 
 
-def test_what_each_scale_makes():
+def test_files_of_quick_and_full_reproductions():
     everything = tuple(CLAIMS)
     assert Request(everything).files() == list(reproduction.QUICK)
     assert Request(("I1", "M4")).files() == []
@@ -237,7 +237,7 @@ def test_mistakes(tmp_path):
 
 
 @pytest.mark.parametrize("package", ["jinja2", "scipy"])
-def test_a_missing_package_is_named_before_anything_is_done(package, tmp_path, counted, monkeypatch):
+def test_missing_package_raises_before_training(package, tmp_path, counted, monkeypatch):
     """Check that a missing package raises an error before training starts."""
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ModuleNotFoundError, match=rf"'{package}': pip install \"mxnum\[reproduce\]\""):

@@ -16,7 +16,7 @@ def test_the_grid_of_mantissas_is_exact():
     assert np.array_equal(f.astype(np.float64), 1 + (np.arange(1 << 16) + 0.5) / (1 << 16))
 
 
-def test_the_sample_is_large_enough_to_refute():
+def test_samples_notice_wrong_values():
     """Check that samples notice a mean square wrong by 1/30, and a rate wrong by 1/10."""
     exact = block_error("mxfp4_e2m1").mse
     values = samples.by_block("mxfp4_e2m1", "floor").mse

@@ -21,7 +21,7 @@ LAST = {"recipe": {"gradients": "mxfp8_e4m3"}, "where": "last"}
     "changes",
     [{}, {"activation": "swiglu", "norm": "rms_norm"}, {"rope": False, "qk_norm": False, "start": "fan_in"}],
 )
-def test_it_sees_the_past_alone(changes):
+def test_outputs_depend_on_the_past_alone(changes):
     model = Decoder(TINY.but(**changes), 40, seed=1)
     symbols = torch.arange(16)[None] % 40
     other = symbols.clone()
@@ -67,7 +67,7 @@ def test_sgd_is_what_one_computes_by_hand():
 @pytest.mark.parametrize(
     "changes", [{}, {"optimizer": "sgd"}, {"centred_weight": True, "z_loss": 1e-4}], ids=["adamw", "sgd", "remedies"]
 )
-def test_it_goes_on_bit_for_bit(tmp_path, changes):
+def test_training_continues_bit_for_bit(tmp_path, changes):
     drawn = {"gradients": {"format": "mxfp8_e4m3", "rounding": "sr"}}
     stochastic = TINY.but(recipe=drawn, where="last", **changes)
     whole = train(stochastic, 3, measure_every=2)
@@ -126,7 +126,7 @@ def test_a_factor_that_is_a_power_of_two_changes_nothing():
     ("not_last", None, {"blocks.0.mlp.up", "norm"}, {"head", "embedding", "blocks.0.attention"}),
     ("all", None, {"blocks.0.mlp.up", "norm", "head"}, {"embedding", "blocks.0.attention"}),
 ])  # fmt: skip
-def test_where_the_recipe_is(where, one, some, without):
+def test_where_selects_the_emulated_modules(where, one, some, without):
     from mxnum.lab.language_model.decoder import emulated
 
     setting = TINY.but(recipe="mxfp8_e4m3", where=where)
@@ -137,7 +137,7 @@ def test_where_the_recipe_is(where, one, some, without):
     assert train(setting, 2).losses != train(TINY, 2).losses
 
 
-def test_looking_changes_nothing_and_sees_the_operands():
+def test_measuring_changes_nothing_and_gives_operand_errors():
     """Check that measuring changes no loss, and that the measured error is that of the weights."""
     import mxnum as mx
 
@@ -152,7 +152,7 @@ def test_looking_changes_nothing_and_sees_the_operands():
     assert looked.measured["error"][0] == pytest.approx(float(np.sqrt((e**2).sum() / (w**2).sum())), rel=1e-6)
 
 
-def test_what_is_seen_is_what_the_analysis_says():
+def test_measured_biases_equal_predictions():
     from mxnum.lab.studies.language_model import predicted_biases
 
     run = train(TINY.but(**LAST), 7, measure_every=3)
@@ -162,7 +162,7 @@ def test_what_is_seen_is_what_the_analysis_says():
     assert run.measured["gradient_sum"][0] == pytest.approx(-predicted[0], abs=0.02)
 
 
-def test_centring_leaves_no_common_part():
+def test_centred_gradients_sum_to_zero():
     x = torch.randn(4, 40, generator=torch.Generator().manual_seed(1))
     for axis in (0, 1):
         assert centring(x, Operand("mxfp8_e4m3"), axis).sum(-1).abs().max() < 1e-5

@@ -84,7 +84,7 @@ def test_text_in_pairs_of_bytes(tmp_path):
 
 
 @given(st.binary(min_size=2, max_size=80), st.integers(1, 12))
-def test_pairs_as_counting_anew_finds_them(text, more):
+def test_pairs_equal_those_of_a_naive_encoder(text, more):
     """Check byte-pair encoding against an encoder that counts all pairs again before each merge.
 
     Each merge joins the commonest pair within words, from left to right. If several pairs are

@@ -23,7 +23,7 @@ E2M1 = uniform_precision("mxfp4_e2m1")
 SMALL = Experiment(width=32, layers=2, batch=32, steps=12, precision=E2M1)
 
 
-def test_a_loss_falls():
+def test_training_lowers_the_loss():
     (run,) = train(Experiment(width=32, layers=2, batch=64, steps=150, rate=3e-3), (1,))
     assert run.steps == 150
     assert run.diverged is None
@@ -76,7 +76,7 @@ def test_a_run_is_the_same_alone_and_stacked():
 WILD = SMALL.but(rate=30.0, steps=60, precision=Experiment().precision)
 
 
-def test_no_run_is_stopped_for_what_its_loss_does():
+def test_diverging_runs_are_not_stopped():
     runs = train(WILD, (1, 2))
     assert [run.steps for run in runs] == [60, 60]
     assert None not in {run.diverged for run in runs}

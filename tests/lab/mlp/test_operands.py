@@ -184,14 +184,14 @@ def test_a_matched_clamp_cuts_the_largest_and_leaves_the_rest():
     assert np.array_equal(value, np.clip(x, -limit, limit))
 
 
-def test_a_matched_error_of_what_has_none_is_none():
+def test_matched_error_of_exact_numbers_is_zero():
     zeros, exact = np.zeros((2, 1, 32), np.float32), np.full((2, 1, 32), 0.5, np.float32)
     for operand in MATCHED.values():
         assert np.array_equal(affine(zeros, operand, (3,), 0, 1), zeros)
         assert np.array_equal(affine(exact, operand, (3,), 0, 1), exact)
 
 
-def test_a_cut_that_is_not_enough_is_at_zero():
+def test_limit_is_zero_if_cutting_cannot_reach_the_error():
     from mxnum.lab.mlp.operands import _cut
 
     magnitudes = np.array([[3.0, 1.0, 2.0, 0.5]])

@@ -42,7 +42,7 @@ def hessian(training):
 
 @pytest.mark.parametrize("learns", [True, False])
 @pytest.mark.parametrize("precision", [Experiment().precision, uniform_precision("mxfp4_e2m1")])
-def test_it_is_the_largest_eigenvalue_of_the_preconditioned_hessian(precision, learns):
+def test_sharpness_is_the_largest_eigenvalue_of_the_preconditioned_hessian(precision, learns):
     tiny = TINY.but(precision=precision, train_gamma=learns, train_beta=learns)
     training = Training(tiny, (3, 4))
     for _ in range(6):

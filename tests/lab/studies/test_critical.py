@@ -59,7 +59,7 @@ def test_the_prediction():
     assert predicted_ratio(-1, 0) == 0
 
 
-def test_bounds_that_do_not_enclose_it():
+def test_bounds_that_do_not_enclose_the_limit_raise():
     with pytest.raises(ValueError, match="must enclose the limit of seed 1"):
         critical_rate(SMALL, 1, 1e-3, 2e-3)
 

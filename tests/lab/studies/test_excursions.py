@@ -61,7 +61,7 @@ def test_peak_length_and_area():
     assert one.area == pytest.approx(7 * math.log10(100))
 
 
-def test_an_excursion_that_is_under_its_line_may_still_be_high():
+def test_excursion_below_its_threshold_may_still_be_open():
     (one,) = excursions(CALM + [2.0] * 7 + [0.3] * 200)
     assert (one.start, one.end, one.under) == (310, None, 317)
     (one,) = excursions(CALM + [2.0] * 7 + [0.3] * 200 + [0.02] * WINDOW)

@@ -93,7 +93,7 @@ def test_the_first_step_is_a_state_too(tmp_path):
     ("checkpoint", "begins_at"),
     [(8, 8), (10, 10), (12, 0), ("another rate", 0), ("another machine", 0), ("two seeds", 8)],
 )
-def test_the_way_up_to_there_begins_at_a_checkpoint_of_the_run(tmp_path, monkeypatch, checkpoint, begins_at):
+def test_training_starts_from_a_checkpoint_of_the_same_run(tmp_path, monkeypatch, checkpoint, begins_at):
     """Check that training starts from an earlier checkpoint of the same experiment and machine."""
     experiment, steps = SOON, checkpoint if isinstance(checkpoint, int) else 8
     if checkpoint == "another rate":
@@ -175,7 +175,7 @@ def made_up(after, count=10):
         (lambda i: 500 if i == 0 else 110, 39, "no effect shown"),
     ],
 )
-def test_readings(after, delay, reading):
+def test_reading_of_delayed_and_hastened_jumps(after, delay, reading):
     row = rows(made_up(after))[-1]
     assert row.delay[0] == pytest.approx(delay)
     assert row.reading == reading
@@ -196,7 +196,7 @@ def test_where_nothing_diverges_there_is_nothing_to_act_on(tmp_path):
         gather(TOY, "soon", PLAN, tmp_path, first_seed=1, processes=1, say=quiet)
 
 
-def test_what_fails_is_named(tmp_path):
+def test_failing_run_is_named(tmp_path):
     broken = SOON.but(weights=Operand("mxfp4_e2m1", scale_rule="released_bump", block_size=24))
     study = Study("toy", "?", {"broken": broken}, 1, "broken")
     with pytest.raises(RunsFailedError, match=r"broken, seed 2: .*; run the same command to try again") as caught:

@@ -119,7 +119,7 @@ def test_arms_whose_runs_would_lie_in_one_folder_are_refused(study, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-def test_operands_are_kept_of_runs_that_are_there_without(study, tmp_path):
+def test_stored_runs_without_operands_run_again_to_keep_them(study, tmp_path):
     run_study(study, tmp_path, seeds=1)
     path = tmp_path / "plain" / "seed-5-operands.npz"
     assert not path.exists()
@@ -130,7 +130,7 @@ def test_operands_are_kept_of_runs_that_are_there_without(study, tmp_path):
         assert said.count("tiny: 3 arms, 1 seeds from 5, 3 tasks to do.") == 1
 
 
-def test_a_run_whose_losses_are_not_numbers_leaves_the_others_their_table(study, tmp_path):
+def test_run_with_nan_losses_keeps_the_table_of_others(study, tmp_path):
     """Check that the table is made even if a run has NaN losses and no measured biases."""
     lost = replace(study, arms=study.arms | {"last": study.arms["last"].but(rate=1e38)})
     run_study(lost, tmp_path)
@@ -280,7 +280,7 @@ def test_what_language_models_cannot_do_is_said_before_anything_runs(how, told, 
 
 
 @pytest.mark.parametrize("most", [None, 0.0])
-def test_only_what_comes_to_rest_has_a_rest_by_the_kernels(most, tmp_path, monkeypatch):
+def test_only_arms_at_rest_have_a_sampled_rest(most, tmp_path, monkeypatch):
     """Check that arms without a prediction, and arms that learn nothing, have no `sampled_rest`."""
     if most is not None:
         monkeypatch.setattr(studies, "MOST_NOISE", most)

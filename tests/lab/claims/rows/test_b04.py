@@ -62,7 +62,7 @@ CALM, AWAY, BACK = None, (500, None), (500, 600)
         ([CALM, CALM], [CALM], None),
     ],
 )
-def test_an_arm_is_decided_from_two_pairs_on(tmp_path, spans, of_fp32, holds):
+def test_two_pairs_of_runs_decide_an_arm(tmp_path, spans, of_fp32, holds):
     found = b04.released_code(mlp(tmp_path, "paper-scale", {FP32: followed(of_fp32), CODE: followed(spans)}))
     assert found.holds is holds
     assert found.what.startswith("the released code diverges")
@@ -83,7 +83,7 @@ def test_a_calm_run_that_is_under_way_decides_nothing(tmp_path):
     assert found.holds is None
 
 
-def test_what_was_run_is_told(tmp_path):
+def test_numbers_say_which_arms_were_run(tmp_path):
     made = mlp(tmp_path, "paper-scale", {CODE: followed([BACK])})
     assert b04.released_code(made).numbers.startswith("1 of 1 run with an excursion in 1,000 steps")
     assert b04.released_code(made).numbers.endswith("FP32 was not run")

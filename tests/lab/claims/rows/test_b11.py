@@ -66,7 +66,7 @@ def test_the_stored_study(checked):
     assert "p 0.031 on 6 seeds" in evidence.statements[0].numbers
 
 
-def test_the_stored_study_concedes_what_its_limits_hide(checked):
+def test_numbers_state_differences_inside_the_limits(checked):
     """Check that the claim's text states differences that are inside the limits of its tests."""
     evidence = checked("B11").evidence
     numbers = {s.what: s.numbers for s in evidence.statements}
@@ -89,7 +89,7 @@ def test_the_stored_study_concedes_what_its_limits_hide(checked):
     assert "in 4 bits" in evidence.answer.split("Largest errors elsewhere:")[1]
 
 
-def test_a_gap_that_stays_refutes(tmp_path):
+def test_gap_that_rceil_leaves_refutes_the_claim(tmp_path):
     table = json.loads((RESULTS / b11.STUDY).read_text())
     table["arms"]["last x 1, rceil"] = table["arms"]["last x 1"]
     (tmp_path / "logits").mkdir()
@@ -259,7 +259,7 @@ def test_a_factor_in_nvfp4(without, holds):
     assert found.holds is holds
 
 
-def test_one_seed_is_trained_where_the_study_is_not_there(tmp_path):
+def test_one_seed_is_trained_if_no_study_is_stored(tmp_path):
     pytest.importorskip("torch", reason="the extra torch is not installed")
     said = []
     evidence = b11.CLAIM.run(Context(tmp_path, tell=said.append))

@@ -43,14 +43,14 @@ def test_small_costs_that_are_significant_count():
     assert held(arms(hopper=0.0015))[1] is True
 
 
-def test_what_cannot_be_told():
+def test_noisy_losses_are_undecided():
     noisy = arms(hopper=0.0015)
     for seed, run in enumerate(noisy["arms"][b13.HOPPER]["runs"]):
         run["evaluation"] += 0.01 * (seed % 2 - 0.5)
     assert held(noisy)[1:4] == [None, None, None]
 
 
-def test_the_row(context, monkeypatch):
+def test_row_of_the_claim(context, monkeypatch):
     from mxnum.lab.claims import Context
 
     study = arms()

@@ -11,7 +11,7 @@ from mxnum.lab.claims.rows import i09
 from tests.lab.claims.made_up import arm, lm_recipes, store
 
 
-def test_runs_end_where_they_were_least(checked):
+def test_statements_and_figures_on_the_published_losses(checked):
     i9 = checked("I9")
     assert i9.verdict == Verdict.UNDECIDED  # no loss was published for 4.8e19 FLOP
     assert [s.holds for s in i9.evidence.statements] == [True] * 5 + [None] + [True] * 6
@@ -38,12 +38,12 @@ def test_a_mitigated_run_that_went_astray_elsewhere_would_be_seen(altered):
     assert "1 of them at sizes at which bf16 goes astray too" in first.numbers
 
 
-def test_a_gap_would_be_seen(altered):
+def test_added_gap_is_noticed(altered):
     altered(lambda run: replace(run, least=run.least + 0.004) if run.arm == "fp8_e4m3_bfloat16" else run)
     assert reproduce(["I9"])["I9"].evidence.statements[4].holds is False
 
 
-def test_models_of_our_own(context):
+def test_statements_about_our_language_models(context):
     pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
     assert i09.of_our_own(context) == []
     store(context, "recipes", lm_recipes())

@@ -30,7 +30,7 @@ def test_the_released_fit_comes_out_again(checked):
     )  # from the published notebook, which computes the loss in float32
 
 
-def test_laws_come_back(checked):
+def test_statements_and_figures_on_the_published_losses(checked):
     entry = checked("I10")
     assert entry.verdict == Verdict.REPRODUCED
     assert [s.holds for s in entry.evidence.statements] == [True] * 6
@@ -59,7 +59,7 @@ def test_a_mitigated_arm_that_misses_its_law_would_be_seen(altered):
     assert not valid
 
 
-def test_a_ladder(context):
+def test_ladder_of_model_sizes(context):
     """Check a study of model sizes with made-up laws; one recipe costs 2 % at every size."""
     assert i10.ladder(context) == ""
     law, random = ScalingLaw(A=20, B=900, E=2.3701, alpha=0.5, beta=0.6), np.random.default_rng(3)

@@ -29,7 +29,7 @@ def test_scale_rules(checked, held):
 @pytest.mark.parametrize(
     ("said", "told"), [(True, "On all synthetic tensors"), (False, "Refuted: floor"), (None, "On some tensors: floor")]
 )
-def test_the_answer_on_rules_follows_what_is_so(said, told):
+def test_answer_says_if_tensors_disagree(said, told):
     """Check that the answer does not say that all tensors agree if some do not."""
     holds = {True: [True, True], False: [False, False], None: [True, False]}[said]
     order = [Statement("weights, E2M1: floor overflows most, ceil never", each) for each in holds]

@@ -15,7 +15,7 @@ def test_block_organisation(held):
     assert not any(holds for what, holds in of_models.items() if not what.startswith("weights"))
 
 
-def test_organisation(context):
+def test_organisation_in_language_models(context):
     assert list(m07.of_language_models(context)) == []
     of = {"row": 0.1, "column": 0.2, "tile": 0.15}
     runs = [{"organisations": {"activations": of, "gradients": dict.fromkeys(of, 0.1), "weights": of}}]

@@ -44,7 +44,7 @@ def decide(tmp_path, gaps):
     return reproduce(["M8"], results=tmp_path)["M8"]
 
 
-def test_errors_that_predict(tmp_path):
+def test_errors_that_rank_losses_hold(tmp_path):
     entry = decide(tmp_path, [0.01, 0.03, 0.2, 0.25, 0.5])
     assert entry.verdict == Verdict.UNDECIDED  # an MLP alone cannot decide the claim for language models
     first = entry.evidence.statements[0]
@@ -53,7 +53,7 @@ def test_errors_that_predict(tmp_path):
     assert "mxfp4_e3m0 floor 0.222, +50.0%" in first.numbers
 
 
-def test_errors_that_do_not(tmp_path):
+def test_errors_that_do_not_rank_losses_fail(tmp_path):
     entry = decide(tmp_path, [0.5, 0.25, 0.2, 0.03, 0.01])
     assert entry.verdict == Verdict.NOT_REPRODUCED
     assert "coefficient -1.00" in entry.evidence.statements[0].numbers

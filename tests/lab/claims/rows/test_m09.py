@@ -6,7 +6,7 @@ from mxnum.lab.claims import reproduce
 from mxnum.lab.claims.rows import m09
 
 
-def test_other_blocks_take_other_bytes(monkeypatch):
+def test_wrong_block_size_is_noticed(monkeypatch):
     real = m09.quantize
     monkeypatch.setattr(m09, "quantize", lambda x, name, block_size: real(x, name, block_size=32))
     off = [c.what for c in reproduce(["M9"])["M9"].evidence.comparisons if not c.agrees]
