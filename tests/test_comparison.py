@@ -38,7 +38,7 @@ def cells(row):
     return dict(zip(names, (cell.strip() for cell in found[1].split("|")), strict=True))
 
 
-def test_the_page_and_the_table_are_about_the_same_versions():
+def test_versions_of_both_pages_are_equal():
     published = dict(re.findall(r"^## (\S+) (\S+)$", (DOCS / "conformance.md").read_text(), re.M))
     assert published == VERSIONS
     assert set(VERSIONS) == set(LIBRARIES)

@@ -17,7 +17,7 @@ def meetings(cases, names):
 
 
 @pytest.mark.parametrize("strength", [1, 2, 3])
-def test_all_values_of_so_many_choices_meet(strength):
+def test_all_combinations_of_strength_choices_occur(strength):
     found = covering(strength=strength, **CHOICES)
     for names in combinations(CHOICES, strength):
         assert meetings(found, names) == set(product(*(CHOICES[name] for name in names)))
@@ -29,14 +29,14 @@ def test_the_cases_are_the_same_in_every_run():
     assert covering(**CHOICES).chosen == covering(**CHOICES).chosen
 
 
-def test_what_no_case_has_is_missing():
+def test_missing_counts_combinations_that_no_case_has():
     found = covering(**CHOICES)
     fewer = [n for n in found.chosen if (found.case(n)["a"], found.case(n)["c"]) != (3, "even")]
     assert found.missing(fewer) >= 1
     assert found.missing([]) == 217 == sum(len(p) * len(q) for p, q in combinations(CHOICES.values(), 2))
 
 
-def test_of_very_many_cases_all_is_covered_too():
+def test_all_pairs_occur_even_among_very_many_cases():
     many = {name: range(5) for name in "abcdefg"}
     found = covering(**many)
     assert len(found.possible) == 5**7
@@ -45,14 +45,14 @@ def test_of_very_many_cases_all_is_covered_too():
         assert len(meetings(found, names)) == 25
 
 
-def test_what_is_impossible_does_not_occur_and_is_not_missed():
+def test_impossible_combinations_do_not_occur_and_are_not_missing():
     found = covering(**CHOICES, where=lambda a, d, **rest: a > 3 or d)
     assert all(case["a"] > 3 or case["d"] for case in map(found.case, range(len(found.possible))))
     assert found.missing() == 0
     assert meetings(found, "ad") == {(a, d) for a in range(8) for d in (True, False) if a > 3 or d}
 
 
-def test_what_may_stay_apart_costs_no_cases():
+def test_pairs_in_apart_need_no_cases():
     found = covering(**CHOICES, apart=[("a", "b")])
     assert found.missing() == 0
     assert len(found) <= 40
@@ -64,12 +64,12 @@ def test_what_may_stay_apart_costs_no_cases():
     assert meetings(alone, "b") == {(b,) for b in range(7)}
 
 
-def test_it_says_what_it_covers():
+def test_text_says_what_is_covered():
     told = str(covering(a=range(3), b=range(2), c=range(2), apart=[("a", "b")]))
     assert told == "6 of 12 cases of a (3), b (2), c (2). Every value of these meets: a with c; b with c."
 
 
-def test_kinds_meet_instead_of_values():
+def test_kinds_occur_with_all_values_of_other_choices():
     found = covering(a=range(8), b=range(7), kinds={"a": lambda a: a % 3})
     assert found.missing() == 0
     assert {(case["a"] % 3, case["b"]) for case in found} == set(product(range(3), range(7)))
@@ -78,7 +78,7 @@ def test_kinds_meet_instead_of_values():
     assert str(found) == "21 of 56 cases of a (8, 3 kinds), b (7). Every value of these meets: kind of a with b; a."
 
 
-def test_marks_tell_the_tiers_apart():
+def test_cases_outside_the_covering_are_in_the_full_tier():
     found = covering(a=range(4), b=range(3), c=range(2))
     fast = found.parametrize.args[1]
     assert [row.values for row in fast] == [tuple(case.values()) for case in found]
@@ -88,6 +88,6 @@ def test_marks_tell_the_tiers_apart():
     assert {mark.name for row in [*fast, *rows] for mark in row.marks} == {"full"}
 
 
-def test_too_much_is_refused():
+def test_too_many_combinations_raise():
     with pytest.raises(ValueError, match="2000000 products are too many"):
         covering(a=range(2000), b=range(1000))

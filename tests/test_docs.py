@@ -81,7 +81,7 @@ def blocks(language, pages=(*PAGES, *FRONT)):
 
 
 @pytest.mark.parametrize("page", [*PAGES, *FRONT], ids=lambda p: str(p.relative_to(ROOT)))
-def test_somebody_runs_every_block(page):
+def test_every_block_has_a_language_that_is_tested(page):
     for line, language, _ in fences(page):
         assert language in LANGUAGES, f"line {line}: {language!r}"
         if language == "{code-cell}":  # without a jupytext header the build does not run cells
@@ -274,7 +274,7 @@ def test_the_changelog_is_a_page():
     assert "\nchangelog\n" in (DOCS / "index.md").read_text()
 
 
-def test_what_is_shortened_is_there():
+def test_shortened_blocks_occur_in_the_pages():
     text = "".join(page.read_text() for page in PAGES)
     assert all(long in text for long in SHORTER)
 

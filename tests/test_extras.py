@@ -79,14 +79,14 @@ def test_a_missing_package_is_named_with_its_extra(package, extra, call, monkeyp
     assert str(caught.value) == f"This needs the package '{package}': pip install \"mxnum[{extra}]\"."
 
 
-def test_the_extras_bring_what_they_are_named_for():
+def test_extras_contain_the_packages_that_errors_name():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for package, extra, _ in NEEDS:
         distribution = {"flint": "python-flint", "z3": "z3-solver"}.get(package, package)
         assert any(re.match(rf"{distribution}\b", requirement) for requirement in extras[extra]), (package, extra)
 
 
-def test_what_needs_nothing():
+def test_modules_that_need_no_optional_package():
     q = mx.quantize(np.ones((2, 64), np.float32), "mxfp4_e2m1")
     modules = "views safetensors checkpoints nvfp4 fp8 gpt_oss swizzle gguf torch torchao onnx dask"
     for name in modules.split():

@@ -21,7 +21,7 @@ def test_names_as_people_write_them(name, meant):
     assert formats.get(name) is formats.get(meant)
 
 
-def test_a_name_that_nobody_knows():
+def test_unknown_names_raise():
     assert formats.find("format", "e9", NAMES) is None
     with pytest.raises(ValueError, match=r"must be one of .*, not 'e9'"):
         formats.meant("format", "e9", NAMES)
@@ -29,7 +29,7 @@ def test_a_name_that_nobody_knows():
         formats.meant("format", 4, NAMES)
 
 
-def test_everywhere_that_takes_a_name():
+def test_functions_accept_names_in_any_spelling():
     assert formats.get("MXFP4:block=16") == formats.get("mxfp4_e2m1:block=16")
     assert formats.get("E3M4:bias=3") == formats.get("e3m4:bias=3")
     assert formats.element("E4M3") == formats.element("e4m3")
@@ -44,6 +44,6 @@ def test_everywhere_that_takes_a_name():
         ("E3M4", "or written out with a colon like 'E3M4:block=32', not 'E3M4'"),
     ],
 )
-def test_what_is_said_of_the_others(text, message):
+def test_messages_for_ambiguous_and_wrong_names(text, message):
     with pytest.raises(ValueError, match=message):
         formats.get(text)

@@ -33,7 +33,7 @@ PACKAGE = Path(mx.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 
-def test_members():
+def test_members_of_the_modes():
     assert [*modes.Rounding] == ["rne", "rna", "rtz", "rtp", "rtn", "rto", "sr"]
     assert [*modes.ScaleRule] == ["floor", "ceil", "even", "rceil", "half_up", "floor_plus_one"]
     assert [*modes.FloatScaleRule] == ["nearest", "rceil", "four_over_six_absolute", "four_over_six_squared"]
@@ -161,12 +161,12 @@ MAKERS = {
 
 
 @pytest.mark.parametrize("maker", MAKERS)
-def test_a_mode_that_nobody_handles_raises(maker):
+def test_unknown_modes_raise(maker):
     with pytest.raises((NotImplementedError, AssertionError, KeyError)):
         MAKERS[maker]()
 
 
-def test_the_same_with_a_mode_that_is_handled():
+def test_known_modes_do_not_raise():
     # The functions of `MAKERS` succeed with known modes. So errors with new modes are due to the
     # mode, not to other arguments.
     swapped = {ROUNDING: RNE, OVERFLOW: SATURATE, RULE: FLOOR, NONFINITE: modes.Nonfinite.BLOCK}
@@ -220,7 +220,7 @@ def test_modes_are_matched_and_looked_up_rather_than_compared(path):
         assert unguarded(path) == []
 
 
-def test_that_a_comparison_would_be_seen(tmp_path):
+def test_unguarded_finds_comparisons(tmp_path):
     path = tmp_path / "some.py"
     path.write_text("if mode == Rounding.RNE:\n    pass\nmatch rule:\n    case ScaleRule.FLOOR:\n        pass\n")
     assert unguarded(path) == [1, 3]

@@ -24,7 +24,7 @@ def test_there_are_enough_and_their_names_differ():
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_each_has_exactly_one_place_to_go_and_tests_that_exist(mutant):
+def test_text_of_each_mistake_occurs_once_and_its_tests_exist(mutant):
     text = (ROOT / mutant.file).read_text()
     compile(tool.changed(text, mutant), mutant.file, "exec")
     assert mutant.wrong.endswith(".")
@@ -33,7 +33,7 @@ def test_each_has_exactly_one_place_to_go_and_tests_that_exist(mutant):
         assert f"def {name}" in (ROOT / file).read_text(), test
 
 
-def test_a_text_without_a_place_is_refused():
+def test_text_that_does_not_occur_once_raises():
     with pytest.raises(ValueError, match="occurs 2 times"):
         tool.changed("aa", Mutant("twice", "x.py", "a", "b", "", ()))
     with pytest.raises(ValueError, match="occurs 0 times"):
@@ -54,7 +54,7 @@ def test_a_mutant_is_killed_or_survives_and_is_taken_out_again(tmp_path):
     assert code.read_text() == before
 
 
-def test_a_process_that_a_mutant_ends_is_one_that_noticed(tmp_path):
+def test_process_that_a_mistake_ends_counts_as_noticed(tmp_path):
     """Check that a mistake that ends the process, as a bad memory access may, counts as found."""
     (tmp_path / "tests").mkdir()
     (tmp_path / "one.py").write_text("address = 1\n")
@@ -67,7 +67,7 @@ def test_a_process_that_a_mutant_ends_is_one_that_noticed(tmp_path):
     assert fate.by == "tests/test_one.py::test_one, in which the process ended by SIGSEGV"
 
 
-def test_nothing_that_fails_in_another_way_counts_as_killed(tmp_path):
+def test_failing_to_find_the_test_does_not_count_as_killed(tmp_path):
     (tmp_path / "one.py").write_text("x = 1\n")
     fate = tool.fate_of(Mutant("any", "one.py", "1", "2", "", ("test_missing.py",)), tmp_path)
     assert not fate.killed
@@ -93,7 +93,7 @@ def test_the_record_says_what_was_found_and_whether_that_is_still_so(tmp_path, m
     assert tool.last_seen(one).endswith(", before the last change]")
 
 
-def test_those_named_first_come_first():
+def test_mistakes_come_in_the_order_of_the_names():
     names = [MUTANTS[7].name, MUTANTS[3].name]
     assert [mutant.name for mutant in tool.chosen(names)] == names
     assert tool.chosen(None) == list(MUTANTS)

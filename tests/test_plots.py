@@ -126,7 +126,7 @@ def test_design_space():
         plots.design_space(exact)  # Regression: the message named the argument `wanted`.
 
 
-def test_draws_where_it_is_told(tmp_path):
+def test_plots_are_drawn_on_the_given_axes(tmp_path):
     import matplotlib.pyplot
 
     figure, axes = matplotlib.pyplot.subplots(1, 2)

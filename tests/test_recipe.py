@@ -40,7 +40,7 @@ def test_every_field_is_in_the_file():
 
 
 @pytest.mark.parametrize("name", [*Recipe.names()])
-def test_named_ones(name):
+def test_named_recipes(name):
     recipe = Recipe.named(name)
     assert Recipe.of(name) == recipe == Recipe.from_dict(recipe.to_dict())
     assert Recipe.names()[name].endswith(".")
@@ -72,7 +72,7 @@ def test_parts_of_recipes():
     )
 
 
-def test_operands_in_no_format_are_bfloat16_among_bfloat16_vectors():
+def test_text_says_bfloat16_for_unrounded_operands_in_bfloat16():
     # Regression: the recipe's text said float32, although `mxnum.torch` multiplied bfloat16
     # numbers.
     assert str(Recipe.named("bfloat16")) == "bfloat16; vector operations in bfloat16"
@@ -117,7 +117,7 @@ def test_what_is_wrong_is_said_in_a_sentence(case):
         call()
 
 
-def test_experiments_refuse_what_they_do_not_do():
+def test_experiments_raise_for_transforms():
     from mxnum.lab.mlp import Experiment
 
     with pytest.raises(ValueError, match="'precision' must be a recipe without transforms"):

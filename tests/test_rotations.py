@@ -31,7 +31,7 @@ def normal(*shape, dtype="float32"):
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("inverse", [False, True])
 @pytest.mark.parametrize("size", [4, 16])
-def test_any_axis_is_the_reference(axis, inverse, size):
+def test_transform_equals_the_reference_along_any_axis(axis, inverse, size):
     x = normal(32, 16, 48)
     signs = samples.generator("signs", size).choice([1, -1], size)
     made = mx.hadamard(x[:16, :, :16], axis, size=size, signs=signs, inverse=inverse)
@@ -50,7 +50,7 @@ def test_the_matrix_is_that_of_transformer_engine():
     assert with_signs.tolist() == (np.diag(TE) @ matrix).tolist()
 
 
-def test_twice_is_once_where_nothing_is_rounded():
+def test_transforming_twice_gives_the_input_if_nothing_is_rounded():
     x = samples.generator("integers").integers(-1000, 1000, (8, 64)).astype(np.float32)
     # Regression: unsigned integers raised an error that said "integers".
     assert (mx.hadamard(x, signs=np.ones(16, np.uint8)) == mx.hadamard(x)).all()
@@ -60,7 +60,7 @@ def test_twice_is_once_where_nothing_is_rounded():
     assert (mx.hadamard(mx.hadamard(x)) == x).all()
 
 
-def test_products_stay_what_they_are_in_exact_arithmetic():
+def test_transforming_both_operands_changes_no_exact_product():
     rng = samples.generator("products")
     a, b = (rng.integers(-100, 100, (5, 32)).astype(np.float64) for _ in range(2))
     transformed = [mx.hadamard(v, signs="transformer_engine") for v in (a, b)]

@@ -31,7 +31,7 @@ def test_every_mode_is_tried() -> None:
 
 
 @needs_typer
-def test_right(short: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_right_installation_passes(short: None, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["selftest"]) == 0
     told = capsys.readouterr().out
     assert f"mxnum        {mx.__version__}" in told
@@ -43,12 +43,12 @@ def test_right(short: None, capsys: pytest.CaptureFixture[str]) -> None:
     assert "3 kinds of call equal the exact reference, bit for bit.\n" in capsys.readouterr().out
 
 
-def test_what_is_common_is_tried() -> None:
+def test_common_cases_are_tried() -> None:
     assert set(selftest.COMMON) < {what for what, _ in selftest._cases()}
 
 
 @needs_typer
-def test_wrong(short: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_result_fails(short: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     right = selftest.reference.quantize
 
     def other(*arguments: object, **settings: object) -> object:

@@ -54,7 +54,7 @@ def test_offsets_without_a_finite_element():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_offsets_that_are_given_go_through_the_sum_as_they_are(dtype):
+def test_infinite_and_nan_offsets_give_infinite_and_nan_values(dtype):
     codes, scales = np.array([[0x38, 0xB8]] * 3, np.uint8), np.full((3, 1), 127, np.uint8)
     offsets = np.array([[np.inf], [-np.inf], [np.nan]], np.float16)
     got = mx.MXArray.from_parts(codes, scales, FORMAT, offsets=offsets).dequantize(dtype)

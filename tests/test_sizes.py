@@ -116,7 +116,7 @@ def test_exceptions_are_few_and_needed(large):
     assert all(reason.endswith(".") for reason in EXCEPTIONS.values())
 
 
-def test_what_the_rule_counts(tmp_path, monkeypatch):
+def test_lines_and_arguments_are_counted(tmp_path, monkeypatch):
     (tmp_path / "mxnum" / "cli").mkdir(parents=True)
     text = '''
 class A:

@@ -30,7 +30,7 @@ def test_b(): pass
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_what_was_skipped_is_run_and_files_that_are_named(pytester, monkeypatch, workers):
+def test_noted_tests_and_named_files_run(pytester, monkeypatch, workers):
     pytester.makepyfile(
         test_one=ONE, test_two=TWO, test_three="def test_three(): pass", test_four="def test_no(): pass"
     )

@@ -35,7 +35,7 @@ def test_dequantize_refuses_scales_of_another_shape():
 
 
 @pytest.mark.parametrize("given", [{"stream": 5}, {"first": 3}, {"sr_bits": 4}])
-def test_arithmetic_of_a_stack_refuses_what_random_bits_depend_on(given):
+def test_random_bits_with_the_arithmetic_of_a_stack_raise(given):
     """Check that arguments about random bits raise an error, also beside `arithmetic`."""
     x = np.ones((1, 16), np.float32)
     for call in (mx.quantize, mx.fake_quantize):

@@ -32,7 +32,7 @@ def entry(**changes):
     }
 
 
-def test_what_is_new_changed_or_made_with_other_versions_is_told():
+def test_new_changed_and_outdated_records_are_reported():
     assert list(tiers.problems({HERE: entry()}, [HERE])) == []
     assert list(tiers.problems({}, [HERE])) == [f"Never recorded:\n  {HERE}"]
     assert list(tiers.problems({HERE: entry(code="0")}, [HERE])) == [f"Not run since the last change:\n  {HERE}"]
@@ -40,7 +40,7 @@ def test_what_is_new_changed_or_made_with_other_versions_is_told():
     assert older.startswith("Last run with other versions of numpy, numba, llvmlite or Python:\n")
 
 
-def test_what_was_run_in_part_is_told():
+def test_partial_runs_are_reported():
     assert list(tiers.problems({HERE: entry(cases=4)}, [HERE])) == [f"Run in part:\n  {HERE}, 3 of 4 cases"]
     assert list(tiers.problems({HERE: entry(cases=4, skipped=1)}, [HERE])) == []
 
@@ -51,7 +51,7 @@ def test_the_record_as_a_table():
     assert told[2].endswith("| code before its last change |")
 
 
-def test_code_is_what_counts():
+def test_hash_ignores_comments_and_docstrings():
     def of(text):
         return tiers.code_of(text)
 
@@ -116,7 +116,7 @@ def test_a_run_of_each_tier(project):
     changed.stdout.fnmatch_lines(["Not run since the last change:", "  test_it.py::test_slow"])
 
 
-def test_a_part_is_recorded_as_a_part(project):
+def test_partial_run_is_recorded_as_partial(project):
     run(project, "--tier", "full", "--record", "-k", "slow and not 1").assert_outcomes(passed=2)
     run(project).stdout.fnmatch_lines(["Run in part:", "  test_it.py::test_slow, 2 of 3 cases"])
 

@@ -126,7 +126,7 @@ def test_mxnum_passes_in_all_shapes():
         (lambda x: mx.shared_scale(x, "mxfp4_e2m1"), {"operation": "scale"}),
     ],
 )
-def test_declared_layouts_and_widths_are_accepted(kernel, options):
+def test_right_kernels_pass_in_declared_layouts_and_operations(kernel, options):
     assert check_arrays(kernel, **OPTIONS, **options).is_equal
 
 

@@ -30,7 +30,7 @@ def test_the_vectors_own_answers_conform(operation, modes):
 
 
 @pytest.mark.parametrize("options", [{}, {"level": 2, "count": 2 * CHUNK + 1}])
-def test_answers_alone(options):
+def test_answers_without_inputs_are_verified_with_the_vectors(options):
     task = make_task("encode", "mxfp4_e2m1")
     whole, inputs = vectors(task, **options), vectors(task, answers=False, **options)
     alone = b"\n".join(line.split()[-1] for line in whole.splitlines() if not line.startswith(b"#"))
@@ -138,7 +138,7 @@ def task_cases(lines):
     return sum(not line.startswith(b"#") for line in lines)
 
 
-def test_cases_of_level_2_are_made_anew_as_well():
+def test_repeated_cases_of_level_2_raise():
     task = make_task("quantize", "mxfp8_e4m3", rounding="sr", sr_bits=8)
     whole = vectors(task, level=2, count=9000, seed=3)
     assert verify(io.BytesIO(whole)).is_equal
@@ -190,7 +190,7 @@ def test_missing_answers_to_a_users_cases_raise():
             verify(io.BytesIO(b"".join(some)))
 
 
-def test_a_number_of_cases_that_is_known_stands_in_the_header():
+def test_given_number_of_cases_is_written_in_the_header():
     lines = golden(OWN + b"# cases: 4\n")
     assert b"# cases: 4\n" in lines[:12]
     assert lines[-1] == b"40800000 6\n"
@@ -207,18 +207,18 @@ def test_a_number_of_cases_that_is_known_stands_in_the_header():
         (b"# cases: 1\n", b"# cases: 1\n", "Line 6 must be a case or a comment"),
     ],
 )
-def test_lines_about_the_number_of_cases_count_or_are_refused(before, after, message):
+def test_wrong_numbers_of_cases_raise(before, after, message):
     with pytest.raises(ValueError, match=message):
         verify(io.BytesIO(OWN + before + b"3F800000 2\n" + after))
 
 
-def test_a_report_says_that_nothing_tells_how_many_answers_there_must_be():
+def test_report_warns_if_the_number_of_answers_is_unknown():
     report = verify(io.BytesIO(OWN + b"3F800000 2\n"))
     assert "missing answers would go unnoticed" in report.text()
     assert report.as_dict()["unchecked"] in report.text()
 
 
-def test_cases_of_another_version_are_not_known():
+def test_cases_of_another_version_cannot_be_checked():
     # Regression: --strict accepted answers to other cases.
     lines = vectors(make_task("encode", "mxfp4_e2m1")).splitlines(keepends=True)
     lines = [line.replace(b"# mxnum: ", b"# mxnum: 9.") for line in lines]
@@ -284,7 +284,7 @@ def test_unknown_bits_in_each_operation(operation, source):
     assert verify(io.BytesIO(b"\n".join(line.rstrip() for line in lines))).bugs == 40
 
 
-def test_unknown_bits_do_not_hide_what_explains_the_other_answers():
+def test_unknown_bits_do_not_hide_explanations_of_other_answers():
     task = make_task("quantize", "mxfp4_e2m1:block=4")
     lines = vectors(replace(task, rounding=Rounding.RNA), level=2, count=300).replace(b": rna", b": rne").splitlines()
     words = lines[-1].split()
@@ -296,6 +296,6 @@ def test_unknown_bits_do_not_hide_what_explains_the_other_answers():
 
 
 @pytest.mark.parametrize("line", [b"3F80000x 38", b"3F800000 3g", b"3F800000 x8 1"])
-def test_what_is_no_number_of_a_simulation_cannot_be_read(line):
+def test_words_that_are_not_hexadecimal_raise(line):
     with pytest.raises(ValueError, match="Line 4 must"):
         verify(io.BytesIO(b"# operation: encode\n# format: mxfp8_e4m3\n# cases: 1\n" + line + b"\n"))

@@ -40,7 +40,7 @@ def test_a_signal_that_nobody_took_is_delivered_at_the_end():
         os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_handlers_that_let_the_work_go_on_and_signals_that_are_ignored():
+def test_handlers_may_continue_and_ignored_signals_stay_ignored():
     seen = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number)), signal.getsignal(signal.SIGINT)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -56,7 +56,7 @@ def test_handlers_that_let_the_work_go_on_and_signals_that_are_ignored():
         signal.signal(signal.SIGINT, before[1])
 
 
-def test_threads_have_no_signals():
+def test_interruptions_do_nothing_in_threads():
     def work():
         with Interruptions() as interruptions:
             interruptions.deliver()
@@ -97,7 +97,7 @@ def test_checkpoints_by_the_clock(tmp_path):
         assert there == wanted
 
 
-def test_looks_at_every_step_after_a_rise():
+def test_every_step_after_a_rise_is_measured():
     run = train(BASE.but(rate=3.0), (1,), measure_every=5, measure_above=1.01)[0]
     after = [step + 1 for step in range(11) if run.losses[step] > 1.01 * min(run.losses[: step + 1])]
     assert after

@@ -197,7 +197,7 @@ def test_a_layer():
         mx.linear_forward(x, torch.nn.Linear(64, 32).weight)
 
 
-def test_a_gradient_is_never_cut_off_in_silence():
+def test_tensors_that_require_a_gradient_raise():
     # Accepting a tensor that requires a gradient would silently lose the gradient.
     weight = torch.nn.Parameter(torch.ones(4, 32))
     calls = (
@@ -233,7 +233,7 @@ def test_a_gradient_is_never_cut_off_in_silence():
         torch.vmap(lambda w: mx.fake_quantize(w, "mxfp8_e4m3"))(torch.ones(4, 32))
 
 
-def test_tensors_that_are_not_what_their_memory_holds():
+def test_tensors_whose_memory_has_other_numbers_raise():
     negated = torch.imag(torch.ones(32, dtype=torch.complex64).conj())
     fake = pytest.importorskip("torch._subclasses.fake_tensor")
     with fake.FakeTensorMode():
@@ -257,7 +257,7 @@ def test_tensors_that_are_not_what_their_memory_holds():
     same(mx.fake_quantize(negated.resolve_neg(), "mxfp8_e4m3"), np.full(32, -0.0, np.float32))
 
 
-def test_subclasses_that_are_ordinary_memory():
+def test_tensor_subclasses_in_ordinary_memory_are_accepted():
     class Mine(torch.Tensor):
         pass
 
@@ -278,7 +278,7 @@ def test_memory_that_was_read_may_still_be_resized():
     assert array.tolist() == [[0, 3], [1, 4], [2, 5]]  # the array keeps the tensor alive
 
 
-def test_arrays_that_tensors_cannot_show_are_copied():
+def test_arrays_that_tensors_cannot_share_are_copied():
     locked = np.ones(4, np.float32)
     locked.flags.writeable = False
     for array in (locked, np.arange(4.0)[::-1]):
@@ -286,7 +286,7 @@ def test_arrays_that_tensors_cannot_show_are_copied():
         assert tensors.as_tensor(array).data_ptr() != array.ctypes.data
 
 
-def test_random_bits_of_another_type_are_refused_with_what_takes_them():
+def test_error_about_random_bits_names_the_module_that_accepts_them():
     x, words = torch.zeros(4, 32), torch.randint(1 << 32, (4, 32))
     with pytest.raises(TypeError, match=r"mxnum\.interop\.torch takes integers of any type"):
         mx.fake_quantize(x, "mxfp4_e2m1", rounding="sr", random_bits=words)

@@ -38,7 +38,7 @@ def test_a_failure_leaves_what_was_there(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_what_a_killed_process_left_is_removed(tmp_path):
+def test_partial_files_of_killed_processes_are_removed(tmp_path):
     import subprocess
     import sys
 
@@ -164,7 +164,7 @@ def test_devices_are_written_into():
         assert (os.stat(name).st_ino, os.stat(name).st_mode) == (before.st_ino, before.st_mode)
 
 
-def test_standard_output_is_no_file_of_its_own(tmp_path, capfd):
+def test_standard_output_is_written_as_a_stream(tmp_path, capfd):
     path = Path("/dev/stdout")
     assert is_stream(path)
     write(path, b"told")
@@ -198,7 +198,7 @@ def test_what_cannot_be_written_is_named(tmp_path, monkeypatch):
     assert raised.value.filename.endswith("nnn")
 
 
-def test_readers_of_others_say_one_sentence_about_the_file(tmp_path):
+def test_errors_of_readers_become_one_sentence_about_the_file(tmp_path):
     # Regression: readers turned only two of the errors that damaged files cause into messages about
     # the file.
     path, told = tmp_path / "x.npz", {}

@@ -17,7 +17,7 @@ def test_a_table_without_a_width_is_as_wide_as_it_needs_to_be():
     )
 
 
-def test_names_are_broken_first():
+def test_headings_are_broken_before_the_table_is_split():
     assert text_table(NAMES, ROWS, 55) == (
         "                       median  ends\n"
         "arm                     start  well      hazard ratio\n"
@@ -28,7 +28,7 @@ def test_names_are_broken_first():
     assert text_table(NAMES, ROWS, 50).splitlines()[1] == "arm                    start well     hazard ratio"
 
 
-def test_what_does_not_fit_follows_in_a_second_table():
+def test_columns_that_do_not_fit_follow_in_a_second_table():
     first, second = text_table(NAMES, ROWS, 48).split("\n\n")
     assert first.splitlines()[0] == "arm                    median start  ends well"
     assert second.splitlines()[-1] == "an arm of a long name  1.5 (0.2 to 9.9)"

@@ -49,7 +49,7 @@ def layer(recipe, accumulate="amx", dtype=torch.float32, shape=(3, 8, 64)):
     ],
     ids=str,
 )
-def test_which_products_go_there_and_that_their_operands_fit(recipe, products, counted):
+def test_products_on_amx_units_have_bfloat16_operands(recipe, products, counted):
     for ours, theirs in zip(layer(recipe), layer(recipe, None), strict=True):
         assert torch.equal(ours, theirs)
     assert len(counted) == products
@@ -65,7 +65,7 @@ def test_other_types_and_kernels_of_users_stay_with_torch(counted):
     assert not counted
 
 
-def test_a_model(counted):
+def test_products_of_a_model_on_amx_units(counted):
     model = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.Conv1d(4, 4, 3))
     mxt.emulate(model, "mxfp8_e4m3", accumulate="amx")
     assert "Emulated" in type(model[1]).__name__ or hasattr(model[1], "_mx")
@@ -73,7 +73,7 @@ def test_a_model(counted):
     assert len(counted) == 2  # x needs no gradient; torch computes convolutions
 
 
-def test_where_there_are_none(monkeypatch):
+def test_amx_without_units_raises(monkeypatch):
     def check():
         raise ValueError("Products by AMX need a processor with AMX units.")
 
@@ -95,7 +95,7 @@ def test_real_units():
         assert torch.allclose(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
-def test_units_that_are_not_there_are_told(monkeypatch):
+def test_missing_units_and_old_torch_raise(monkeypatch):
     check = amx.check.__wrapped__
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False, raising=False)
     monkeypatch.setattr(torch.backends.mkldnn, "matmul", SimpleNamespace(), raising=False)
@@ -110,7 +110,7 @@ def test_units_that_are_not_there_are_told(monkeypatch):
 
 
 @pytest.mark.parametrize("shape", [(64,), (2, 64), (2, 3, 64)])
-def test_exact_products_summed_in_float32_and_no_setting_is_left(shape):
+def test_amx_products_are_exact_and_settings_are_restored(shape):
     try:
         amx.check()
     except ValueError as problem:

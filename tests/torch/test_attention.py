@@ -29,7 +29,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_without_rounding_it_is_torchs(case):
+def test_attention_without_rounding_equals_torchs(case):
     q, k, v = numbers(2, 3, 8, 32), numbers(2, 3, 12, 32, seed=1), numbers(2, 3, 12, 16, seed=2)
     y, want = mxt.attention(q, k, v, recipe="float32", **CASES[case]), plain(q, k, v, **CASES[case])
     assert torch.allclose(y, want, atol=1e-5)
@@ -55,7 +55,7 @@ def test_a_mask_of_a_wider_type():
     assert torch.allclose(y.float(), want.float(), atol=0.05)
 
 
-def test_both_products_are_quantized_along_what_they_sum():
+def test_both_products_are_quantized_along_the_summed_axis():
     q, k, v = numbers(2, 8, 64), numbers(2, 32, 64, seed=1), numbers(2, 32, 16, seed=2)
     y = mxt.attention(q, k, v, recipe="mxfp4_e2m1")
     scores = mx.fake_quantize(q, "mxfp4_e2m1") @ mx.fake_quantize(k, "mxfp4_e2m1").mT / math.sqrt(64)
@@ -102,7 +102,7 @@ MODULES = {
 
 
 @pytest.mark.parametrize("case", MODULES)
-def test_without_rounding_multihead_attention_is_torchs(case):
+def test_multihead_attention_without_rounding_equals_torchs(case):
     torch.manual_seed(0)
     settings, options = MODULES[case]
     module = nn.MultiheadAttention(64, 2, **{"batch_first": True, **settings})

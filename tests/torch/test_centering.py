@@ -48,7 +48,7 @@ def test_logits_of_a_token_change_by_one_number(bias):
     assert model.head.weight.grad_fn is None
 
 
-def test_padding_does_not_count_in_the_mean_and_moves_with_it():
+def test_padding_rows_are_shifted_but_do_not_count_in_the_mean():
     model = Model()
     whole, before = copy.deepcopy(model), model.head.weight.detach().clone()
     with torch.no_grad():
@@ -77,7 +77,7 @@ def test_narrow_weights_are_summed_in_float32(dtype):
     )
 
 
-def test_an_emulated_head_is_centered_as_any_other():
+def test_emulated_head_is_centered_like_a_plain_head():
     plain, model = Model().float(), Model().float()
     mxt.emulate(model, {"head": "mxfp8_e4m3", "*": None})
     for each in (plain, model):
@@ -143,7 +143,7 @@ class Transposed(nn.Module):
         (lambda: Model().to("meta"), "head", {}, "of torch.float64 on meta"),
     ],
 )
-def test_what_has_no_mean_row_is_refused(model, name, changes, message):
+def test_modules_without_a_mean_row_raise(model, name, changes, message):
     model = model()
     before = copy.deepcopy(model.state_dict())
     with pytest.raises(ValueError, match=message):

@@ -107,7 +107,7 @@ def test_the_model_stays_as_it_is():
     assert not any(module._forward_pre_hooks for module in broken._model)
 
 
-def test_what_set_recipe_turned_off_is_not_emulated():
+def test_layers_turned_off_by_set_recipe_are_not_emulated():
     model, x = nn.Sequential(nn.Linear(32, 32), nn.Linear(32, 32)), numbers(4, 32)
     emulation = mxt.emulate(model)
     mxt.set_recipe(model, {"0": "bfloat16", "1": None})
@@ -118,7 +118,7 @@ def test_what_set_recipe_turned_off_is_not_emulated():
     assert copied._mx_emulation.coverage(x).emulated == 1
 
 
-def test_shortcuts_of_torch_are_not_taken():
+def test_coverage_counts_products_that_torchs_fast_paths_would_hide():
     x = numbers(2, 6, 32)
     layer = nn.TransformerEncoderLayer(32, 2, 48, batch_first=True).eval()
     emulation = mxt.emulate(layer, {"self_attn*": None, "*": "mxint8"})
@@ -145,7 +145,7 @@ def test_scripts_hooks_and_lazy_modules():
     assert flops(emulation, numbers(4, 32)) == {("", False): 2 * 4 * 32 * 32, ("1", False): 2048}
 
 
-def test_the_table_has_a_line_for_layers_that_are_alike():
+def test_equal_layers_share_a_line_of_the_table():
     class Block(nn.Module):
         def __init__(self):
             super().__init__()
@@ -170,7 +170,7 @@ def test_the_table_has_a_line_for_layers_that_are_alike():
     assert str(mxt.emulate(nn.ReLU()).coverage(numbers(3))) == "No product was computed."
 
 
-def test_one_warning_names_what_multiplies_by_weights():
+def test_one_warning_names_modules_that_multiply_by_their_own_weights():
     class Experts(nn.Module):
         def __init__(self):
             super().__init__()

@@ -173,7 +173,7 @@ def test_recipes_by_name_predicate_and_filter():
     assert set(chosen.modules) == {"head"}
 
 
-def test_another_recipe_in_mid_training():
+def test_recipe_may_change_during_training():
     straight, changed = Model(), Model()
     mxt.emulate(straight, "mxfp4_e2m1")
     mxt.emulate(changed, "mxfp4_e2m1")
@@ -188,7 +188,7 @@ def test_another_recipe_in_mid_training():
     assert changed.head._mx.how.recipe == Recipe.of("mxint8")
 
 
-def test_no_recipe_is_float32_where_sums_are_by_blocks_too():
+def test_recipe_none_is_float32_also_with_sums_by_blocks():
     # Regression: `set_recipe(None)` led to an error in the next forward pass, because the mode
     # `block` needs operands in a format.
     x, changed = torch.randn(4, 64), nn.Sequential(nn.Linear(64, 8))
@@ -202,7 +202,7 @@ def test_no_recipe_is_float32_where_sums_are_by_blocks_too():
 
 
 @pytest.mark.parametrize("way", ["deepcopy", "pickle"])
-def test_copies(way):
+def test_copies_continue_with_the_same_bits(way):
     model = Model()
     emulation = mxt.emulate(model, Recipe.uniform("mxfp4_e2m1", rounding="sr"), seed=4)
     trained(model, 1)
@@ -220,7 +220,7 @@ def test_copies(way):
     assert emulation.modules["head"] is model.head
 
 
-def test_encoder_layers_of_torch_do_not_skip_what_is_emulated():
+def test_encoder_layers_in_evaluation_are_emulated():
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(32, 2, 64, dropout=0.0, batch_first=True)
     encoder, x = nn.TransformerEncoder(layer, 2), torch.randn(3, 8, 32)
@@ -235,7 +235,7 @@ def test_encoder_layers_of_torch_do_not_skip_what_is_emulated():
 
 
 @pytest.mark.filterwarnings("ignore:.*nested tensors is in prototype")
-def test_encoders_in_evaluation_take_masks_and_those_left_alone_stay_as_they_are():
+def test_encoders_accept_masks_and_unemulated_ones_stay_unchanged():
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(32, 2, 64, dropout=0.0, batch_first=True)
     encoder, x = nn.TransformerEncoder(layer, 2).eval(), torch.randn(3, 8, 32)
@@ -252,7 +252,7 @@ def test_encoders_in_evaluation_take_masks_and_those_left_alone_stay_as_they_are
         assert [each.activation_relu_or_gelu for each in encoder.layers] == [1, 0]
 
 
-def test_attention_is_where_its_name_says():
+def test_attention_names_modules_that_call_torchs_attention():
     class Eager(nn.Module):
         def forward(self, x):
             return (x @ x.mT).softmax(-1) @ x
@@ -273,7 +273,7 @@ def test_attention_is_where_its_name_says():
     assert torch.equal(wide[1](x, x, x)[0], narrow[1](x, x, x)[0])
 
 
-def test_a_lookup_has_the_bits_of_the_whole_table():
+def test_embedding_rows_have_the_bits_of_the_quantized_table():
     for options in ("nvfp4", "mxfp4_e2m1", {"uniform": {"format": "mxint4", "block_shape": [4, 8]}}):
         table = nn.Embedding(40, 32)
         with torch.no_grad():
@@ -284,14 +284,14 @@ def test_a_lookup_has_the_bits_of_the_whole_table():
         assert torch.equal(table(IDS), want[IDS])
 
 
-def test_tiles_of_convolutions_are_of_channels():
+def test_tiles_of_convolutions_lie_along_channels():
     layer, x = nn.Conv2d(32, 16, 3), torch.randn(2, 32, 8, 8)
     mxt.emulate(layer, Recipe(weights={"format": "mxint4", "block_shape": (16, 16)}))
     weight = mx.fake_quantize(layer.weight.detach(), "mxint4", blocks=(16, 16, 1, 1))
     assert torch.allclose(layer(x), nn.functional.conv2d(x, weight, layer.bias), atol=1e-5)
 
 
-def test_training_learns():
+def test_training_lowers_the_loss():
     model = Model()
     mxt.emulate(model, "uniform", attention=["block.attend"])
     losses = trained(model, 30, 0.5)
@@ -362,7 +362,7 @@ def test_layers_that_are_left_alone_say_why():
 
 @pytest.mark.parametrize("options", [{"filter": lambda name, module: isinstance(module, nn.Linear)},
                                      {"recipe": {"*.self_attn": None, "*": "mxint8"}}])  # fmt: skip
-def test_parts_of_attention_that_is_left_out_say_so(options):
+def test_parts_of_attention_that_is_left_out_are_listed(options):
     """Check that the out_proj of an attention that a filter leaves out is listed as left out."""
     model = nn.Sequential(nn.TransformerEncoderLayer(32, 2, 64), nn.MultiheadAttention(32, 2))
     emulation = mxt.emulate(model, filter=options.get("filter"), recipe=options.get("recipe", "mxint8"))
@@ -452,7 +452,7 @@ class Row(nn.Module):
 
 
 @pytest.mark.parametrize("bias", [None, nn.Parameter(torch.arange(16.0))], ids=["no bias", "bias"])
-def test_a_registered_linear_layer_is_one(registered, bias):
+def test_registered_linear_layer_is_emulated_like_linear(registered, bias):
     torch.manual_seed(0)
     mxt.register(Row, "linear")
     own, plain = Row(bias), nn.Linear(32, 16, bias=bias is not None)

@@ -74,7 +74,7 @@ def test_a_bias_is_added_before_the_sum_is_narrowed(dtype, accumulate):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
-def test_products_of_rounded_operands_are_torchs(dtype):
+def test_products_of_rounded_operands_equal_torchs(dtype):
     x, w = numbers(7, 64, dtype=dtype), numbers(32, 64, seed=1, dtype=dtype)
     both = [(f"{name}{axis}", v, axis) for name, v in (("x", x), ("w", w)) for axis in (0, 1)]
     q = {name: mx.fake_quantize(v.detach(), "mxfp8_e4m3", axis=axis) for name, v, axis in both}
@@ -100,7 +100,7 @@ def test_matmul_of_batches(accumulate):
     assert torch.allclose(db, (q[0].mT @ columns).sum(0), atol=1e-3)
 
 
-def test_six_operands_are_six():
+def test_each_operand_of_the_recipe_changes_its_own_product():
     x, w = numbers(32, 64), numbers(32, 64, seed=1)
     plain = mxt.linear(x, w, recipe="float32")
     assert torch.equal(plain, x @ w.T)
@@ -265,7 +265,7 @@ def test_operands_in_bfloat16():
     assert torch.equal(y, rna @ w.bfloat16().float().T)
 
 
-def test_the_transform_changes_no_product():
+def test_transform_keeps_products_up_to_rounding():
     x, w = numbers(32, 64, dtype=torch.float64), numbers(48, 64, seed=1, dtype=torch.float64)
     turned = Operand("mxint8", transform="hadamard")
     recipe = Recipe(turned, turned, turned, turned, turned)
@@ -326,7 +326,7 @@ def test_any_strides_and_sizes(name):
     assert (dx.shape, dw.shape) == (x.shape, w.shape)
 
 
-def test_no_features():
+def test_layers_without_outputs():
     for accumulate in (None, "exact"):
         x, w, b = numbers(4, 32), numbers(0, 32), numbers(0)
         y = mxt.linear(x, w, b, accumulate=accumulate)
@@ -335,7 +335,7 @@ def test_no_features():
         assert not made[0].any()
 
 
-def test_use_in_place_around():
+def test_inputs_and_outputs_may_change_in_place():
     x = numbers(4, 32)
     y = mxt.fake_quantize(x, "mxint8")
     y.mul_(2).sum().backward()
@@ -433,7 +433,7 @@ def test_gradients_of_gradients_are_refused():
         dx.square().sum().backward()
 
 
-def test_the_way_around_the_library_computes_the_same():
+def test_direct_functions_equal_registered_operations():
     for recipe in ("mxfp8_e4m3", Recipe.uniform("mxfp4_e2m1", rounding="sr", layer_norm="float32")):
         results = []
         for way in (torch.ops.mxnum.matmul, mxt.library.matmul):
@@ -443,7 +443,7 @@ def test_the_way_around_the_library_computes_the_same():
         assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
 
 
-def test_an_answer_is_never_the_argument():
+def test_results_are_never_the_argument_itself():
     x = numbers(4, 32, dtype=torch.bfloat16)
     for how in (FLOAT32, BFLOAT16):
         y = mxt.fake_quantize(x, how)
@@ -453,7 +453,7 @@ def test_an_answer_is_never_the_argument():
     assert torch.equal(x.grad, torch.full_like(x, 2))
 
 
-def test_a_kernel_of_yours_in_its_place():
+def test_users_kernel_replaces_the_rounding():
     x, w, seen = numbers(4, 64), numbers(8, 64, seed=1), []
 
     def kernel(x, operand, axis, **drawn):

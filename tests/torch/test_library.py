@@ -93,7 +93,7 @@ def test_a_compiled_model_has_the_same_bits_and_is_compiled_once():
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own
-def test_the_compiler_of_torch_leaves_no_rounding_out():
+def test_torchs_compiler_keeps_every_rounding():
     """Check that compiled models round to bfloat16.
 
     Without an operation of mxnum, torch's compiler would remove a cast to bfloat16 and back.

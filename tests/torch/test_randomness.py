@@ -50,7 +50,7 @@ def same(a, b):
     return all(torch.equal(left, right) for left, right in zip(a, b, strict=True))
 
 
-def test_torchs_own_streams_do_not_move():
+def test_torchs_random_state_does_not_change():
     model = Model()
     before = torch.get_rng_state()
     mxt.emulate(model, STOCHASTIC, seed=1)
@@ -73,7 +73,7 @@ def test_steps_seeds_and_modules_draw_different_bits():
     assert len(seeds) == 4
 
 
-def test_a_restart_goes_on():
+def test_a_restart_continues_with_the_same_bits():
     whole, before, after = Model(), Model(), Model()
     mxt.emulate(whole, STOCHASTIC, seed=9)
     want = gradients(whole, 4)
@@ -92,7 +92,7 @@ def test_a_restart_goes_on():
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
-def test_what_is_computed_again_draws_the_same(reentrant):
+def test_checkpointed_layers_draw_the_same_bits_again(reentrant):
     plain, checkpointed = Model(), Model(reentrant)
     for model in (plain, checkpointed):
         mxt.emulate(model, STOCHASTIC, seed=3)
@@ -109,7 +109,7 @@ def test_what_is_computed_again_draws_the_same(reentrant):
 
 @pytest.mark.parametrize("order", ["one after the other", "backwards", "at once"])
 @pytest.mark.parametrize("reentrant", [False, True])
-def test_what_is_computed_again_belongs_to_its_own_step(reentrant, order):
+def test_recomputed_layers_draw_the_bits_of_their_own_step(reentrant, order):
     plain, checkpointed = Model(), Model(reentrant)
     found = []
     for model in (plain, checkpointed):
@@ -135,7 +135,7 @@ class Told(Model):
         return Output(super().forward(x).square().mean())
 
 
-def test_what_is_computed_again_belongs_to_its_own_step_in_a_dataclass_too():
+def test_recomputed_layers_keep_their_step_if_the_output_is_a_dataclass():
     plain, checkpointed = Told(), Told(False)
     for model in (plain, checkpointed):
         mxt.emulate(model, STOCHASTIC, seed=3)
@@ -144,7 +144,7 @@ def test_what_is_computed_again_belongs_to_its_own_step_in_a_dataclass_too():
     assert same([p.grad for p in plain.parameters()], [p.grad for p in checkpointed.parameters()])
 
 
-def test_whatever_the_context_the_step_can_be_kept_for_the_way_back():
+def test_step_is_kept_for_backward_in_inference_mode_and_on_meta():
     model, other = Model(), Model()
     mxt.emulate(other, STOCHASTIC, seed=3)
     with torch.inference_mode(), torch.device("meta"):
@@ -231,7 +231,7 @@ def test_samples_draw_the_bits_that_they_have_in_the_whole_batch():
         assert shared == 11
 
 
-def test_samples_that_an_operand_does_not_have():
+def test_wrong_numbers_of_samples_raise():
     emulation = mxt.emulate(layer := nn.Linear(32, 8), STOCHASTIC)
     emulation.set_samples(5, 7)
     assert emulation.step == 0
@@ -267,7 +267,7 @@ class Trained(nn.Module):
         return self.net(x).sum()
 
 
-def test_a_step_that_nobody_counts_is_refused():
+def test_layers_raise_if_the_step_does_not_advance():
     # Regression: only the forward pass of the whole model advances the step, and this model does
     # not call it. So all steps drew the bits of the first step.
     model = Trained()
@@ -285,7 +285,7 @@ def test_a_step_that_nobody_counts_is_refused():
     assert not torch.equal(*seen)
 
 
-def test_after_the_model_itself_its_parts_are_refused():
+def test_parts_of_a_called_model_raise_if_called_alone():
     model = nn.Sequential(nn.Linear(32, 32))
     mxt.emulate(model, STOCHASTIC, seed=1)
     model(x())

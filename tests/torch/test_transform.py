@@ -28,7 +28,7 @@ def bits(x):
 
 @pytest.mark.parametrize("inverse", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_by_products_as_on_a_gpu(dtype, inverse):
+def test_products_with_the_hadamard_matrix_equal_the_loops(dtype, inverse):
     for shape, axis in (((4, 32), -1), ((48, 3), 0), ((3, 16, 5), 1), ((0, 32), 1), ((4, 0), 1)):
         x = numbers(*shape, dtype=dtype)
         x[..., :1] = -0.0
@@ -41,14 +41,14 @@ def test_by_products_as_on_a_gpu(dtype, inverse):
         assert hadamard(row, 0, inverse).numpy().tobytes() == exact.tobytes()
 
 
-def test_sums_that_float64_does_not_hold_are_left():
+def test_inexact_sums_are_left_to_the_loops():
     x = torch.tensor([1.0, 2.0**-60, *[0.0] * 14])
     assert by_products(x, 0) is None
     assert by_products(torch.full((16,), torch.inf), 0) is None
     assert by_products(torch.tensor([1 + 2**-52, *[1.0] * 15], dtype=torch.float64), 0) is None
 
 
-def test_every_product_meets_operands_that_are_turned_alike():
+def test_both_operands_of_every_product_are_transformed():
     def turned(x, axis):
         return mx.hadamard(x, axis, signs="transformer_engine")
 
@@ -80,7 +80,7 @@ def test_gradients_of_all_named_recipes_are_about_right(name):
             assert (mine - other).norm() < 0.25 * other.norm()
 
 
-def test_operands_without_a_format_are_turned_too():
+def test_operands_without_a_format_are_transformed_too():
     turned = Operand(transform="hadamard")
     for other in (Operand("mxint8", transform="hadamard"), Operand("bfloat16", transform="hadamard")):
         x, w = numbers(4, 32, spread=0), numbers(8, 32, spread=0, seed=1)
@@ -88,7 +88,7 @@ def test_operands_without_a_format_are_turned_too():
         assert (y - x @ w.T).norm() < 0.02 * y.norm()
 
 
-def test_the_gradient_is_cut_where_the_turned_number_was_clamped():
+def test_gradient_is_zero_if_the_transformed_number_was_clamped():
     operand = Operand("mxfp8_e4m3", transform="hadamard")
     x, w = numbers(8, 32, spread=2).requires_grad_(), numbers(16, 32, seed=1)
     recipe = Recipe(weights=operand, activations=operand)
@@ -100,7 +100,7 @@ def test_the_gradient_is_cut_where_the_turned_number_was_clamped():
     assert torch.equal(made, hadamard(hadamard(grad @ w, 1) * inside, 1, inverse=True))
 
 
-def test_where_there_is_no_product_it_is_refused():
+def test_transform_without_a_product_raises():
     x, operand = numbers(4, 32), Operand("mxint8", transform="hadamard")
     for call in (mxt.fake_quantize, mxt.quantize):
         with pytest.raises(ValueError, match="'transform' must be None where there is no product, not 'hadamard'"):

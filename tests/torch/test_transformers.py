@@ -44,7 +44,7 @@ CASES = [(llama, "*.self_attn"), (gpt2, "*.attn")]
 
 
 @pytest.mark.parametrize(("make", "attention"), CASES)
-def test_two_steps(make, attention):
+def test_two_steps_of_training_stay_close_to_the_plain_model(make, attention):
     plain = make()
     want = losses(copy.deepcopy(plain))
     for name in ("mxfp8_e4m3", "nvidia nvfp4"):
@@ -69,7 +69,7 @@ def test_compiled():
     assert torch.equal(compiled(IDS, use_cache=False).logits, model(IDS, use_cache=False).logits)
 
 
-def test_attention_of_another_kind_is_not_passed_over():
+def test_attention_of_an_unknown_kind_raises():
     # Regression: the attention "eager" raised an error when the model ran, but not when it was
     # compiled.
     model = llama()
@@ -138,7 +138,7 @@ def test_conv1d_has_the_bits_of_a_linear_layer():
     assert torch.equal(conv.bias.grad, twin.bias.grad)
 
 
-def test_other_code_is_not_taken_for_a_known_class():
+def test_subclass_with_another_forward_is_left_alone():
     class Shifted(type(llama().model.norm)):
         def forward(self, hidden_states):
             return self.weight * hidden_states + 1
@@ -147,7 +147,7 @@ def test_other_code_is_not_taken_for_a_known_class():
     assert emulation.left_alone == {"0": "(Shifted) is of a class that emulate() does not know"}
 
 
-def test_a_tied_weight_is_rounded_in_one_way():
+def test_tied_weight_with_two_recipes_raises():
     model = gpt2()
     two = {"lm_head": "mxfp8_e4m3", "*": "mxfp4_e2m1"}
     told = "'recipe' must round the weight that 'transformer.wte' and 'lm_head' share in one way, not to mxfp4_e2m1 and"

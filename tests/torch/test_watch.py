@@ -77,7 +77,7 @@ def test_scales_that_are_floats():
     assert "scales_at_ends" not in row
 
 
-def test_steps_and_flips():
+def test_rows_have_steps_and_shares_of_flipped_codes():
     net = model()
     mxt.emulate(net, Recipe.uniform("mxint4"))
     watch = mxt.watch(net, every=2)
@@ -98,7 +98,7 @@ def test_steps_and_flips():
     assert {row["step"] for row in other.rows()} == {8}
 
 
-def test_gradients_beside_float32():
+def test_compare_gives_the_error_of_gradients():
     net, plain = model(), model()
     emulation = mxt.emulate(net, "mxfp4_e2m1")
     watch = mxt.watch(net)
@@ -119,7 +119,7 @@ def test_gradients_beside_float32():
     assert watch.compare(net, lambda: loss(net))["zeta"] == 0
 
 
-def test_gradients_beside_float32_where_sums_are_defined():
+def test_compare_works_with_sums_by_blocks():
     # Regression: float32 operands raised an error, because the mode `block` needs blocks.
     net = nn.Linear(64, 32)
     mxt.emulate(net, "mxfp4_e2m1", accumulate="block")
@@ -127,7 +127,7 @@ def test_gradients_beside_float32_where_sums_are_defined():
     assert 0 < found["zeta"] < 1
 
 
-def test_gradients_beside_float32_leave_the_model_as_it_was():
+def test_compare_leaves_the_model_unchanged():
     # Regression: `compare` changed buffers that a forward pass changes.
     net = nn.Sequential(nn.Linear(64, 32), nn.BatchNorm1d(32))
     mxt.emulate(net, "mxfp4_e2m1")
@@ -140,7 +140,7 @@ def test_gradients_beside_float32_leave_the_model_as_it_was():
             watch.compare(net, loss)
 
 
-def test_what_is_computed_again_and_shared_modules():
+def test_recomputed_and_shared_modules_are_measured():
     class Twice(nn.Module):
         def __init__(self):
             super().__init__()

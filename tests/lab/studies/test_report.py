@@ -76,7 +76,7 @@ def test_excursions_that_came_back_are_told_from_runaways():
     assert dict(zip(report.HEADINGS, report.rows(still)[1], strict=True))["open"] == "1"
 
 
-def test_what_is_told_of_an_arm():
+def test_outcomes_returns_and_endings_of_an_arm():
     spike, away = ([(10, 30, 5.0), (40, 45, 9.0)], 0.2), ([(20, None, 7.0)], 0.8)
     t = followed(a=[([], 0.1)] * 3, b=[spike, away, ([], 0.1)])
     assert report.outcomes_text(t, "a") == "0 of 3"

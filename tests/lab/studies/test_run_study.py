@@ -18,7 +18,7 @@ NO_GPU = SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: False))
 TINY = {"width": 32, "layers": 1, "batch": 32, "steps": 6}
 
 
-def test_a_second_call_runs_what_is_missing_and_tells_of_everything(tmp_path):
+def test_second_call_runs_missing_runs_and_reports_all(tmp_path):
     said = []
     keywords = {"changes": TINY, "processes": 1, "say": said.append}
     first = run_study("quick", tmp_path, arms=["FP32"], seeds=1, **keywords)
@@ -41,7 +41,7 @@ def test_a_study_of_ones_own_and_a_failure(tmp_path):
     assert list(outcome.table["arms"]) == ["good"]
 
 
-def test_nothing_but_failures(tmp_path):
+def test_study_whose_runs_all_fail_has_an_empty_table(tmp_path):
     broken = Experiment(**TINY).but(weights=Operand("mxfp4_e2m1", scale_rule="released_bump", block_size=24))
     outcome = run_study(studies.Study("mine", "?", {"broken": broken}, 1, "broken"), tmp_path, processes=1)
     assert (outcome.table["arms"], outcome.verdict, len(outcome.failed)) == ({}, [], 1)

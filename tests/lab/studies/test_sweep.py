@@ -26,7 +26,7 @@ def tasks_for(arms, seeds, root, stack=3, **how):
     return sweep.tasks_for(study, seeds, root, stack=stack, **how)
 
 
-def test_tasks_are_what_is_left(tmp_path):
+def test_tasks_are_the_runs_that_are_missing(tmp_path):
     tasks = tasks_for(ARMS, range(5), tmp_path, stack=2)
     assert [(t.arm, t.seeds) for t in tasks[:3]] == [("FP32", (0, 1)), ("E2M1, gamma", (0, 1)), ("FP32", (2, 3))]
     tasks[0].run()
@@ -143,7 +143,7 @@ def test_no_estimate_before_a_hundredth_is_done(monkeypatch):
     assert "left" not in said[0]
 
 
-def test_what_a_checkpoint_had_is_not_counted(monkeypatch, tmp_path):
+def test_steps_before_a_checkpoint_do_not_count_in_the_speed(monkeypatch, tmp_path):
     """Check that steps before the checkpoint do not count in the estimated speed."""
     fresh, resumed = tasks_for({"fresh": TINY.but(steps=100), "resumed": TINY.but(steps=100)}, [1, 2], tmp_path)
     told = [[(fresh.label, 1), (fresh.label, 11)], [(resumed.label, 81), (resumed.label, 91)], []]
@@ -165,7 +165,7 @@ def test_what_a_checkpoint_had_is_not_counted(monkeypatch, tmp_path):
     assert [(state.done, state.total) for state in shown] == [(22, 400), (44, 240), (240, 240)]
 
 
-def test_the_first_step_is_told_at_once(monkeypatch):
+def test_the_first_step_is_reported_at_once(monkeypatch):
     """Check that the first step is reported at once, and later steps at most once a second."""
     progress, now = queue.Queue(), iter((5.0, 5.0, 5.5, 6.5, 6.5))
     monkeypatch.setattr(sweep.time, "monotonic", lambda: next(now))
@@ -180,7 +180,7 @@ def test_names_of_arms_that_share_a_folder_are_refused(tmp_path):
         tasks_for({"a b": TINY, "a-b": TINY}, range(1), tmp_path)
 
 
-def test_a_cluster_does_the_same(tmp_path):
+def test_a_cluster_runs_all_tasks(tmp_path):
     distributed = pytest.importorskip("distributed", reason="the extra 'distributed' is not installed")
     with distributed.LocalCluster(
         n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None

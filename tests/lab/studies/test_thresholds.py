@@ -15,7 +15,7 @@ def table(*runs):
     return {"arms": {"a": {"experiment": {"steps": 400}, "runs": list(runs)}}}
 
 
-def test_each_line_has_its_own_count():
+def test_each_threshold_has_its_own_count():
     calm = run([0.1] * 40, 0.1)
     # After the jump, the loss of `low` is at least 2.8 times the base, and 6 times the base at the
     # end.
@@ -30,5 +30,5 @@ def test_each_line_has_its_own_count():
     assert len(thresholds.HEADINGS) == len(ever)
 
 
-def test_a_bin_that_began_before_the_jump_says_nothing_of_its_return():
+def test_bin_that_began_before_the_jump_is_ignored():
     assert thresholds.least_after(table(run([0.5] * 40, 0.5, start=395)), "a") == [float("inf")]

@@ -11,7 +11,7 @@ from mxnum.analysis import gamma_bias
 from mxnum.lab.theory.compounding import compounded_gain, layer_factor
 
 
-def test_a_layer_factor_is_the_moments_of_its_definition():
+def test_layer_factor_gives_the_moments_of_its_definition():
     b, v, j, zeta = sympy.symbols("b v j zeta")
     for skip in (0, 1):
         factor = (skip + j * (1 + zeta)) / (skip + j)

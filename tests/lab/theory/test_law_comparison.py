@@ -20,13 +20,13 @@ def noise(seed, size=0.004):
     return size * np.random.default_rng(seed).standard_normal(N.size)
 
 
-def test_the_same_law_is_seldom_told_apart():
+def test_equal_laws_are_seldom_told_apart():
     found = [compare_laws(fit(LAW, noise(s)), fit(LAW, noise(s + 50)), draws=60, seed=s) for s in range(8)]
     assert sum(each.told_apart for each in found) <= 1
     assert all(each.shared_cells == 36 for each in found)
 
 
-def test_a_law_that_is_higher_is_told_apart_by_as_much():
+def test_distance_of_a_higher_law_is_measured():
     higher = ScalingLaw(1.01 * LAW.A, 1.01 * LAW.B, 1.01 * LAW.E, LAW.alpha, LAW.beta)
     shared = noise(1)  # noise common to both tables cancels in each cell
     found = compare_laws(fit(LAW, shared), fit(higher, shared + noise(2, 5e-4)), draws=100)
@@ -51,7 +51,7 @@ def test_the_parameter_that_differs_is_found():
     assert reverse.distance == pytest.approx(found.distance)
 
 
-def test_tables_of_other_sizes_are_compared_where_both_reach():
+def test_tables_are_compared_at_shared_sizes():
     few, many = N < 4e8, N > 3e7
     found = compare_laws(fit(LAW, noise(1, 1e-3), few), fit(LAW, noise(2, 1e-3), many), draws=30)
     assert found.shared_cells == int((few & many).sum())

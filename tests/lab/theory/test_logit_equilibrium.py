@@ -12,7 +12,7 @@ from mxnum.lab.theory import logit_advice, logit_gradient_bias, logit_rest
 SIXTEEN = np.append(np.full(16, 1 / 16), np.zeros(112))
 
 
-def test_without_a_bias_they_rest_where_the_source_is():
+def test_without_a_bias_the_equilibrium_is_the_source():
     exact = logit_gradient_bias("mxfp8_e4m3", 2048, scale_rule="rceil", rounding="sr")
     found = logit_rest(SIXTEEN, exact)
     assert found.drift == pytest.approx(0, abs=1e-9)
@@ -35,7 +35,7 @@ def test_a_constant_bias_has_its_fixed_point():
     assert found.bias < 0 < found.drift
 
 
-def test_descent_comes_to_the_same_rest():
+def test_descent_reaches_the_equilibrium():
     """Check the equilibrium against gradient descent on the mean gradient."""
     q = np.array([0.4, 0.25, 0.2, 0.1, 0.05])
     bias = logit_gradient_bias("mxfp4_e2m1", 512, 1.3)
@@ -80,7 +80,7 @@ def test_bad_arguments_are_refused():
         logit_advice(factor=2.0**40)
 
 
-def test_where_nothing_pulls_there_is_no_change_of_the_pull():
+def test_bias_is_zero_if_all_targets_have_probability_1():
     """Check that the bias is 0 if all targets have p = 1, so that their components are zero."""
     assert logit_rest([1.0], logit_gradient_bias("mxfp8_e4m3", 2048)).bias == 0
     assert logit_rest([1.0, 0.0], logit_gradient_bias("mxfp8_e4m3", 2048)).bias == 0

@@ -25,7 +25,7 @@ FORMATS = ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4_e2m1")
     st.sampled_from((1, "6/5", "3/2", 1024)),
     st.sampled_from((2048, 1920, 1000)),
 )
-def test_what_becomes_of_the_target_is_what_the_reference_says(fmt, rule, numerator, factor, tokens):
+def test_rounded_target_equals_the_reference(fmt, rule, numerator, factor, tokens):
     unit = Fraction(factor) / tokens
     # A float can only be near the boundary, so the test uses the exact value of this float.
     target = float(unit * (1 - Fraction(numerator, (1 << 20) + 1)))
@@ -120,7 +120,7 @@ def test_rules_that_never_overflow_never_do(fmt, factor, p):
     assert floor.at(p) < 0 or not floor.overflows(p)
 
 
-def test_nvfp4_does_not_see_the_factor():
+def test_nvfp4_does_not_depend_on_the_factor():
     p = np.linspace(0, 0.99, 50)
     first, second = (logit_gradient_bias("nvfp4", 2048, c).at(p) for c in (1, "6/5"))
     assert np.allclose(first, second, atol=1e-12)
@@ -128,7 +128,7 @@ def test_nvfp4_does_not_see_the_factor():
 
 @settings(max_examples=20)
 @given(st.floats(0, 0.99), st.sampled_from(("rne", "sr", "rtz")))
-def test_one_number_is_a_sample(p, rounding):
+def test_single_probability_may_be_a_sample(p, rounding):
     bias = logit_gradient_bias("mxfp8_e4m3", 2048, rounding=rounding)
     found = bias.shrinking(p)
     assert found.bias == pytest.approx(float(bias.at(p)), abs=1e-12)
@@ -136,7 +136,7 @@ def test_one_number_is_a_sample(p, rounding):
     assert found.overflow == bool(bias.overflows(p))
 
 
-def test_a_piece_has_the_number():
+def test_pieces_give_the_bias_of_a_probability():
     bias = logit_gradient_bias("mxfp8_e4m3", 2048, "6/5")
     for value in (0.01, 0.2, 0.3, 0.6):
         (piece,) = (each for each in bias.pieces(binades=2) if each.lower <= value < each.upper)
@@ -161,7 +161,7 @@ def test_bad_arguments_are_refused(arguments, message):
         logit_gradient_bias().at(1.5)
 
 
-def test_a_beta_that_is_taken_is_computed():
+def test_largest_accepted_beta_distribution_is_computed():
     """Check that the largest accepted beta distribution is computed and a larger one raises."""
     found = logit_gradient_bias("mxfp8_e4m3", np.int64(2048), np.float32(1)).shrinking(Beta(2048, 2048))
     assert -0.13 < found.bias < 0

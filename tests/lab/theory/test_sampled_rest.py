@@ -14,7 +14,7 @@ def choices(count, vocabulary):
 
 
 @pytest.mark.parametrize("options", [{"scale_rule": "rceil"}, {"factor": 1.41}, {"format": "mxfp6_e2m3"}])
-def test_where_nothing_overflows_they_rest_where_the_source_is(options):
+def test_without_overflow_the_equilibrium_is_the_source(options):
     q = choices(16, 64)
     found = sampled_logit_rest(q, tokens=512, noise=0.01, rows=256, **options)
     assert abs(found.excess) < 2e-3
@@ -24,7 +24,7 @@ def test_where_nothing_overflows_they_rest_where_the_source_is(options):
 
 @pytest.mark.parametrize("along", ["vocabulary", "tokens"])
 @pytest.mark.parametrize(("count", "fmt"), [(24, "mxfp8_e4m3"), (24, "mxfp8_e5m2"), (40, "mxfp8_e4m3")])
-def test_where_targets_alone_overflow_it_is_what_was_derived(count, fmt, along):
+def test_equilibrium_equals_logit_rest_if_targets_alone_overflow(count, fmt, along):
     q = choices(count, 256)
     derived = logit_rest(q, logit_gradient_bias(fmt, 512))
     found = sampled_logit_rest(q, fmt, 512, noise=0.003, along=along, rows=512)
@@ -32,7 +32,7 @@ def test_where_targets_alone_overflow_it_is_what_was_derived(count, fmt, along):
     assert found.drift == pytest.approx(derived.drift, abs=0.004)
 
 
-def test_pushes_that_overflow_make_it_less():
+def test_overflow_of_other_components_lowers_the_excess():
     """Check that the sampled excess is below `logit_rest`'s if other components overflow."""
     q = choices(16, 256)
     derived = logit_rest(q, logit_gradient_bias("mxfp8_e4m3", 512)).excess
@@ -49,7 +49,7 @@ def test_pushes_that_overflow_make_it_less():
     ({"format": "mxfp8_e4m3", "rounding": "sr"}, "vocabulary"),
     ({"format": "nvfp4"}, "vocabulary"),
 ])  # fmt: skip
-def test_descent_comes_to_the_same_rest(options, along):
+def test_descent_reaches_the_equilibrium(options, along):
     """Check the equilibrium against gradient descent with random positions, targets and noise."""
     random, vocabulary, rows, noise = np.random.default_rng(1), 64, 512, 0.02
     q, logits, excess = choices(16, vocabulary), np.zeros(vocabulary), {"plain": [], "rounded": []}

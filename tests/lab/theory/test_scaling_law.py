@@ -108,7 +108,7 @@ def test_a_profile_is_no_narrower_for_a_delta_far_below_the_noise():
         assert small == pytest.approx(usual, rel=0.3), name
 
 
-def test_a_profile_ends_where_the_fit_is_worse_by_the_same():
+def test_profile_ends_where_the_loss_has_risen_by_the_same_amount():
     fit = fit_scaling_law(N, D, noisy(TRUTH, 0.004))
     low, high = fit.profile()["alpha"]
 
@@ -134,7 +134,7 @@ def test_a_profile_ends_where_the_fit_is_worse_by_the_same():
     assert wide[0] < low < narrow[0] < narrow[1] < high < wide[1]
 
 
-def test_a_profile_of_what_nothing_determines_is_open():
+def test_profile_of_an_undetermined_parameter_is_open():
     flat = law_of(0.4, 0.4, 0.4, 0.4, 1e-3)
     fit = fit_scaling_law(N, D, noisy(flat, 0.05), delta=0.1)
     assert fit.profile()["E"][0] == 0  # the losses are compatible with E = 0

@@ -105,6 +105,6 @@ def test_arguments_that_are_refused(call, said):
         call()
 
 
-def test_a_precision_is_no_recipe():
+def test_precision_in_place_of_a_recipe_raises():
     with pytest.raises(TypeError, match="'recipe' must be a Recipe, not 'fp8'"):
         project("llama-3-8b", "fp8")
