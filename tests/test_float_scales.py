@@ -1,4 +1,4 @@
-"""Tests of scales that are floats and tensor scales, through the public API."""
+"""Tests of float scales and tensor scales through the public API."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Tests that a linear layer equals single calls of quantize and matmul, and the oracle."""
 
-# ruff: noqa: E501 (a table: one case a line)
+# ruff: noqa: E501 (each case of a table is on one line)
 
 from __future__ import annotations
 

@@ -180,8 +180,9 @@ def test_known_modes_do_not_raise():
 
 
 ENUMS = {"Rounding", "Overflow", "ScaleRule", "FloatScaleRule", "Nonfinite", "OffsetRange", "Accumulate"}
-#: Modules that may compare with a single mode. Such modules try which mode explains an answer,
-#: handle all other modes afterwards, or compute constants for functions that handle all modes.
+#: Modules that may compare with a single mode. The listed modules try which mode explains an
+#: answer, handle all other modes afterwards, or compute constants for functions that handle all
+#: modes.
 ASKS = {
     "conformance/hypotheses/float_scales.py",
     "conformance/judging/judge.py",

@@ -41,7 +41,7 @@ def blocky(dtype, shape, *key, special=0.02):
 def check(x, fmt, blocks, values=None, **options):
     """Assert that codes, scales, offsets and decoded values equal the oracle's.
 
-    Values are decoded to the type of x, or to `values`.
+    The decoded values have the type `values`, or by default the type of x.
     """
     got, want, case = check_parts(x, fmt, blocks, **options)
     dtype = x.dtype.name if values is None else values

@@ -1,6 +1,6 @@
 """Tests that products equal the oracle's in every bit: all formats, modes, shapes and layouts."""
 
-# ruff: noqa: E501 (a table: one case a line)
+# ruff: noqa: E501 (each case of a table is on one line)
 
 from __future__ import annotations
 

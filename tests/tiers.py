@@ -1,10 +1,10 @@
 """A pytest plugin for two tiers of tests, and the record of the last run of the slow tests.
 
 Exhaustive and slow tests have the mark `full` and run only with ``--tier full``. With ``--record``
-the outcomes of slow tests are written to ``full_tier.json``. The file has an entry for each test
-function, with the number of its cases and a hash of the code that they test. Each test run ends
-with a list of the slow tests that have no record, whose last run was stopped between cases, or
-whose code has changed since the record. Entries of the list do not make a test run fail.
+the outcomes of slow tests are written to ``full_tier.json``. `full_tier.json` has an entry for each
+slow test function, with the number of cases and a hash of the tested code. Each test run ends with
+a list of the slow tests that have no record, whose last run was stopped between cases, or whose
+code has changed since the record. Entries of the list do not make a test run fail.
 ``python -m tests.tiers`` prints the record.
 """
 

@@ -99,7 +99,7 @@ def test_the_formula_of_a_narrow_cluster():
 @pytest.mark.parametrize("scale", ["e4m3", "ue5m3"])
 def test_scales_begin_where_the_engine_changes_them(rule, scale):
     ladder = scale_ladder(f"e2m1:scale={scale}", rule)
-    ends = np.array([float(begin) for begin in ladder.begins])  # exact, because these thresholds have few bits
+    ends = np.array([float(begin) for begin in ladder.begins])  # `float` is exact for so few bits
     around = np.unique(np.concatenate([ends, np.nextafter(ends, 0), np.nextafter(ends, np.inf)]))
     codes = mx.shared_scale(around[:, None], f"e2m1:block=1,scale={scale}", scale_rule=rule).ravel()
     assert codes.tolist() == [ladder.of(Fraction(float(a))) for a in around]

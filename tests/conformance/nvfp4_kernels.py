@@ -1,4 +1,4 @@
-"""NVFP4 quantizers in numpy, some with the arithmetic of stacks and some with mistakes."""
+"""NVFP4 quantizers in numpy: some compute as software stacks do, and some have mistakes."""
 
 from __future__ import annotations
 

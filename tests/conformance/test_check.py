@@ -40,7 +40,7 @@ def test_mxnum_passes(fmt):
 
 @pytest.mark.parametrize("fmt", ["nvfp4", "e4m3:block=16,scale=float32"])
 def test_dot_products_under_float_scales(fmt):
-    """Check a right kernel, and a wrong one that uses the first scale of a row for all blocks."""
+    """Check a right kernel, and a wrong kernel that uses a row's first scale for all blocks."""
     blocks = mx.formats.get(fmt)
 
     def dot(a, a_scales, b, b_scales, of=slice(None)):

@@ -264,7 +264,7 @@ def test_quotients_rounded_twice():
 
 
 def test_quotients_rounded_twice_are_found_beside_divisions_by_zero():
-    """Check that the report explains a mistake although a few extreme blocks have another one."""
+    """Check that a mistake is explained although a few extreme blocks show another mistake."""
 
     def kernel(x):
         with np.errstate(all="ignore"):

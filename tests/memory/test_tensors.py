@@ -84,7 +84,7 @@ def test_other_arguments_may_be_tensors():
     scales = mx.shared_scale(array, "mxint8", scale_rule="ceil")
     same_mx(mx.quantize(tensor, "mxint8", scales=torch.from_numpy(scales)), mx.quantize(array, "mxint8", scales=scales))
     given = mx.quantize(array, "mxint8", scales=torch.from_numpy(scales))
-    assert isinstance(given.codes, np.ndarray)  # x is a numpy array, so the codes are one too
+    assert isinstance(given.codes, np.ndarray)  # x is a numpy array, so the codes are a numpy array too
     offset = {"format": "mxint4", "offset": "float16", "rounding": "sr", "seed": 5}
     made, usual = mx.quantize(tensor, **offset), mx.quantize(array, **offset)
     same_mx(made, usual)
@@ -270,7 +270,7 @@ def test_tensor_subclasses_in_ordinary_memory_are_accepted():
 
 def test_memory_that_was_read_may_still_be_resized():
     # Regression: after mxnum had read a tensor, torch could not resize its memory. Sharded training
-    # does so to free parameters between layers.
+    # resizes memory to free parameters between layers.
     tensor = torch.ones(4, 32)
     mx.fake_quantize(tensor, "mxfp8_e4m3", out=tensor)
     tensor.untyped_storage().resize_(0)

@@ -3,7 +3,7 @@
 Each row has the columns of `products`: name, file, old text, new text, effect, tests.
 """
 
-# ruff: noqa: E501 (a table)
+# ruff: noqa: E501 (each row of the table has long lines)
 
 from __future__ import annotations
 

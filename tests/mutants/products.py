@@ -3,7 +3,7 @@
 Each row has a name, a file, the old text, the new text, the effect, and tests that notice it.
 """
 
-# ruff: noqa: E501 (a table)
+# ruff: noqa: E501 (each row of the table has long lines)
 
 from __future__ import annotations
 

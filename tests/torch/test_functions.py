@@ -300,7 +300,7 @@ def test_no_second_derivative():
     layer = torch.nn.Conv1d(4, 4, 3)
     mxt.emulate(layer, "mxint8")
     # Regression: in the second derivative of a norm with rounded steps, the terms from mean and
-    # variance were missing; now it raises.
+    # variance were missing. The second derivative now raises an error.
     norm = mxt.layer_norm(x, 64, w[0], w[1], Recipe(vector="bfloat16", vector_steps=True))
     for y in (mxt.linear(x, w), mxt.fake_quantize(x, "mxint8", gradient="clipped"), layer(x), norm):
         (first,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)

@@ -18,7 +18,8 @@ from mxnum.recipe import Recipe
 #: powers of two, and their float32 sums in this model are exact. So the order of sums does not
 #: matter, and any number of processes must give the same result.
 RECIPE = Recipe.uniform("mxfp4_e2m1", rounding="sr", layer_norm="float32")
-#: The accumulation of each test case that trains: None for the recipe's own, or a matrix unit.
+#: How products are summed in each test case that trains: by default (None), or as a matrix unit
+#: sums.
 SUMS = {"ddp": None, "fsdp": None, "ddp, matrix unit": "blackwell_mxfp8"}
 
 

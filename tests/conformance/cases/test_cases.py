@@ -147,7 +147,7 @@ def test_blocks_of_16_bit_sources_at_level_1(operation, source):
 
 def test_blocks_under_float_scales_have_boundaries_and_both_neighbours():
     task = make_task("quantize", "e4m3:block=128,scale=float32")
-    anchors = grid.narrowed(np.full(100, 448.0), task.source)  # the scale of such a block is 1
+    anchors = grid.narrowed(np.full(100, 448.0), task.source)  # blocks with this maximum have scale 1
     found = magnitude_bits(float_scales._around(task, Generator(1), anchors, None), task.source).astype(np.int64)
     points = grid.narrowed(grid.points(task.element), task.source).astype(np.int64)
     steps = found[:, :, None] - points[points <= anchors[0]]

@@ -143,14 +143,14 @@ def test_level_1_has_every_kind_of_result(operation, fmt, unit):
     assert 0 < (values == 0).mean() < 0.2
     assert np.isfinite(values).mean() > 0.55
     small = (values != 0) & (abs(values) < float(np.finfo(values.dtype).smallest_normal))
-    assert small.any() or unit == "blackwell_nvfp4"  # there, zeros keep large exponents
+    assert small.any() or unit == "blackwell_nvfp4"  # in blackwell_nvfp4, zeros keep large exponents
 
 
 def test_a_rule_outside_the_family_is_not_named():
     task = make_task("mma", "e4m3", accumulate="hopper_fp8")
 
     def two_rules(task, inputs):
-        """Keep 12 bits for negative addends, and 14 for others."""
+        """Keep 12 fraction bits if the addend is negative, and 14 fraction bits otherwise."""
         negative = inputs["c"] >> 31 == 1
         bits = [right_bits(task, inputs, task.unit.but(fraction_bits=kept)) for kept in (12, 14)]
         return np.where(negative, *bits)

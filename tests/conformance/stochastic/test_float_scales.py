@@ -54,7 +54,7 @@ def next_to(scales):
 
 
 def by_stack(x, seed):
-    """Quantize with the scales of a stack, and with stochastic codes."""
+    """Quantize with the scales of an NVFP4 software stack, and round codes stochastically."""
     from mxnum import stacks
 
     q = stacks.quantize(x, "transformer_engine")

@@ -1,6 +1,6 @@
 """Tests that products in matrix units equal the reference, with any length and special values."""
 
-# ruff: noqa: E501 (a table: one case a line)
+# ruff: noqa: E501 (each case of a table is on one line)
 
 from __future__ import annotations
 

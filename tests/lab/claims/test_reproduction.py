@@ -43,7 +43,7 @@ def tiny(monkeypatch):
 
 @pytest.fixture
 def counted(fake):
-    """Replace the checks of M9, M5, I6c and I7; return the list of calls of the first two."""
+    """Replace the checks of M9, M5, I6c and I7; return the list of calls for M9 and M5."""
     calls = []
 
     def first(context):

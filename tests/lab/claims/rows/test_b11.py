@@ -102,7 +102,7 @@ def test_gap_that_rceil_leaves_refutes_the_claim(tmp_path):
 
 
 def test_other_settings():
-    """Check the rules for other settings on made-up gaps, with gaps at rest near 0.05."""
+    """Check statements about other settings on made-up gaps; gaps at rest are near 0.05."""
 
     def arm(gap, rest=0.0):
         return {"runs": [{"seed": s, "evaluation": 3 + s / 10 + gap} for s in range(6)], "at_rest": rest}
