@@ -1,4 +1,4 @@
-"""Tests that arrays go to the engine of their device, and of the error if it is missing."""
+"""Tests that arrays go to the engine of their device, and of the error for a missing engine."""
 
 from __future__ import annotations
 

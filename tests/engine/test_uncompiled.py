@@ -25,7 +25,7 @@ WAYS = [
     {"format": "mxint4", "packed": True, "scale_rule": "even"},
     {"format": "mxfp4_e2m1", "rounding": "sr", "seed": 5, "stream": 3, "sr_bits": 9},
     {"format": "mxfp4_e2m1", "offset": "float16", "nonfinite": "element"},
-    # This array must be scanned for NaN, which the compiled engine does.
+    # With `nonfinite="element"`, int8 needs a scan for NaN, which the compiled engine does.
     {"format": "mxint8", "nonfinite": "element", "overflow": "ieee"},
     {"format": "nvfp4", "packed": True},  # float scales, which the compiled engine computes
 ]

@@ -159,7 +159,7 @@ CRAFTED = [
     (file_of({**F32, "y": entry("U8", [8], 4, 12)}, bytes(12)), "data of 'y' begin at 4"),
     (file_of({"x": entry("U8", [8], 4, 12)}, bytes(12)), "data of 'x' begin at 4, not at 0, where"),
     (file_of(F32, bytes(11)), "3 bytes at the end of the file belong to no tensor"),
-    # The safetensors library raises an error for these files, and so must ours.
+    # The safetensors library raises an error for these files, and so must mxnum.
     *((file_of({"__metadata__": notes, **F32}, bytes(8)), "its metadata are not strings") for notes in ([], 0, "")),
     (file_of({"x": entry("F7", [8], 0, 8)}, bytes(8)), "entry of 'x' makes no sense"),
     (file_of({"x": {**F32["x"], "y": float("nan")}}, bytes(8)), "its header is not JSON"),

@@ -5,9 +5,10 @@ record has a hash of the mistake, of the changed file, and of the tests that sho
 mistake. ``--stale`` selects the mistakes that have no record for the current code.
 
 With ``--random N --seed S``, the program plants N random changes of the library's syntax trees
-instead. For each change it runs the tests that call the changed function, the quickest first. A run
-of all tests records which test calls which function; ``--calls FOLDER`` keeps the record.
-``--out FILE`` stores each outcome at once. A second run plants only mistakes without an outcome.
+instead. For each change, the program runs the tests that call the changed function, the quickest
+first. A run of all tests records which test calls which function; ``--calls FOLDER`` keeps the
+record. ``--out FILE`` stores each outcome at once. A second run plants only mistakes without an
+outcome.
 
 Exit status: 0 if the tests find every mistake, 1 if one survives, 2 for invalid arguments or
 mistakes that do not fit the code.

@@ -82,8 +82,8 @@ class Copy:
 
     def _first_failure(self, tests: list[str], mistake: Drawn, limit: float) -> str:
         """Run tests; return an outcome if a test fails or time runs out, else an empty text."""
-        # A mistake in these files may change compiled loops, so it needs its own folder of compiled
-        # code.
+        # A mistake in these files may change compiled loops, so the mistake needs its own folder of
+        # compiled code.
         compiles = mistake.file.startswith(("mxnum/engine/", "mxnum/definition/", "mxnum/memory/")) or (
             mistake.file.count("/") == 1
         )

@@ -59,8 +59,8 @@ def test_a_layer_has_the_bits_of_linear_forward_and_linear_backward(name, accumu
 @pytest.mark.parametrize("accumulate", ["block", "sequential"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_a_bias_is_added_before_the_sum_is_narrowed(dtype, accumulate):
-    # Regression: the bias was added after the product had been rounded to the type of x. Only types
-    # narrower than float32 show this mistake.
+    # Regression: the bias was added after the product had been rounded to the type of x, which
+    # changes results in types narrower than float32.
     x, w, b = numbers(37, 64, dtype=dtype), numbers(40, 64, seed=1, dtype=dtype), numbers(80, seed=2, dtype=dtype)[::2]
     with torch.no_grad():
         b[0], x[0] = torch.inf, torch.nan
@@ -169,8 +169,8 @@ def test_gradients_of_clamped_numbers_are_cut(format):
 
 
 def test_largest_number_of_an_nvfp4_block_keeps_its_gradient():
-    # Regression: because scales are rounded, the largest number of a block can be one ulp above six
-    # times its scale. The gradient of such a number was set to zero.
+    # Regression: the gradient of the largest number of a block was set to zero if the number was
+    # one ulp above six times its scale, which is possible because scales are rounded.
     for seed in range(200):
         x = numbers(1, 16, seed=seed)
         (dx,) = torch.autograd.grad(mxt.fake_quantize(x, "nvfp4", gradient="clipped").sum(), x)

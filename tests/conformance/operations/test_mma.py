@@ -89,7 +89,8 @@ def test_every_mistake_changes_an_answer(operation, fmt, unit):
         if np.array_equal(answer(task, few), right[some]) and np.array_equal(answer(task, inputs), right)
     ]
     allowed = EQUAL if not task.unit.order and task.unit.terms == task.unit.k[-1] else ()
-    # This unit adds the addend after the sum, so it already promotes the sum of each instruction.
+    # blackwell_fp8_mma adds the addend after the sum, so it already promotes the sum of each
+    # instruction.
     allowed += ("promotes its sum every 32",) if unit == "blackwell_fp8_mma" else ()
     # In blackwell_nvfp4, zeros keep the exponents of their scales, so no result is subnormal.
     allowed += ("flushing subnormal results",) if unit == "blackwell_nvfp4" else ()

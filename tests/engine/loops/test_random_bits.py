@@ -42,7 +42,7 @@ def test_words_from_a_seed(sr_bits, index, count, first):
 @pytest.mark.parametrize("first", [0, (1 << 34) - 8, (1 << 34) + 5, 1 << 40])
 def test_words_from_a_seed_without_a_compiler(first):
     # Regression: without compilation, random words from index 2**34 on were wrong. Compiled 32-bit
-    # integers wrap around, so the compiled test above cannot find this mistake.
+    # integers wrap around, so only uncompiled code was wrong.
     key, count = (0x89ABCDEF, 0x01234567, 0xFFFFFFFF, 3), 21
     buffer = np.empty(count + 8, np.int32)
     place = make_philox_bits(30)(key, buffer, first, count)

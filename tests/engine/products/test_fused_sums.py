@@ -217,7 +217,7 @@ ERRORS = {
 def test_dot_of_scaled_vectors():
     """Check `dot` of MX arrays with a unit that has scales.
 
-    Regression: `dot` raised an error for these arguments.
+    Regression: `dot` raised an error for MX arrays.
     """
     q = mx.quantize(np.linspace(-3, 3, 64, dtype=np.float32), "mxfp8_e4m3")
     rows = mx.quantize(np.linspace(-3, 3, 64, dtype=np.float32)[None], "mxfp8_e4m3")

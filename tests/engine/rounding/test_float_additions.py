@@ -1,4 +1,4 @@
-"""Tests that rounding by float32 additions equals the definition wherever it may be used."""
+"""Tests that rounding by float32 additions equals the definition for inputs in its domain."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def test_pairs_equal_those_of_a_naive_encoder(text, more):
     """Check byte-pair encoding against an encoder that counts all pairs again before each merge.
 
     Each merge joins the commonest pair within words, from left to right. If several pairs are
-    equally common, it joins the smallest pair.
+    equally common, the merge joins the smallest pair.
     """
     words = [list(word) for word in re.findall(rb"\s*\S+|\s+", text)]
     for new in range(256, 256 + more):

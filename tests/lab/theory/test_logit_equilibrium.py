@@ -81,6 +81,6 @@ def test_bad_arguments_are_refused():
 
 
 def test_bias_is_zero_if_all_targets_have_probability_1():
-    """Check that the bias is 0 if all targets have p = 1, so that their components are zero."""
+    """Check that the bias is 0 if all targets have p = 1, where their gradients are zero."""
     assert logit_rest([1.0], logit_gradient_bias("mxfp8_e4m3", 2048)).bias == 0
     assert logit_rest([1.0, 0.0], logit_gradient_bias("mxfp8_e4m3", 2048)).bias == 0
