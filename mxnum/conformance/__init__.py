@@ -14,6 +14,7 @@ dialect of `mxnum.definition.word`.
 """
 
 from mxnum.conformance.arrays import check_arrays
+from mxnum.conformance.calling import in_place
 from mxnum.conformance.check import check
 from mxnum.conformance.judging.judge import CHOICES
 from mxnum.conformance.judging.report import ConformanceError, Report, StochasticReport
@@ -37,6 +38,7 @@ __all__ = [
     "check_arrays",
     "check_stochastic",
     "identify",
+    "in_place",
     "make_task",
     "prove",
     "verify",

@@ -12,7 +12,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
@@ -92,6 +92,28 @@ class Implementation:
             value = as_floats(bits, task.source)[0] if name == "largest" else bits.view(np.float32)[0]
             given[name] = value if self.arrays == "numpy" else handed(np.array(value), self.arrays)
         return replace(self, function=partial(self.function, **given)) if given else self
+
+
+def in_place(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls a kernel and returns the array that the kernel overwrote.
+
+    This is the kernel's first argument. Pass the function to `check`, `check_arrays` or
+    `check_stochastic`.
+
+    >>> import mxnum as mx
+    >>> from mxnum.conformance import check, in_place
+    >>> def kernel(x):
+    ...     x[:] = mx.fake_quantize(x, "mxfp4_e2m1")
+    >>> check(in_place(kernel), format="mxfp4_e2m1").bugs
+    0
+    """
+
+    @wraps(kernel)
+    def overwriting(x: Any, *arguments: Any, **keywords: Any) -> Any:
+        kernel(x, *arguments, **keywords)
+        return x
+
+    return overwriting
 
 
 def _wanted_by_name(function: Callable[..., Any]) -> list[str]:
