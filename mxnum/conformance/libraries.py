@@ -48,7 +48,7 @@ class Peer:
 
 
 def version(library: str) -> str | None:
-    """Return the installed version without build tags, or None if not installed."""
+    """Return the version of a library without build tags, or None if it is not installed."""
     try:
         return importlib.metadata.version(library).split("+")[0]
     except importlib.metadata.PackageNotFoundError:
@@ -128,7 +128,7 @@ def _gfloat() -> Iterator[Peer]:
                 scale = gfloat.compute_scale_amax(info.etype.emax, row)
                 try:
                     rows.append(list(gfloat.encode_block(info, scale, row / scale)))
-                except ValueError:  # gfloat raises for a NaN without a code: give a block of NaN
+                except ValueError:  # gfloat raises ValueError for a NaN without a code, so return a block of NaN
                     rows.append([E8M0.nan_code] + [0] * len(row))
         codes = np.array(rows, np.uint8)
         return codes[:, 1:], codes[:, 0]

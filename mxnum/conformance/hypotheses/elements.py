@@ -87,7 +87,7 @@ def conversions(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def _of_signs(task: Task, x: Array) -> Array:
-    """Return the codes in two's complement of what the codes mean as sign and magnitude."""
+    """Return the two's complement codes of the numbers that codes mean as sign and magnitude."""
     sign = 1 << (task.source.bits - 1)
     return np.where(x >= sign, (0 - (x & (sign - 1))) & (2 * sign - 1), x)
 
@@ -146,7 +146,7 @@ def _random_bits(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def _nearest_fraction(task: Task, inputs: Columns) -> Array:
-    """Return the codes if numbers round away from zero where floor(F + 1/2) + R >= 2^r.
+    """Return the codes of the nearest-fraction rule: up in magnitude if floor(F + 1/2) + R >= 2^r.
 
     F is the fraction of the gap times 2^r, and R is the random word of r bits. The nearest-fraction
     rule equals the library's rule for r + 1 bits with the random word 2 R + 1.

@@ -1,4 +1,4 @@
-"""Mistakes in the codes of power-of-two scales, and in which elements decide a scale."""
+"""Mistakes in the codes of power-of-two scales, and in the choice of elements that decide a scale."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _code(exponent: Array) -> Array:
 
 
 def _compared_otherwise(task: Task, inputs: Columns) -> Array:
-    """Return the scale codes if the rule's comparison is wrong for a maximum at its threshold."""
+    """Return the scale codes of a rule whose comparison is wrong for maxima at the threshold."""
     assert isinstance(task.scale_rule, ScaleRule)
     decides, largest = maxima(task, inputs)
     half, exponent = np.frexp(largest)
@@ -131,7 +131,7 @@ def _by_logarithm(task: Task, inputs: Columns) -> Array:
 
 
 def _by_logarithm_of_quotient(task: Task, inputs: Columns) -> Array:
-    """Return the scales of the rule rceil, with the quotient and its logarithm in float32.
+    """Return the scales of rceil; maximum / largest element and its logarithm are in float32.
 
     A block with infinity gets the largest scale.
     """

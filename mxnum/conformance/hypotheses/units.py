@@ -21,7 +21,7 @@ _RULE = tuple(f.name for f in fields(MatrixUnit) if f.name not in ("name", "oper
 
 
 def right_bits(task: Task, inputs: Columns, unit: MatrixUnit | None = None, **rules: Any) -> Array:
-    """Return the bits that a unit (default: the task's) gives, in one column.
+    """Return the result bits of every case, computed by a unit (default: the task's unit).
 
     `rules` are other rules of alignment and zeros, as in `fused_by_numpy.dots`.
     """
@@ -74,7 +74,7 @@ def unit_mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
 def _others(task: Task) -> Iterator[tuple[str, MatrixUnit]]:
     """Yield other units: registered units that take the operands, and the unit with changed fields.
 
-    Most changes concern one field. Some change the fraction bits together with the result bits or
+    Most changes concern one field. A few changes combine the fraction bits with the result bits or
     with the number of terms.
     """
     unit = task.unit
@@ -115,7 +115,7 @@ def _rule(unit: MatrixUnit) -> tuple[Any, ...]:
 
 
 def _fields_off(unit: MatrixUnit, k: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the changed fields of each changed unit, and words for what the unit then does."""
+    """Yield for each change of a unit a phrase that says what the unit then does, and its new fields."""
     usual = unit.fraction_bits
     near = sorted((bits for bits in range(1, 48) if bits != usual), key=lambda bits: abs(bits - usual))
     for bits in near:

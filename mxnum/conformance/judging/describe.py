@@ -117,7 +117,7 @@ def misfit(code: int, bits: int) -> str:
 
 
 def block_text(task: Task, x: Any) -> str:
-    """Return a block as text, in short form if it has few different numbers."""
+    """Return the numbers of a block as text, with repeats counted and long lists shortened."""
     values = [f"{float(v):.9g}" for v in as_floats(np.atleast_2d(x), task.source)[0]]
     return f"x = [{shortened(values)}]"
 

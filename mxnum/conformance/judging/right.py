@@ -27,7 +27,7 @@ def expected(task: Task, inputs: Columns) -> Columns:
 
 
 def right(task: Task, inputs: Columns, field: str) -> Array:
-    """Return the right answers in a field; for codes of blocks, those at the scales in `inputs`."""
+    """Return the right answers in a field; codes of blocks are right at the scales in `inputs`."""
     if field == "codes":
         return element_codes(task, inputs["x"], inputs["scale"], inputs.get("random"), tensor_scales(inputs))
     return expected(task, inputs)[field]
