@@ -142,7 +142,7 @@ def _float_scale_steps(task: Task, values: list[float], tensor: Fraction, code: 
 def _rounded(
     scale: ScaleFormat, quotient: Fraction, rule: FloatScaleRule
 ) -> tuple[int, int, int | None, Fraction | None, str]:
-    """Return a rounded quotient's code, the codes around it, its position, and the rule in words."""
+    """Return a rounded quotient's code, the codes around it, its position, the rule in words."""
     low, high = 0, scale.max_code + 1
     while high - low > 1:  # bisection, since larger codes have larger values
         middle = (low + high) // 2

@@ -114,7 +114,7 @@ def _simplest(task: Task, wrong: Wrong, found: Columns, pool: list[int]) -> Colu
 
 
 def _simplest_tensor(task: Task, wrong: Wrong, case: Columns) -> Columns:
-    """Return the case in the first tensor with which it still fails.
+    """Return the case with the first tensor, in order of simplicity, in which the case still fails.
 
     The tensors tried are the block alone, and tensors with a few plain largest magnitudes.
     """
@@ -163,7 +163,7 @@ def _inputs(task: Task, seen: Sequence[Columns]) -> Any:
 
 
 def _largest(task: Task, seen: Sequence[Columns]) -> list[int]:
-    """Return largest magnitudes of tensors, as bit patterns: 0, plain numbers, those of `seen`.
+    """Return largest magnitudes of tensors, as bit patterns: 0, plain numbers, and from `seen`.
 
     0 stands for the maximum of the block itself.
     """
@@ -173,7 +173,7 @@ def _largest(task: Task, seen: Sequence[Columns]) -> list[int]:
 
 
 def _scale_codes(task: Task) -> list[int]:
-    """Return scale codes, the codes nearest to that of scale 1 first.
+    """Return scale codes, sorted by their distance from the code of scale 1.
 
     Of scales with more than 8 bits, only powers of two and the ends of the range are returned.
     """

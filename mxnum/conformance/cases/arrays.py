@@ -52,7 +52,7 @@ def _scaled(blocks: Blocks, factors: tuple[int, int], more: int = 0) -> Shape:
 
 
 def checked_shapes(shapes: Sequence[Any]) -> list[Shape]:
-    """Return the argument `shapes` as pairs of lengths; raise an error if it is not a list of pairs."""
+    """Return the argument `shapes` as pairs of lengths; raise an error for anything else."""
     found = []
     for shape in shapes:
         good = isinstance(shape, (tuple, list)) and len(shape) == 2

@@ -59,8 +59,7 @@ def past_midpoints(element: ElementFormat, source: ElementFormat, exponent: int 
 
 
 def fractions_of_rules(element: ElementFormat) -> Array:
-    """Return the fractions 1 <= f < 2 of block maxima at which the scale or clamping changes.
-    """
+    """Return the fractions 1 <= f < 2 of block maxima at which the scale or clamping changes."""
     top = element.max / 2.0**element.emax
     half = 2.0 ** -(element.mantissa_bits + 1)
     return np.unique([1.0, top, min(top + half, 2 - half), 2 - half, 1.5])

@@ -100,7 +100,7 @@ class _Rows:
         return columns
 
     def _scaled(self, target: Array, there: Array) -> tuple[Columns, Array]:
-        """Return the scales of each block, and the exponents that products of elements must have."""
+        """Return each block's scales, and the exponents that products of elements must have."""
         if self.scales is None:
             return {}, target
         task, rng, count = self.task, self.rng, self.shape[0]

@@ -1,4 +1,4 @@
-"""Mistakes in the codes of power-of-two scales, and in the choice of elements that decide a scale."""
+"""Mistakes in power-of-two scale codes, and in the choice of elements that decide a scale."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class Groups:
         self._sizes: Counter[Cause] = Counter()
 
     def add(self, causes: dict[str, Array], rows: Array, example: Callable[[int], Any]) -> None:
-        """Count the cases in `rows` of a batch; call `example(row)` to make an example of a case."""
+        """Count cases in `rows` of a batch; call `example(row)` to make an example of a case."""
         lists = {name: column[rows].tolist() for name, column in causes.items()}
         for name, values in lists.items():
             self.counts.setdefault(name, Counter()).update(values)

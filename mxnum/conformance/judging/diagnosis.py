@@ -186,9 +186,8 @@ class Diagnosis:
     def _compared(self, output: Field, inputs: Columns, got: Array, theirs: Array) -> tuple[Array, Columns]:
         """Return the answers that differ from a hypothesis, and the choices that may explain this.
 
-        Each returned array is True for such answers.
-
-        Answers with the label `UNJUDGED` are compared, too.
+        All returned arrays are masks over the answers. Answers with the label `UNJUDGED` are
+        compared, too.
         """
         differs = np.asarray(got != theirs)
         if output.name == "codes" and "padding" in inputs:  # the padding of short blocks is not part of the answer
@@ -343,8 +342,7 @@ class Diagnosis:
 
 
 def _joined(by_class: dict[str, Explanation]) -> Iterator[Explanation]:
-    """Yield a field's explanations, the strongest first; classes with a common hypothesis merge.
-    """
+    """Yield a field's explanations, the strongest first; classes with a common hypothesis merge."""
     while by_class:
         counts: Counter[str] = Counter()
         for one in by_class.values():

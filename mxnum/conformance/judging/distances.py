@@ -35,7 +35,7 @@ def signed(distance: float) -> str:
 
 @dataclass
 class Distances:
-    """The distances of wrong answers, and how many wrong answers are nearer zero than the right."""
+    """The distances of wrong answers, and the number of answers that are too near zero."""
 
     #: The largest signed distance (answer minus right answer), and the location of its case.
     largest: float = 0.0

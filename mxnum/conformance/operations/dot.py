@@ -78,7 +78,7 @@ def boundary_dots(task: Task, rng: Generator) -> Columns:
     """
     element, k, count = task.element, task.block, task.dot_blocks
     largest = element.max_code
-    one = min(range(largest + 1), key=lambda code: abs(element.value(code) - 1))  # the code of 1, or of the value nearest to 1
+    one = min(range(largest + 1), key=lambda code: abs(element.value(code) - 1))  # the code nearest to 1
     sign = 1 << (element.bits - 1)
     smallest = 1
     length = k * count
@@ -220,7 +220,7 @@ def _mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def _in_pairs(task: Task, inputs: Columns) -> Array:
-    """Return dot products whose block sums are added in pairs, and these sums again, as in a tree."""
+    """Return dot products whose block sums are added in pairs, again and again, as in a tree."""
     single, sides = replace(task, dot_blocks=1), {name: inputs[name] for name in ("a", "b", "a_scale", "b_scale")}
     parts = [
         {name: np.split(column, task.dot_blocks, axis=1)[i] for name, column in sides.items()}

@@ -81,7 +81,7 @@ class Encode(Operation):
 
 
 class Convert(Encode):
-    """Convert codes of one element to codes of another. Its name is that of `Encode`."""
+    """Convert codes of one element to codes of another. This operation, too, is named "encode"."""
 
     def inputs(self, task: Task) -> list[Field]:
         return [Field("x", task.source.bits, 1, "code")]

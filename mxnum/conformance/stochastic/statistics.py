@@ -15,7 +15,7 @@ from mxnum.memory.dtypes import Array
 def tail(k: int, n: int, p: float, q: float | None = None) -> float:
     """Return the probability that at least k of n draws succeed, for 0 < p < 1.
 
-    `q` is 1 - p; a caller may know 1 - p more exactly than the difference.
+    Pass `q`, which is 1 - p, if you know it more exactly than the subtraction gives it.
     """
     q = 1 - p if q is None else q
     if k <= 0 or k > n:
@@ -24,7 +24,7 @@ def tail(k: int, n: int, p: float, q: float | None = None) -> float:
         return 1 - tail(n - k + 1, n, q, p)
     log_p, log_q = (math.log1p(-other) if other < 0.5 else math.log(one) for one, other in ((p, q), (q, p)))
     first = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) + k * log_p + (n - k) * log_q
-    # Each term is the previous one times a ratio. Terms beyond twelve standard deviations are
+    # Each term is the previous term times a ratio. Terms beyond twelve standard deviations are
     # negligible.
     j = np.arange(min(n - k, int(12 * math.sqrt(n * p * q)) + 100), dtype=np.float64)
     ratios = (n - k - j) / (k + 1 + j) * (p / q)
@@ -44,7 +44,8 @@ def p_value(k: int, n: int, p: float) -> float:
 def critical(n: int, p: float, level: float) -> tuple[int, int]:
     """Return the largest low and the smallest high count with a p-value of at most `level`.
 
-    If no low count qualifies, it is -1; if no high count qualifies, it is n + 1.
+    The low count is -1 if no count is low enough, and the high count is n + 1 if no count is high
+    enough.
     """
     return n - _from(n, 1 - p, p, level), _from(n, p, 1 - p, level)
 
@@ -59,7 +60,7 @@ def _from(n: int, p: float, q: float, level: float) -> int:
 
 
 def power(n: int, p: float, truth: float, level: float) -> float:
-    """Return the power of n draws to contradict p at `level` if the probability is `truth`."""
+    """Return the probability that n draws contradict p at `level` if `truth` is the probability."""
     if p in (0, 1):  # one draw in the impossible direction contradicts p
         return float(1 - abs(1 - p - truth) ** n)
     low, high = critical(n, p, level)
@@ -69,7 +70,7 @@ def power(n: int, p: float, truth: float, level: float) -> float:
 
 
 def weakest(n: int, p: float, bias: float, level: float) -> float:
-    """Return the smaller of the powers against p + bias and p - bias.
+    """Return the smaller power to contradict p if the probability is p + bias or p - bias.
 
     A sum or difference outside 0..1 is ignored.
     """
@@ -125,7 +126,7 @@ class Echo:
         return abs(self.share - self.expected)
 
     def text(self, block: int) -> str:
-        """Return the observation in words."""
+        """Return a sentence that describes the dependence."""
         if self.distance:
             rows = f" ({_counted(self.distance // block, 'block')})" if block and self.distance % block == 0 else ""
             place = f"{_counted(self.distance, 'element')} further on{rows}"
@@ -177,7 +178,10 @@ def period(within: Sequence[Echo]) -> int:
 
 
 def _agreements(a: Array, b: Array, distances: range, calls: int, level: float) -> list[Echo]:
-    """Compare pairs of draws at each distance; each draw goes away from zero half the time."""
+    """Return the distances at which draws agree in direction too often or too rarely.
+
+    Each draw goes away from zero half the time.
+    """
     together = _correlation(a, b, distances.stop)[distances.start :]
     pairs = _correlation(abs(a), abs(b), distances.stop)[distances.start :]
     # Count only an excess that neither chance nor a common bias of all draws explains.
@@ -206,9 +210,10 @@ def _mean(a: Array) -> float:
 
 
 def _together(a: Array, b: Array, distance: int, calls: int, level: float) -> list[Echo]:
-    """Count the pairs in which both draws go away from zero; each does a quarter of the time.
+    """Return a dependence if both draws go away from zero too often or too rarely, else [].
 
-    The pairs are disjoint, and therefore independent.
+    Each draw goes away from zero a quarter of the time. The pairs of draws are disjoint, and
+    therefore independent.
     """
     first, second = a[: len(a) - distance], b[distance:]
     apart = (np.arange(len(first)) // max(1, distance)) % 2 == 0 if calls == 0 else True

@@ -42,8 +42,8 @@ class Tile:
     ids: Array
     #: True for rows in which no number is rounded stochastically.
     is_still: Array
-    #: The right scale code of each row, and the right element code of each number that has only
-    #: one.
+    #: The right scale code of each row, and the right element code of each number that has only one
+    #: right code.
     scales: Array
     codes: Array
     #: True for rows of zeros and rows with NaN or infinity, whose scale may differ by choice.

@@ -163,7 +163,7 @@ def judge_what_stays(report: StochasticReport, tally: Tally, profile: Profile) -
 
 
 def difference(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
-    """Return in words what a number or block with one right answer became."""
+    """Return a sentence about a wrong answer to a number or block with one right answer."""
     x, name = inputs["x"], task.outputs[-1].name
     where = describe.block_text(task, x) if len(x) > 1 else describe.plain(float(as_floats(x, task.source)[0]))
     if "scale" in got and got["scale"][0] != want["scale"][0]:
@@ -189,7 +189,7 @@ FEW = 4096
 
 
 class Trial:
-    """Calls one callable again and again, and collects what is wrong."""
+    """Calls one callable again and again, and collects problems in a report."""
 
     def __init__(
         self, implementation: Implementation, task: Task, sr_bits: int | None, seeded: bool, rng: Generator
@@ -371,7 +371,7 @@ DRAWING = ("Not repeatable", "Seeds", "Calls", "Dependent draws", "Shares")
 def ways(tally: Tally, answers: Columns) -> Array:
     """Return the direction of each of many equal numbers: +1 away from zero, -1 toward zero.
 
-    The direction is 0 for numbers with one right code.
+    The direction is 0 for numbers with one right code, and in blocks with a wrong scale.
     """
     tile = tally.tile
     chance, codes = tile.chances[0], answers[tile.task.outputs[-1].name]
