@@ -30,7 +30,7 @@ from mxnum.memory.dtypes import Array, code_dtype, scale_dtype
 
 #: Layouts that the array of scales may have.
 SCALES = ("plain", "transposed", "swizzled")
-#: Arrays with more elements than this are checked in the contiguous layout only, to save time.
+#: Arrays with more than `LARGE` elements are checked in the contiguous layout only, to save time.
 LARGE = 100_000
 
 
@@ -71,9 +71,9 @@ def check_arrays(
 
         If the format has a tensor scale, each array is one tensor. If the function has parameters
         called ``largest`` and ``tensor_scale``, it receives the tensor's largest magnitude and
-        tensor scale. A quantizer without these parameters has to compute the largest magnitude and
-        the tensor scale itself. Codes have the shape of x, or are packed row by row along the last
-        axis. Arguments and answers have the types that `check` describes.
+        tensor scale. A quantizer without the parameters ``largest`` and ``tensor_scale`` has to
+        compute the tensor scale itself. Codes have the shape of x, or are packed row by row along
+        the last axis. Arguments and answers have the types that `check` describes.
     format
         An MX format, whose blocks lie along `axis`, or are tiles of
         ``block_shape=(rows, columns)``.
@@ -265,7 +265,7 @@ class _Kernel:
 
 
 def as_floats_there(view: Array, task: Task) -> Array:
-    """Return a view of the same memory, with bit patterns read as floats."""
+    """Return a view of the memory of `view`, with bit patterns read as floats."""
     return view.view(as_floats(np.zeros(1, view.dtype), task.source).dtype)
 
 

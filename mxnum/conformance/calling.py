@@ -147,7 +147,7 @@ def _called_once(implementation: Implementation, task: Task, inputs: Columns) ->
 
 
 def _argument(task: Task, field: Field, column: Array) -> Array:
-    """Return a copy of a field of many cases, in the type and shape that the callable takes."""
+    """Return a copy of one field of a batch, in the type and shape that the callable takes."""
     array = column[:, 0] if task.operation.is_flat or field.kind == "addend" else column
     if field.kind == "operand" and isinstance(task.format, ArrayFormat):
         return np.ascontiguousarray(array).view(numpy_dtype(task.element)).copy()
@@ -268,8 +268,9 @@ def parts_of(task: Task, inputs: Columns, values: Array) -> Columns:
 
     Values do not always determine the scale: zero has a code at every scale. The scales follow the
     scale rule that can give the values of most blocks; if several rules tie, the claimed rule wins.
-    If that rule's scale cannot give all values of a block, the block gets the nearest scale code
-    that can give the values. If the right codes give the values, the right codes are returned.
+    If the chosen rule's scale cannot give all values of a block, the block gets the nearest scale
+    code that can give all its values. If the right codes give the values, the right codes are
+    returned.
     """
     bits = np.where(np.isnan(values), values.dtype.type(np.nan), values)
     bits = as_bits(np.where(values == 0, values * 0, bits) if task.element.integer else bits, task.source)

@@ -63,7 +63,7 @@ def _steps(claim: Claim, inputs: Mapping[str, int]) -> str:
 
 
 def _command(claim: Claim, inputs: Mapping[str, int]) -> str:
-    """Return a command that shows how the right answer comes about."""
+    """Return a shell command that shows how the right answer is computed."""
     if claim.operation in ("decode", "dot"):
         scales = "".join(f" * E8M0.value({inputs.get(q.name, 127)})" for q in claim.inputs if q.number is None)
         value = f"value({inputs['code']:#x})" if "code" in inputs else ""

@@ -67,7 +67,7 @@ class FloatScaleSteps:
 
     task: Task
     #: The index of the largest finite magnitude in the block, and that magnitude. The index is None
-    #: if the block has no nonzero finite number.
+    #: if no element decides the scale, because the block is NaN or has no nonzero finite number.
     place: int | None
     maximum: Fraction
     #: The tensor scale, or 1 if the format has none.
@@ -213,7 +213,7 @@ class ElementSteps:
         return self.fraction == Fraction(1, 2)
 
     def sentence(self) -> str:
-        """Return a sentence that says what is rounded and by which rule."""
+        """Return a sentence that names the rounded number, its neighbours and the rounding rule."""
         if self.magnitude is None or self.below is None or self.above is None:
             return f"{self.rule}."
         scaled = f" / {self.divisor} = {number(self.signed)}" if self.factor != 1 else ""
@@ -246,7 +246,7 @@ class ScaleSteps:
     """The steps from the values of a block to its scale code."""
 
     #: The index of the largest finite magnitude in the block, and that magnitude. The index is None
-    #: if the block has no nonzero finite number.
+    #: if no element decides the scale, because the block is NaN or has no nonzero finite number.
     place: int | None
     maximum: Fraction
     #: maximum = fraction * 2**exponent.

@@ -1,4 +1,4 @@
-"""Proves that an implementation computes an operation of the definition for all inputs."""
+"""Prove that an implementation computes an operation of the definition for all inputs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mxnum import errors
 from mxnum.prove.claims import DECIDES, OPERATIONS, Claim, make_claim
 from mxnum.prove.verdict import Counterexample, Proof, ProofPart
 
-#: The share of the time limit for one question about all inputs. If that time is too short, the
+#: The share of the time limit for one question about all inputs. If the solver needs more time, the
 #: question is split by classes of inputs.
 WHOLE = 0.5
 #: The time limit, in seconds, of each search for a counterexample that is easy to read.
@@ -110,7 +110,7 @@ class _Prover:
         self.premises = [*self.answer.premises, *hypotheses(claim, self.symbols)]
 
     def proof(self) -> Proof:
-        """Return the outcome of all questions."""
+        """Ask all questions and return the proof with its verdict."""
         example = self.decided()
         verdicts = {part.verdict for part in self.parts}
         verdict: Any = "refuted" if example else "open" if "open" in verdicts else "proved"
@@ -172,8 +172,9 @@ class _Prover:
     def decided_block(self) -> Counterexample | None:
         """Ask about the scale of a block, then about each element; return any counterexample.
 
-        Elements are asked about at the implementation's scale. The conditions for defined behaviour
-        are asked one by one, because solvers need much longer for all conditions together.
+        The questions about elements take the implementation's scale as given. The conditions for
+        defined behaviour are asked one by one, because solvers need much longer for all conditions
+        together.
         """
         from mxnum.prove.claims import agrees, element_of
 
@@ -234,7 +235,7 @@ class _Prover:
         return values
 
     def split(self) -> list[tuple[str, Any]]:
-        """Return classes that together cover all inputs, split by exponent if there is one."""
+        """Return classes that cover all inputs: by exponent if the input has one, or one class."""
         import z3
 
         first = next(each for each in self.claim.inputs if each.name in self.symbols)
@@ -247,7 +248,7 @@ class _Prover:
         return [(f"|{first.name}| with exponent field {i * step} to {(i + 1) * step - 1}", top == i) for i in range(8)]
 
     def counterexample(self, goal: Any, values: Mapping[str, int]) -> Counterexample:
-        """Return the counterexample for these inputs, with wrong answers that may occur."""
+        """Return the counterexample for the inputs `values`, with wrong answers that may occur."""
         from mxnum.conformance.counterexample import described
 
         right = concrete(self.claim, values)
@@ -288,7 +289,7 @@ def definition(claim: Claim, symbols: Mapping[str, Any]) -> Any:
 
 
 def concrete(claim: Claim, values: Mapping[str, int]) -> dict[str, int]:
-    """Return the answer of the definition for integers."""
+    """Return the answer of the definition for integer inputs."""
 
     def word(quantity: Any) -> Any:
         if quantity.name not in values:

@@ -88,7 +88,7 @@ def _with_fewer_products(wrong: Wrong, found: Columns) -> Columns:
 
 
 def _simplest(task: Task, wrong: Wrong, found: Columns, pool: list[int]) -> Columns:
-    """Return the case with simpler numbers that still fails.
+    """Return a case that still fails, with simpler numbers.
 
     Each number becomes zero or the first number in `pool` with which the case still fails.
     """
@@ -163,7 +163,7 @@ def _inputs(task: Task, seen: Sequence[Columns]) -> Any:
 
 
 def _largest(task: Task, seen: Sequence[Columns]) -> list[int]:
-    """Return largest magnitudes of tensors, as bit patterns: 0, plain numbers, and from `seen`.
+    """Return bit patterns of largest magnitudes: 0, plain numbers, and magnitudes in `seen`.
 
     0 stands for the maximum of the block itself.
     """

@@ -180,7 +180,7 @@ def elements(*, custom: bool = True) -> Any:
 
 
 def mx_formats(*, custom: bool = True, scales: str | Sequence[str] = "e8m0") -> Any:
-    """Return a strategy for MX formats with these scales; `custom` adds custom formats.
+    """Return a strategy for MX formats with the scales `scales`; `custom` adds custom formats.
 
     Custom formats have any element and a block length of 1 to 64. `scales` are names of
     `mxnum.formats.SCALES`.

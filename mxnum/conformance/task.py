@@ -30,7 +30,7 @@ def number_of(columns: Columns) -> int:
 
 
 def select(columns: Columns, rows: Any) -> Columns:
-    """Return the cases with these indices."""
+    """Return the cases at the indices `rows`."""
     return {name: column[rows] for name, column in columns.items()}
 
 
@@ -53,7 +53,7 @@ class Field:
 
 
 class ArrayFormat(MXFormat):
-    """A type of float arrays without scales, in the form of a format, which a task needs."""
+    """The stand-in for a format in tasks about float arrays, which have no scales."""
 
     def __init__(self, element: ElementFormat, name: str) -> None:
         fields = {"element": element, "scale": E8M0, "block": 1, "name": name, "tensor_scale": None}
@@ -114,7 +114,7 @@ class Operation:
         return f"{self.name}, {task.format.name}"
 
     def notes(self, task: Task) -> list[str]:
-        """Return sentences that every report has."""
+        """Return sentences that every report on the task contains."""
         return []
 
     def boundaries(self, task: Task, rng: Generator) -> Columns:

@@ -18,19 +18,19 @@ LAYOUTS = {
     "contiguous": "rows one after the other",
     "transposed": "the transpose of a contiguous array",
     "strided": "every second row and every third column of an array",
-    "part": "a part of a larger array: rows that are contiguous, further apart than they are long",
+    "part": "a part of a larger array: each row is contiguous, with a gap before the next row",
 }
 
 
 def shapes_of(blocks: Blocks) -> list[Shape]:
-    """Return the shapes to test with such blocks, from one element to some millions of elements."""
+    """Return the shapes to test with `blocks`, from one element to some millions of elements."""
     small = [_scaled(blocks, factors) for factors in ((1, 0), (3, 1), (7, 3), (33, 2))]
     short = [_scaled(blocks, factors, more) for factors in ((1, 1), (3, 1), (5, 2)) for more in (-1, 1)]
     tails = [_scaled(blocks, (130, 5), 7), _scaled(blocks, (128, 4)), _scaled(blocks, (256, 8))]
     # The large shapes have more than 65,535 rows (the limit of some dimensions of a CUDA grid),
     # long rows, or many long rows.
     large = [_scaled(blocks, factors, 1) for factors in ((65_537, 1), (3, 21_846), (1030, 64))]
-    if min(blocks) > 1:  # tiles: as many elements need fewer rows of blocks
+    if min(blocks) > 1:  # arrays of tiles reach as many elements with fewer rows of blocks
         large = [_scaled(blocks, factors, 1) for factors in ((2, 1025), (1030, 2), (45, 45))]
     kept = [shape for shape in [(1, 1), *small, *short, *tails, *large] if min(shape) > 0]
     return list(dict.fromkeys(kept))
@@ -39,8 +39,8 @@ def shapes_of(blocks: Blocks) -> list[Shape]:
 def _scaled(blocks: Blocks, factors: tuple[int, int], more: int = 0) -> Shape:
     """Return a shape of whole blocks, lengthened by `more` elements along the axis of the blocks.
 
-    `factors` are the numbers of blocks across and along this axis. Tiles are also shortened by
-    `more` along their other axis.
+    `factors` are the numbers of blocks across and along the axis of the blocks. Tiles are also
+    shortened by `more` along their other axis.
     """
     rows, along = factors
     first, second = blocks
@@ -99,7 +99,7 @@ def to_blocks(array: Array, blocks: Blocks) -> Array:
 
 
 def from_blocks(rows: Array, shape: Shape, blocks: Blocks) -> Array:
-    """Return the array of shape `shape` with these blocks, without the zeros in short blocks."""
+    """Return the array of shape `shape` with the blocks `rows`, without zeros in short blocks."""
     counts = scales_shape(shape, blocks)
     split = rows.reshape(counts[0], counts[1], *blocks).transpose(0, 2, 1, 3)
     return split.reshape(counts[0] * blocks[0], counts[1] * blocks[1])[: shape[0], : shape[1]].copy()

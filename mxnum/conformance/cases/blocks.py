@@ -13,9 +13,9 @@ from mxnum.modes import ScaleRule
 
 
 def boundary_numbers(task: Task) -> Array:
-    """Return bit patterns to encode: all 16-bit patterns, or boundaries and special values.
+    """Return bit patterns to encode: all of a 16-bit source, else boundaries and special values.
 
-    Boundaries between codes and powers of two come with their neighbours.
+    Powers of two, and boundaries between codes, come with their neighbours.
     """
     source = task.source
     if source.bits == 16:
@@ -43,8 +43,8 @@ def boundary_blocks(task: Task, rng: Generator) -> Array:
         near = grid.with_neighbours(grid.narrowed(np.ldexp(points, code - 127), source), source)
         near = np.concatenate([near, grid.past_midpoints(task.element, source, code - 127)])
         near = near[magnitude_bits(near, source) <= anchor]
-        # Scales near 1 get all boundaries. Other scales get a sample of boundaries, to limit the
-        # number of cases.
+        # Blocks with a scale near 1 get elements at all boundaries. Blocks with other scales get a
+        # sample of the boundaries, to limit the number of cases.
         count = max(1, -(-len(near) // max(1, k - 1))) if code in (126, 127, 128) else 2
         if len(near) == 0:
             near = np.zeros(1, anchors.dtype)
@@ -59,7 +59,7 @@ def boundary_blocks(task: Task, rng: Generator) -> Array:
 
 
 def with_anchors(rng: Generator, near: Array, anchors: Array) -> Array:
-    """Return the rows of `near`, with each row's anchor inserted at a random position."""
+    """Return the rows of `near`, each with its number from `anchors` at a random position."""
     rows = np.concatenate([near, anchors[:, None]], axis=1)
     place, each = rng.integers(0, rows.shape[1] - 1, len(rows)), np.arange(len(rows))
     rows[each, -1], rows[each, place] = rows[each, place], anchors
@@ -94,7 +94,7 @@ def scale_blocks(task: Task, rng: Generator) -> Array:
     """Return blocks for testing scales alone.
 
     The maxima of the blocks take every exponent of the source, with every fraction at which a scale
-    rule's result changes. In float64, exponents far from 1 take only every seventh value.
+    rule's result changes. Far from 1, only every seventh exponent of float64 occurs.
     """
     source, k = task.source, task.block
     fractions = np.unique(
@@ -117,11 +117,11 @@ def scale_blocks(task: Task, rng: Generator) -> Array:
 
 
 def few_values(task: Task, anchors: Array, rng: Generator) -> Array:
-    """Return blocks of few values: zeros, one number, one NaN, falling powers, signs.
+    """Return blocks of few values: zeros, one number, one NaN, falling powers of two.
 
-    Quantizers often have separate code for such blocks. In the last blocks, one element alone
-    decides the scale. This element is the median of `anchors` (bit patterns of maxima), at each
-    position and with each sign; all other elements are a fourth of it.
+    Quantizers often have separate code for blocks of few values. In the last blocks, one element
+    alone decides the scale. The deciding element is the median of `anchors` (bit patterns of
+    maxima), at each position and with each sign; all other elements are a fourth of it.
     """
     source, k = task.source, task.block
     dtype = anchors.dtype
@@ -187,8 +187,9 @@ def random_blocks(task: Task, rng: Generator, size: int) -> Array:
 def with_random(task: Task, rng: Generator, inputs: Columns, every_kind: bool = False) -> Columns:
     """Return the inputs, with random words if rounding is stochastic.
 
-    A random word is the least that rounds its number away from zero, one less, arbitrary, or all
-    ones. With `every_kind`, each number meets all four kinds of words, instead of one random kind.
+    The random words are of four kinds: the least word that rounds its number away from zero, one
+    less, arbitrary, or all ones. With `every_kind`, each number meets all four kinds of random
+    words, otherwise one kind, chosen at random.
     """
     if not task.is_stochastic:
         return inputs

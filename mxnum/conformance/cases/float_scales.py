@@ -136,7 +136,7 @@ def _scale_codes(task: Task, rng: Generator, count: int, nan: bool = False) -> A
 
 
 def _anchors(task: Task, codes: Array, tensor: Array | None, largest: int) -> Array:
-    """Return bit patterns of block maxima: at these scales, at midpoints above, and neighbours.
+    """Return bit patterns of block maxima at the scales `codes`, at midpoints, and nearby.
 
     Some of the maxima are too large for the largest scale.
     """
@@ -151,7 +151,7 @@ def _anchors(task: Task, codes: Array, tensor: Array | None, largest: int) -> Ar
 
 
 def _factors(task: Task, anchors: Array, tensor: Array | None) -> Array:
-    """Return the factors (scale times tensor scale) of blocks with these maxima, in float64."""
+    """Return the factors (scale times tensor scale) of blocks with the maxima `anchors`."""
     codes = nearby_scales(task, anchors.reshape(-1, 1), tensor)
     return scale_numbers(task, codes) * (1.0 if tensor is None else float(tensor))
 

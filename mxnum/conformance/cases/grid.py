@@ -23,16 +23,17 @@ PLACES = ("NaN", "infinity", "zero", "representable", "beyond the largest", "tie
 
 @cache
 def magnitudes(element: ElementFormat) -> Array:
-    """Return the finite values of an element that are not negative, in ascending order.
+    """Return the nonnegative finite values of an element, in ascending order.
 
-    The magnitude of the most negative integer is missing, because the library never produces it.
+    The magnitude of the most negative integer is missing, because the library never produces that
+    integer.
     """
     return np.array(sorted({v for v in element.values() if math.isfinite(v) and v >= 0}))
 
 
 @cache
 def points(element: ElementFormat) -> Array:
-    """Return all magnitudes and midpoints, points up to two steps past the largest, extremes."""
+    """Return test points of an element: magnitudes, midpoints, and numbers beyond both ends."""
     grid = magnitudes(element)
     step = grid[-1] - grid[-2] if element.mantissa_bits else grid[-1]
     beyond = grid[-1] + step * np.array([0.5, 1.0, 1.5, 2.0])
@@ -44,9 +45,9 @@ def points(element: ElementFormat) -> Array:
 def past_midpoints(element: ElementFormat, source: ElementFormat, exponent: int = 0) -> Array:
     """Return bit patterns of numbers just past each midpoint times 2**exponent.
 
-    The distance from the midpoint is a fraction of the gap, or 1.5 ulps of a narrower float. At
-    such numbers, rounders differ that keep different numbers of bits below the element's last
-    place.
+    The distance from the midpoint is a fraction of the gap, or 1.5 ulps of a narrower float. Just
+    past a midpoint, two rounders differ if they keep different numbers of bits below the element's
+    last place.
     """
     grid = magnitudes(element)
     gaps, middles = grid[1:] - grid[:-1], (grid[1:] + grid[:-1]) / 2
@@ -84,7 +85,7 @@ def narrowed(values: Array, source: ElementFormat) -> Array:
 
 
 def with_neighbours(bits: Array, source: ElementFormat, reach: int = 1) -> Array:
-    """Return positive bit patterns, their finite neighbours, and the negatives of all."""
+    """Return positive bit patterns and their finite neighbours, each with both signs."""
     wide = bits.astype(np.int64)
     around = np.concatenate([wide + step for step in range(-reach, reach + 1)])
     around = np.unique(around[(around >= 0) & (around <= source.max_code)])
@@ -97,8 +98,8 @@ def around_thresholds(element: ElementFormat, source: ElementFormat, exponents: 
     """Return bit patterns near the thresholds of scale rules.
 
     The distance from a threshold is two or three ulps, or nearly half an ulp of a narrower float.
-    Such patterns reveal a threshold that is one ulp off, and inputs that are first rounded to the
-    narrower float.
+    Numbers so near a threshold reveal a kernel whose threshold is one ulp off, or that first rounds
+    its inputs to a narrower float.
     """
     fractions = np.unique([*(threshold(element, rule) for rule in ScaleRule), *fractions_of_rules(element)])
     values = np.ldexp(fractions[None], np.array(exponents)[:, None]).ravel()
@@ -123,7 +124,7 @@ def special_patterns(source: ElementFormat, nan: bool = True) -> Array:
 
 
 def as_magnitudes(bits: Array, source: ElementFormat, scales: Array | None = None) -> Array:
-    """Return |x| / 2**(scale-127) in float64: exact, except quotients far below any element."""
+    """Return |x| / 2**(scale-127) in float64, exact unless far below the smallest element."""
     with np.errstate(all="ignore"):
         wide = np.abs(as_floats(bits, source).astype(np.float64))
         return wide if scales is None else np.ldexp(wide, 127 - scales.astype(np.int64))

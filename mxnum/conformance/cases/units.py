@@ -1,8 +1,8 @@
 """Cases for matrix units: terms that alignment just keeps or drops, ties, carries, cancellation.
 
 A row has a largest product, products that are smaller by chosen powers of two, and an addend. The
-exponents of these powers are near the numbers of fraction bits that the unit's alignment, its
-result and its accumulator keep, because at these distances the unit's rules matter.
+powers are about 2**-n, where n is the number of fraction bits that the unit's alignment, result or
+accumulator keeps, because the unit's rules matter there.
 """
 
 from __future__ import annotations
@@ -100,7 +100,10 @@ class _Rows:
         return columns
 
     def _scaled(self, target: Array, there: Array) -> tuple[Columns, Array]:
-        """Return each block's scales, and the exponents that products of elements must have."""
+        """Return each block's scales, and the exponents that products of elements must have.
+
+        Scales and elements together then give products with the exponents `target`.
+        """
         if self.scales is None:
             return {}, target
         task, rng, count = self.task, self.rng, self.shape[0]
@@ -161,7 +164,7 @@ class _Rows:
         columns["a"] = np.where(negative, columns["a"] | sign, columns["a"])
 
     def addends(self, columns: Columns) -> Array:
-        """Return an addend for each row: 0, minus the sum, or a number of chosen exponent."""
+        """Return an addend for each row: 0, minus the row's sum, or a number of chosen exponent."""
         e, rng, size = self.accumulator, self.rng, (self.shape[0], 1)
         step = rng.choice(np.concatenate([self.distances, -self.distances]), size)
         codes = _codes(e, self.top + step, self._mantissas(e, size))
@@ -177,7 +180,7 @@ class _Rows:
 
 
 def _codes(fmt: ElementFormat, exponent: Array, mantissa: Array) -> Array:
-    """Return the codes with these exponents, clipped to the range of the format, and mantissas."""
+    """Return codes from mantissas and exponents; exponents are clipped to the format's range."""
     m = fmt.mantissa_bits
     e = np.clip(exponent, fmt.emin - m, fmt.emax)
     mantissa = mantissa & ((1 << m) - 1)
@@ -205,8 +208,8 @@ def _special_products(task: Task) -> Columns:
     pairs = [(x | s, y) for x in special for s in (0, sign) for y in (0, one, e.max_code, one | sign)]
     least, unity = 1 << c.mantissa_bits, c.bias << c.mantissa_bits
     addends = [0, unity, 1, least // 2, least - 1, least, c.max_code, c.max_code + 1, c.nan_code or 0]
-    # Zero times the largest number has a large enough exponent that alignment drops the last bits
-    # of this addend.
+    # Alignment to the product of zero and the largest number drops the last bits of this addend,
+    # because a zero operand has the exponent `ZERO_EXPONENT`.
     kept = task.unit.fraction_bits if task.unit else 0
     addends.append(int(_codes(c, np.array(ZERO_EXPONENT + e.emax - kept + 4), np.array(least - 1))))
     addends += [code | 1 << (c.bits - 1) for code in addends]

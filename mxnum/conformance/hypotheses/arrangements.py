@@ -46,7 +46,7 @@ def _packed_from_the_top(block: int, bits: int, codes: Array) -> Array:
 
 
 def _permutations(straight: Array, bits: int) -> Iterator[tuple[str, Array]]:
-    """Yield the name of each order, and for each position the index of the right code."""
+    """Yield the name of each order, and the index of the right code for each position."""
     block = len(straight)
     even = block % 2 == 0
     if even:

@@ -57,7 +57,7 @@ def scales(task: Task) -> Iterator[tuple[str, Answer]]:
     yield "the largest scale for a block with infinity", lambda t, i: _of_infinity(t, i, E8M0.bias)
     yield "infinity taken for 2^128", lambda t, i: _of_infinity(t, i, 128 - t.element.emax)
     yield "a smallest scale code of 0x01", lambda t, i: np.maximum(right_scales(t, i), 1)
-    if task.source.emax - task.element.emax >= E8M0.bias:  # for a smaller source, no block has the scale code 0xFE
+    if task.source.emax - task.element.emax >= E8M0.bias:  # sources of less range never need the scale code 0xFE
         yield "a largest scale code of 0xFD", capped
     yield "a scale code that is 1 higher", shifted(1)
     yield "a scale code that is 1 lower", shifted(-1)
@@ -77,7 +77,7 @@ def shifted(step: int) -> Answer:
 
 
 def scales_of_others(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield `(name, answer)` for each mistake about which elements decide the scale."""
+    """Yield `(name, answer)` for each wrong choice of the elements that decide the scale."""
 
     def all_but_last(_: Task, x: Array) -> Array:
         return np.concatenate([x[:, :-1], x[:, :1] if x.shape[1] > 1 else 0 * x], axis=1)
@@ -93,7 +93,7 @@ def scales_of_others(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def maxima(task: Task, inputs: Columns) -> tuple[Array, Array]:
-    """Return for each block whether a finite nonzero maximum decides its scale, and the maximum.
+    """Return True for each block whose scale a finite nonzero maximum decides, and the maxima.
 
     The maxima are in float64.
     """

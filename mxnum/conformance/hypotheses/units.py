@@ -28,8 +28,8 @@ def right_bits(task: Task, inputs: Columns, unit: MatrixUnit | None = None, **ru
     assert task.unit is not None
     unit = unit or task.unit
     # A case of `mma` is one instruction of length `task.k`, if the unit has that length. If the
-    # unit lacks that length, instructions have the unit's last listed length, and zeros fill the
-    # last instruction.
+    # unit lacks the length `task.k`, instructions have the unit's last listed length, and zeros
+    # fill the last instruction.
     k = task.k if task.operation.name == "mma" and (task.k in unit.k or unit is task.unit) else unit.k[-1]
     a, b = (_vectors(task, inputs, side) for side in ("a", "b"))
     with np.errstate(all="ignore"):

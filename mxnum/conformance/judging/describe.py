@@ -14,7 +14,7 @@ from mxnum.conformance.task import Columns, Task
 from mxnum.formats import FLOATS, ElementFormat
 from mxnum.memory.dtypes import Array, code_dtype
 
-#: A placeholder for the code of a value that no code has.
+#: The placeholder code of a value that has no code.
 NO_CODE = -(1 << 40)
 
 

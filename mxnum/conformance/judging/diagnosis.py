@@ -74,7 +74,7 @@ class Explanation:
 
     @property
     def doubt(self) -> str:
-        """The number of other answers that contradict the claim, in words."""
+        """A phrase with the number of answers that contradict the claim, or ""."""
         return f"; but {self.contradicted} other answers contradict this explanation" if self.contradicted else ""
 
 

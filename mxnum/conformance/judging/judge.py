@@ -1,8 +1,8 @@
 """Judge whether answers are right, differ by a legitimate choice, or are wrong.
 
 Every number of an answer gets labels, which are the bits of an integer. A right number has no
-label. A number that differs has the labels of the choices that explain the difference, or ``BUG``
-if no choice does.
+label. A number that differs from the right number has the labels of the choices that explain the
+difference, or ``BUG`` if no choice does.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ def element_labels(
 
 
 def _label_nan(task: Task, x: Array, got: Array, labels: Array, tallies: Tallies) -> None:
-    """Set the labels of NaNs for an element without NaN, and count their codes.
+    """Set the labels of NaNs for an element without NaN, and count the codes that NaNs became.
 
     If a rule of `nan_codes` gives the answered code, the answer differs by choice.
     """
@@ -209,7 +209,7 @@ def _label_nan(task: Task, x: Array, got: Array, labels: Array, tallies: Tallies
         return
     negative = sign_bits(x, task.source) != 0
     labels[nan] = BUG
-    if not task.takes_nan:  # an answer must be a code, so the largest code counts as right
+    if not task.takes_nan:  # no code is right for NaN, but an answer must be a code, so accept the largest
         labels[nan & (got == task.element.max_code)] = 0
     for name, (positive_code, negative_code) in nan_codes(task.element).items():
         followed = nan & (got == np.where(negative, negative_code, positive_code))
@@ -300,7 +300,7 @@ def float_labels(target: ElementFormat, got: Array, want: Array, tallies: Tallie
 
 
 def classify_blocks(task: Task, inputs: Columns) -> Array:
-    """Return an index into the class names of blocks for each block."""
+    """Return for each block an index into the names of the classes of blocks."""
     names = task.operation.class_names(task)
     magnitude = as_magnitudes(inputs["x"], task.source)
     finite = np.isfinite(magnitude)

@@ -13,7 +13,7 @@ from mxnum.conformance.judging.distances import Distances
 from mxnum.conformance.judging.judge import CHOICES
 from mxnum.conformance.task import Columns, Task
 
-#: The most lines about wrong arrays in a report.
+#: The largest number of lines about wrong arrays in a report.
 ARRAYS = 16
 
 
@@ -93,10 +93,11 @@ class Report:
     #: choice.
     failures: list[Case]
     examples: dict[str, Case]
-    #: The first wrong case of each part.
+    #: For each wrong part (such as "scale", or a class of elements), the first case with this part
+    #: wrong.
     by_part: dict[str, Case]
-    #: The explanations. Each names mistakes that would give all answers in a field, wrong and
-    #: right, or all answers of some classes.
+    #: The explanations. Each explanation names mistakes that would give all answers in a field,
+    #: wrong and right, or all answers of some classes.
     explanations: list[Explanation]
     #: Lines of text about common causes of the wrong cases.
     causes: list[str]
@@ -119,7 +120,7 @@ class Report:
     #: that the element has no code for.
     unexplained: int = 0
     refused: str = ""
-    #: The distances of wrong dot products.
+    #: The distances of wrong dot products from the right dot products.
     distances: Distances = field(default_factory=Distances)
 
     @property

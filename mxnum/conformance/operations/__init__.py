@@ -21,7 +21,7 @@ OPERATIONS: dict[str, Operation] = {
     for each in (Encode(), Decode(), Quantize(), Dequantize(), Scale(), Dot(), unit_products("mma", False))
 }
 
-#: The operation `encode` for codes of an element as source.
+#: The operation `encode` if the source is an element, whose codes are then converted.
 _CONVERT = Convert()
 
 #: The keys that a header of vectors may have; lines with another key are comments.

@@ -71,7 +71,7 @@ class Dot(ValueOperation):
 
 
 def boundary_dots(task: Task, rng: Generator) -> Columns:
-    """Return hand-made rows: products, cancellation across blocks, ties, and specials.
+    """Return hand-made rows: products, cancellation across blocks, ties, NaNs and infinities.
 
     For every two positions, some rows have opposite blocks at these positions, so that summing the
     blocks in another order gives another result.
@@ -113,12 +113,13 @@ def boundary_dots(task: Task, rng: Generator) -> Columns:
         large = np.where((rising == i) | (rising == j), 12, -12 - rising)
         opposite = np.where(block == j, negative(one), one)
         add(np.where(place == 0, one, 0), opposite, powers(task, large), powers(task, large))
-    # These rows sum 1, half of the last place of 1 in float32 (a tie), and a term that breaks the
-    # tie but that a float64 sum loses. The three terms are in three blocks.
+    # These rows sum terms in three blocks: 1, half of the last place of 1 in float32 (a tie), and a
+    # term that breaks the tie but that a float64 sum loses.
     for places in permutations({0, count // 2, count - 1}, 3):
         far = np.select([rising == each for each in places], [0, -24, -100], -127)
         add(np.where(place == 0, one, 0), one, powers(task, far))
-    # This row has the same three terms in one block, if the elements have such a range.
+    # This row sums such terms (1, a tie, a tie breaker) in one block, if the elements have enough
+    # range.
     codes = {value: code for code, value in enumerate(element.values())}
     powers_of_two = element.emax, element.emax - 12, element.emin - element.mantissa_bits
     wide = np.select([place == at for at in (0, k // 2, k - 1)], [codes.get(2.0**p, 0) for p in powers_of_two], 0)
@@ -243,7 +244,7 @@ def _blocks_in_float32(task: Task, inputs: Columns) -> Array:
 
 
 def _in_type(dtype: type[np.floating[Any]], task: Task, inputs: Columns) -> Array:
-    """Return dot products with products and running sums rounded to a type.
+    """Return dot products whose products and running sums are rounded to `dtype`.
 
     The result is rounded to float32.
     """

@@ -155,7 +155,7 @@ def _mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
 def _misread(task: Task, factor: Callable[[Columns], Any]) -> Iterator[tuple[str, Answer]]:
     """Yield `(name, answer)` for each mistake in the values of codes.
 
-    Each answer is a value times the `factor` of its case.
+    Each answer multiplies the value of a code by the `factor` of its case.
     """
 
     def times(other: float) -> Answer:

@@ -71,7 +71,7 @@ def chances(task: Task, rng: Generator, bias: float, reach: float = math.inf) ->
         gaps = [gaps[i] for i in np.linspace(0, len(gaps) - 1, GAPS).round().astype(int)]
     rungs = min(15, max(4, round(2 * math.log2(1 / bias)) - 1))
     wanted = [2.0**-j for j in range(1, rungs + 1)] + [1 - 2.0**-j for j in range(2, rungs + 1)]
-    wanted += [2.0**-60] * 2  # fractions so small that only the first gap, next to zero, has such numbers
+    wanted += [2.0**-60] * 2  # fractions so small that only numbers in the first gap, next to zero, can have them
     asked = [(i % len(gaps) if delta > 2.0**-60 else 0, delta) for i, delta in enumerate(wanted)]
     for _ in range(1 if len(gaps) > GAPS // 2 else 2):
         asked += [(i, delta) for i in range(len(gaps)) for delta in irregular(rng, 2)]
@@ -97,7 +97,7 @@ def survey(task: Task, rng: Generator, reach: float = math.inf) -> list[Chance]:
 def constant(task: Task, delta: float, reach: float = math.inf) -> Chance:
     """Return one number at exactly the fraction `delta` of a gap.
 
-    Of the gaps in which this number is exact, take the gap nearest to the middle of the range.
+    Of the gaps in which the number is exact, take the gap nearest to the middle of the range.
     """
     gaps = gaps_of(task, reach)
     for i in sorted(range(len(gaps)), key=lambda i: abs(2 * i - len(gaps))):
@@ -198,9 +198,9 @@ class Shares:
                 yield i, value
 
     def biases(self, p: Array, level: float) -> dict[str, float]:
-        """Return the groups that go away from zero too often or too rarely, with their bias.
+        """Return the groups that round away from zero too often or too rarely, with their bias.
 
-        The bias is the excess as a share of the draws of the group.
+        The bias is the excess of draws away from zero, as a share of the group's draws.
         """
         found = {}
         for name, belongs in GROUPS.items():
@@ -239,7 +239,7 @@ class Shares:
         return found
 
     def probabilities(self, sr_bits: int | None, kind: str = TRUNCATED) -> Array:
-        """Return the probability that each case goes away from zero."""
+        """Return the probability that each case rounds away from zero."""
         return np.array([chance.probability(sr_bits, kind) for chance in self.chances])
 
 

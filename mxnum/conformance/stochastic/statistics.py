@@ -20,7 +20,7 @@ def tail(k: int, n: int, p: float, q: float | None = None) -> float:
     q = 1 - p if q is None else q
     if k <= 0 or k > n:
         return float(k <= 0)
-    if k <= n * p:  # the other tail has fewer terms
+    if k <= n * p:  # the other tail of the distribution has fewer terms
         return 1 - tail(n - k + 1, n, q, p)
     log_p, log_q = (math.log1p(-other) if other < 0.5 else math.log(one) for one, other in ((p, q), (q, p)))
     first = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) + k * log_p + (n - k) * log_q
@@ -42,10 +42,9 @@ def p_value(k: int, n: int, p: float) -> float:
 
 
 def critical(n: int, p: float, level: float) -> tuple[int, int]:
-    """Return the largest low and the smallest high count with a p-value of at most `level`.
+    """Return the largest count below n p and the smallest above with p-values within `level`.
 
-    The low count is -1 if no count is low enough, and the high count is n + 1 if no count is high
-    enough.
+    Without such a count, return -1 for the count below and n + 1 for the count above.
     """
     return n - _from(n, 1 - p, p, level), _from(n, p, 1 - p, level)
 
@@ -72,7 +71,7 @@ def power(n: int, p: float, truth: float, level: float) -> float:
 def weakest(n: int, p: float, bias: float, level: float) -> float:
     """Return the smaller power to contradict p if the probability is p + bias or p - bias.
 
-    A sum or difference outside 0..1 is ignored.
+    A probability p + bias or p - bias outside 0..1 is ignored.
     """
     truths = [truth for truth in (p + bias, p - bias) if 0 <= truth <= 1]
     return min(power(n, p, truth, level) for truth in truths)
@@ -81,7 +80,7 @@ def weakest(n: int, p: float, bias: float, level: float) -> float:
 def draws_for(bias: float, wanted: float, level: float) -> int:
     """Return how many draws detect a bias with power `wanted` (within 1%) at p = 1/2.
 
-    At p = 1/2 the counts vary most, so this number suffices nearly everywhere.
+    At p = 1/2 the counts vary most, so this number of draws suffices for nearly all p.
     """
     n = math.ceil(1 / bias)
     while weakest(n, 0.5, bias, level) < wanted:
@@ -96,9 +95,9 @@ def draws_for(bias: float, wanted: float, level: float) -> int:
 def deviation(variance: Any, level: float) -> Any:
     """Return a bound on the distance of a sum of independent draws from its expectation.
 
-    The sum is farther away than the bound with a probability of at most `level`, by Bernstein's
-    inequality. Each term is at most 1 from its expectation; the terms may have different
-    probabilities.
+    The sum is farther from its expectation than the bound with a probability of at most `level`, by
+    Bernstein's inequality. Each term is at most 1 from its expectation; the terms may have
+    different probabilities.
     """
     exponent = math.log(2 / level)
     return exponent / 3 + np.sqrt(exponent**2 / 9 + 2 * variance * exponent)
@@ -147,7 +146,7 @@ def echoes(halves: Sequence[Array], quarters: Sequence[Array], level: float) -> 
     """Return the dependences between the draws of two successive calls, the strongest first.
 
     Each call is a vector of +1 (away from zero), -1 (toward zero) and 0 (nothing drawn). The draws
-    in `halves` go away from zero half the time, those in `quarters` a quarter of the time.
+    in `halves` go away from zero half the time, the draws in `quarters` a quarter of the time.
     `quarters` may be empty.
     """
     first, second = (half.astype(np.float64) for half in halves)
@@ -210,7 +209,9 @@ def _mean(a: Array) -> float:
 
 
 def _together(a: Array, b: Array, distance: int, calls: int, level: float) -> list[Echo]:
-    """Return a dependence if both draws go away from zero too often or too rarely, else [].
+    """Return a dependence of draws that go away from zero together, or an empty list.
+
+    There is a dependence if both draws of a pair go away from zero too often or too rarely.
 
     Each draw goes away from zero a quarter of the time. The pairs of draws are disjoint, and
     therefore independent.

@@ -242,7 +242,7 @@ class Trial:
         return tally.draw((self._seed if seed is None else seed) if self.seeded else None)
 
     def independence(self, length: int, power: float, level: float) -> bool:
-        """Return True if calls with the same seed repeat and all other draws are independent.
+        """Return True if equal seeds give equal answers and all other draws are independent.
 
         Problems are added to the report. A generator whose only dependence is a long period counts
         as independent, because its shares can be judged.
@@ -364,7 +364,7 @@ class Trial:
         )
 
 
-#: Topics of problems about random draws, which are dropped if the kernel does not round randomly.
+#: Topics of the problems that are dropped if the kernel does not round randomly.
 DRAWING = ("Not repeatable", "Seeds", "Calls", "Dependent draws", "Shares")
 
 
