@@ -133,7 +133,7 @@ def check_arrays(
 def _task(
     operation: str, format: str | MXFormat, axis: int, block_shape: Sequence[int] | None, modes: dict[str, Any]
 ) -> tuple[Task, Blocks]:
-    """Return the task for whole arrays, and the shape of the blocks of the arrays."""
+    """Return the task for whole arrays, and the shape of a block in these arrays."""
     others = {name: mode for name, mode in known(modes).items() if name != "block"}
     plain = make_task(operation, in_blocks(format, modes.get("block")), **others)
     along = None if block_shape is not None else axis

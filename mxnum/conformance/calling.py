@@ -64,7 +64,7 @@ class Implementation:
             return self.function(*(handed(argument, self.arrays) for argument in arguments))
 
     def answers(self, task: Task, inputs: Columns) -> Columns:
-        """Call the callable with a batch, once for each tensor, and return its answers."""
+        """Call the callable once for each tensor of a batch, and return all answers of the batch."""
         if not task.has_tensor:
             return _called_once(self, task, inputs)
         made: list[tuple[Array, Columns]] = []
@@ -315,7 +315,7 @@ def _by_rule(task: Task, inputs: Columns, bits: Array) -> tuple[int, Array, Arra
 
 
 def _codes_at(task: Task, inputs: Columns, bits: Array, scale: Array) -> Array:
-    """Return the codes that give values at a scale; `NO_CODE` for a value without a code."""
+    """Return the codes of values at the scales `scale`; `NO_CODE` for a value without a code."""
     nearest = replace(task, rounding=Rounding.RNE, overflow=Overflow.SATURATE)
     codes = element_codes(nearest, bits, scale, None, tensor_scales(inputs))
     return np.where(_decoded(task, inputs, codes, scale) == bits, codes.astype(np.int64), NO_CODE)

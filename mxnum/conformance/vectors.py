@@ -457,13 +457,14 @@ class _Stated:
     def __init__(self, batches: Iterator[Columns]) -> None:
         self._batches = (_hashes(batch) for batch in batches)
         self._ahead = np.empty(0, np.uint64)
-        #: The sum of the hashes of the lines read, minus the sum of the hashes of the given cases.
+        #: The sum of the hashes of the lines read, minus the sum of the hashes of the described
+        #: cases.
         self._excess = 0
-        #: The first line that differs from the given case at the same position.
+        #: The first line that differs from the described case at the same position.
         self._line: int | None = None
 
     def compare(self, inputs: Columns, first: int) -> None:
-        """Compare a batch of lines with the given cases.
+        """Compare a batch of lines with the next cases that the header describes.
 
         `first` is the line number of the first line of the batch.
         """
@@ -478,7 +479,7 @@ class _Stated:
         self._excess += sum(found.tolist()) - sum(given.tolist())
 
     def require_all(self) -> None:
-        """Raise ValueError unless the lines repeated all given cases."""
+        """Raise ValueError unless the lines repeated all cases that the header describes."""
         rest = sum(sum(batch.tolist()) for batch in (self._ahead, *self._batches))
         if self._excess != rest:
             raise ValueError(

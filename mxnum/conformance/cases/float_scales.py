@@ -1,4 +1,4 @@
-"""Cases for scales that are floats: block maxima around every scale, in tensors of many magnitudes.
+"""Cases for scales that are floats: block maxima near all thresholds of scales, in many tensors.
 
 With a tensor scale, the column ``largest`` holds the largest magnitude of each row's tensor. A
 kernel is called once for each tensor.
@@ -19,15 +19,15 @@ from mxnum.memory.dtypes import Array, code_dtype
 #: The largest magnitudes of tensors: 2688, for which NVFP4's tensor scale is 1, a few plain
 #: numbers, and the ends of float32.
 LARGEST = (2688.0, 5.25, 12.0, 0.0073, 1.7e30, 3.3e38, 2.0**-116 * 1.37, 2.0**-128, 2.0**-147)
-#: The first `WHOLE` tensors of `LARGEST` get every boundary of an 8-bit scale, the other tensors a
-#: sample of the boundaries.
+#: The first `WHOLE` tensors of `LARGEST` are tested at every threshold of an 8-bit scale, the other
+#: tensors at a sample of the thresholds.
 WHOLE = 3
 #: Number of codes in a sample of scales, and number of rows of a tensor at level 2.
 SAMPLE, ROWS = 24, 512
 
 
 def boundary_pairs(task: Task, rng: Generator) -> Columns:
-    """Return every element code at many scales, in tensors of every magnitude in `LARGEST`."""
+    """Return every element code at many scales, for each tensor magnitude in `LARGEST`."""
     codes = np.arange(1 << task.element.bits)
     scales = np.arange(1 << task.scale_bits) if task.scale_bits <= 8 else _scale_codes(task, rng, 128, nan=True)
     made: list[Columns] = []
@@ -58,7 +58,7 @@ def random_pairs(task: Task, rng: Generator, size: int, start: int) -> Columns:
 
 
 def boundary_blocks(task: Task, rng: Generator) -> Columns:
-    """Return blocks with maxima around every scale, in tensors of every magnitude in `LARGEST`."""
+    """Return blocks with maxima near scale thresholds, for each tensor magnitude in `LARGEST`."""
     made, tops = [], []
     for number, largest in enumerate(largest_of_tensors(task)):
         tensor = _tensor_scale(task, largest)
@@ -126,7 +126,7 @@ def _tensor_scale(task: Task, largest: int) -> Array | None:
 
 
 def _scale_codes(task: Task, rng: Generator, count: int, nan: bool = False) -> Array:
-    """Return about `count` scale codes: the ends, codes around the least normal, random codes."""
+    """Return about `count` scale codes: extremes, codes around the least normal, random codes."""
     number = task.scale_number
     normal, most = 1 << number.mantissa_bits, number.max_code
     ends = [0, 1, 2, 3, normal - 1, normal, normal + 1, most - 1, most]

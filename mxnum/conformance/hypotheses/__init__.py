@@ -4,8 +4,8 @@ Each hypothesis has a name, and a function that computes one field of the answer
 its inputs. For a hypothesis about the codes of blocks, the inputs' column ``scale`` holds the
 implementation's scale codes. The inputs' column ``answered`` holds the implementation's answers in
 the hypothesis's field. If a hypothesis does not determine an answer, its function returns the
-implementation's answer. The name of a hypothesis completes "what ... gives", or begins with "the
-right".
+implementation's answer. The name of a hypothesis completes the phrase "what ... gives", or begins
+with "the right".
 """
 
 from __future__ import annotations

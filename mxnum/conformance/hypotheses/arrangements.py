@@ -86,8 +86,8 @@ class Answered:
     blocks: Blocks
     layout: str
     wrong: int
-    #: Largest magnitude and tensor scale of the array, in one row, if the format has a tensor
-    #: scale.
+    #: Largest magnitude and tensor scale of the array, as columns of one row, if the format has a
+    #: tensor scale.
     tensor: Columns = field(default_factory=dict)
 
 

@@ -77,7 +77,7 @@ def shifted(step: int) -> Answer:
 
 
 def scales_of_others(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield `(name, answer)` for each wrong choice of the elements that decide the scale."""
+    """Yield a name and an `Answer` function for each wrong choice of the elements that decide the scale."""
 
     def all_but_last(_: Task, x: Array) -> Array:
         return np.concatenate([x[:, :-1], x[:, :1] if x.shape[1] > 1 else 0 * x], axis=1)
@@ -93,7 +93,7 @@ def scales_of_others(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def maxima(task: Task, inputs: Columns) -> tuple[Array, Array]:
-    """Return True for each block whose scale a finite nonzero maximum decides, and the maxima.
+    """Return a mask of the blocks that are finite and not all zero, and the maximum of each block.
 
     The maxima are in float64.
     """

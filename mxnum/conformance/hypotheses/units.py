@@ -23,7 +23,8 @@ _RULE = tuple(f.name for f in fields(MatrixUnit) if f.name not in ("name", "oper
 def right_bits(task: Task, inputs: Columns, unit: MatrixUnit | None = None, **rules: Any) -> Array:
     """Return the result bits of every case, computed by a unit (default: the task's unit).
 
-    `rules` are other rules of alignment and zeros, as in `fused_by_numpy.dots`.
+    `rules` replace the unit's rules for alignment and for zero operands, as in
+    `fused_by_numpy.dots`.
     """
     assert task.unit is not None
     unit = unit or task.unit

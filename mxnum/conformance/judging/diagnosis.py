@@ -35,7 +35,7 @@ KEPT = 1 << 27
 
 @dataclass(frozen=True)
 class Explanation:
-    """Hypotheses each of which explains every case, or every case of some classes."""
+    """One or more hypotheses, each of which explains every case, or every case of some classes."""
 
     field: str
     #: The names of the hypotheses, the likeliest first.
@@ -53,7 +53,7 @@ class Explanation:
 
     @property
     def claim(self) -> str:
-        """A phrase that says what the hypotheses explain."""
+        """A phrase that names the hypotheses, and the answers that the hypotheses explain."""
         others = f" ({' or '.join(self.names[1:4])} would give the same)" if len(self.names) > 1 else ""
         subject = {"scale": "wrong scales", "codes": "blocks of wrong codes"}.get(self.field, "wrong answers")
         given = ", for the scales answered," if self.at_any_scale else ", at scales that are right,"

@@ -146,7 +146,7 @@ def powers(task: Task, exponents: Any) -> Any:
 
 
 def ends(task: Task, exponents: tuple[int, ...]) -> list[int]:
-    """Return the scale codes of powers of two with these exponents, without duplicates.
+    """Return the scale codes of 2**e for each e in `exponents`, without duplicates.
 
     For float scales, the smallest two codes, the largest, and the code just below 1 are added.
     """

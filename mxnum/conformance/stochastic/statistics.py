@@ -112,8 +112,8 @@ class Echo:
     """A dependence: draws at some distance that agree more or less often than independent draws."""
 
     distance: int
-    #: 0: both draws are in the same call. 1: the second draw is in the next call. -1: the second
-    #: draw is in the call before.
+    #: The call of the second draw: 0 is the call of the first draw, 1 the next call, -1 the call
+    #: before.
     calls: int
     share: float
     expected: float
@@ -177,7 +177,7 @@ def period(within: Sequence[Echo]) -> int:
 
 
 def _agreements(a: Array, b: Array, distances: range, calls: int, level: float) -> list[Echo]:
-    """Return the distances at which draws agree in direction too often or too rarely.
+    """Return a dependence for each distance at which draws agree too often or too rarely.
 
     Each draw goes away from zero half the time.
     """
