@@ -64,7 +64,7 @@ class Implementation:
             return self.function(*(handed(argument, self.arrays) for argument in arguments))
 
     def answers(self, task: Task, inputs: Columns) -> Columns:
-        """Call the callable once for each tensor of a batch, and return all answers of the batch."""
+        """Call the callable once for each tensor of a batch; return the answers to all cases."""
         if not task.has_tensor:
             return _called_once(self, task, inputs)
         made: list[tuple[Array, Columns]] = []

@@ -158,7 +158,7 @@ def scales(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def codes(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield a name and an `Answer` function for each mistake in element codes, at the implementation's scales."""
+    """Yield the name and `Answer` of each mistake in codes at the implementation's scales."""
     for name, change in _other_tensors(task):
         yield name, _changed(lambda t, i: right(t, i, "codes"), change)
     if task.is_stochastic:
@@ -170,7 +170,7 @@ def codes(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def values(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield a name and an `Answer` function for each mistake in dequantized values."""
+    """Yield the name and `Answer` of each mistake in dequantized values."""
     for name, change in _other_tensors(task):
         yield name, _changed(lambda t, i: expected(t, i)["value"], change)
 

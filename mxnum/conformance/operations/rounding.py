@@ -21,7 +21,7 @@ from mxnum.memory.dtypes import Array
 
 
 def of_field(field: str, named: Iterable[tuple[str, Answer]]) -> Iterator[tuple[str, str, Answer]]:
-    """Yield hypotheses about a field from pairs of a name and an answer."""
+    """Yield hypotheses about a field, made from pairs of a name and an `Answer` function."""
     return ((field, name, answer) for name, answer in named)
 
 
