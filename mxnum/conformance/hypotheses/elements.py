@@ -79,7 +79,7 @@ def conversions(task: Task) -> Iterator[tuple[str, Answer]]:
         if other.bits == source.bits and other != source:
             yield f"reading codes as {other.name}", _with(source=other)
     if source.integer:
-        yield "sign and magnitude in place of two's complement in what is read", read_as(_of_signs, _codes)
+        yield "reading two's complement codes as sign and magnitude", read_as(_of_signs, _codes)
     else:
         yield "reading subnormal codes as zero", read_as(_without_subnormals, _codes)
         yield "losing all signs", read_as(lambda t, x: magnitude_bits(x, t.source), _codes)

@@ -149,7 +149,7 @@ def _fields_off(unit: MatrixUnit, k: int) -> Iterator[tuple[str, dict[str, Any]]
         yield f"{said} where {unit.name!r} {does}", {"promotion": promotion}
     for bits in near[:12]:
         said, changes = f"keeps {bits} fraction bits and", {"fraction_bits": bits}
-        yield f"{said} truncates results to the same number", {**changes, "result_bits": bits}
+        yield f"{said} truncates results to the same number of bits", {**changes, "result_bits": bits}
         for terms in lengths:
             yield f"{said} adds {terms} products at once", {**changes, "terms": terms}
 

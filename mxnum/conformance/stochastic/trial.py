@@ -93,7 +93,7 @@ def judge_codes(report: StochasticReport, tally: Tally, profile: Profile) -> Non
         others = [code for code in np.flatnonzero(row).tolist() if code not in (chance.below, chance.above)]
         if others:
             seen = ", ".join(f"{code_text(task, code)} {row[code]} times" for code in others[:3])
-            strange.append(f"{chance.text(task)}: got {seen} of {row.sum()}, which is neither code.")
+            strange.append(f"{chance.text(task)}: got {seen} of {row.sum()}, which is neither of the two codes.")
     if strange:
         text = f"{len(strange)} of {len(tile.chances)} numbers become codes that are not next to them."
         add_problem(report, "Codes", text)
@@ -140,9 +140,7 @@ def judge_what_stays(report: StochasticReport, tally: Tally, profile: Profile) -
         strange = scales[:, NO_CODE] > 0
         if strange.any():
             block = describe.block_text(task, tile.x[rows[int(np.argmax(strange))]])
-            add_problem(
-                report, "Scales", f"A block gets something that is not a code of {task.scale_bits} bits: {block}."
-            )
+            add_problem(report, "Scales", f"The scale of a block is not a code of {task.scale_bits} bits: {block}.")
         steady &= ~wavering & ~strange & (scales[:, OTHERS] == 0)
     answers = {task.outputs[-1].name: tally.codes[tile.ids[rows[steady]]].argmax(axis=2)}
     if task.has_scales:
