@@ -172,9 +172,9 @@ class _Prover:
     def decided_block(self) -> Counterexample | None:
         """Ask about the scale of a block, then about each element; return any counterexample.
 
-        The questions about elements take the implementation's scale as given. The conditions for
-        defined behaviour are asked one by one, because solvers need much longer for all conditions
-        together.
+        The questions about elements take the implementation's scale as given. The conditions that
+        exclude undefined behaviour are asked one by one, because solvers need much longer for all
+        conditions together.
         """
         from mxnum.prove.claims import agrees, element_of
 

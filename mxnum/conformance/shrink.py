@@ -116,7 +116,8 @@ def _simplest(task: Task, wrong: Wrong, found: Columns, pool: list[int]) -> Colu
 def _simplest_tensor(task: Task, wrong: Wrong, case: Columns) -> Columns:
     """Return the case with the first tensor, in order of simplicity, in which the case still fails.
 
-    The tensors tried are the block alone, and tensors with a few plain largest magnitudes.
+    The tensors tried are the block alone, and tensors with simple largest magnitudes or the largest
+    magnitude of the case.
     """
     sizes = _largest(task, [case])
     batch = select(case, [0] * len(sizes))

@@ -2,7 +2,8 @@
 
 In the names of hypotheses, m is the largest magnitude of a block, s the block's scale, t the tensor
 scale (or 1) and x a number. A is the largest magnitude of the tensor, L the largest element and S
-the largest scale. `answer_of_stack` computes the answers of the stacks of `mxnum.stacks`.
+the largest scale. A stack of `mxnum.stacks` is software with its own NVFP4 arithmetic;
+`answer_of_stack` computes the answers of a stack.
 """
 
 from __future__ import annotations
