@@ -182,7 +182,8 @@ class Task:
     #: Number of blocks in each operand of a dot product. Four blocks show the order in which an
     #: implementation adds blocks.
     dot_blocks: int = 4
-    #: The matrix unit that adds, in place of `accumulate`, and the number of products of a case.
+    #: The matrix unit whose arithmetic sums the products, or None if `accumulate` says how to sum,
+    #: and the number of products of a case.
     unit: MatrixUnit | None = None
     k: int = 0
 

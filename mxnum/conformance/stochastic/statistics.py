@@ -44,7 +44,7 @@ def p_value(k: int, n: int, p: float) -> float:
 def critical(n: int, p: float, level: float) -> tuple[int, int]:
     """Return the largest count below n p and the smallest above with p-values within `level`.
 
-    Without such a count, return -1 for the count below and n + 1 for the count above.
+    If no count qualifies, return -1 as the count below n p, or n + 1 as the count above.
     """
     return n - _from(n, 1 - p, p, level), _from(n, p, 1 - p, level)
 
