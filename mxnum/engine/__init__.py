@@ -1,4 +1,4 @@
-"""The operations on whole arrays, with the bits that the scalar functions of `definition` give.
+"""The operations on whole arrays, which return the same bits as the functions of `definition`.
 
 A folder of `engine` imports only the folders above it in this list, as `tests/test_architecture.py`
 checks:

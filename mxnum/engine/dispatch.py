@@ -37,8 +37,8 @@ def engine(**arguments: Any) -> Any:
 def engine_of(x: Any, scales: Any, random_bits: Any, out: Any) -> Any:
     """Return the engine for the arrays of a quantization.
 
-    Fast path: if only `x` and perhaps `out` are given, as numpy arrays, this avoids the loop of
-    `engine`.
+    Fast path: if `x` and `out` are numpy arrays (or `out` is None) and no other array is given, the
+    loop of `engine` is skipped.
     """
     if type(x) is ndarray and scales is random_bits is None and (out is None or type(out) is ndarray):
         return _chosen.get() or _compiled()

@@ -66,7 +66,10 @@ class Settings:
 
     @cached_property
     def by_powers_of_two(self) -> bool:
-        """True if scales are powers of two. Formats with such scales have no tensor scale."""
+        """True if scales are powers of two.
+
+        Formats whose scales are powers of two have no tensor scale.
+        """
         return self.format.scale.power_of_two
 
     @cached_property

@@ -81,5 +81,5 @@ def read_scalar(view: DeviceArray) -> int:
 
 
 def steps_of(view: DeviceArray) -> tuple[int, ...]:
-    """Return the strides of a view; if the view is empty, those of a contiguous array."""
+    """Return the strides of a view, or of a contiguous array of its shape if the view is empty."""
     return contiguous_strides(view.shape) if view.size == 0 else view.strides

@@ -34,20 +34,19 @@ from mxnum.engine.machine.jit import register
 from mxnum.engine.machine.lanes import LANE
 from mxnum.engine.products.float32_by_integers import make_add_float32, make_fma_float32
 
-_NO_COMPILER = "its compiler (NVVM) was not found; CUDA_HOME can say where CUDA is"
+_NO_COMPILER = "the compiler of CUDA (NVVM) was not found; set CUDA_HOME to the folder of CUDA"
 
 #: True if kernels run as Python in numba's simulator.
 SIMULATED = bool(config.ENABLE_CUDASIM)
 
-#: The number of threads of a CUDA block. Every number is right, because each kernel loops until all
-#: work is done.
+#: The number of threads of a CUDA block. Any number gives right results, because each kernel loops
+#: until all work is done.
 THREADS = 1 if SIMULATED else 256
 WARP = 32
 #: The least number of CUDA blocks of a launch. numba warns of fewer blocks, and blocks without work
 #: cost nothing.
 LEAST_BLOCKS = 1 if SIMULATED else 128
-#: The greatest number of CUDA blocks for each multiprocessor. So many blocks fill a multiprocessor
-#: several times over.
+#: The greatest number of CUDA blocks for each multiprocessor: enough to fill it several times over.
 BLOCKS_PER_MULTIPROCESSOR = 1 if SIMULATED else 32
 
 
@@ -151,8 +150,8 @@ def synchronize(stream: int | None) -> None:
 def memory(view: DeviceArray, signed: bool) -> tuple[Any, int]:
     """Return the memory that a view spans as a vector, and the index of the view's first element.
 
-    The vector holds integers as wide as the view's elements. The index is above 0 if a stride is
-    negative.
+    The vector holds integers as wide as the view's elements. The index of the first element is
+    above 0 only if a stride is negative.
     """
     width = view.dtype.itemsize
     kind = f"{'i' if signed else 'u'}{width}"
@@ -311,8 +310,8 @@ def make_largest_of_block(lanes: int, largest_of_quad: Callable[..., Any]) -> Ca
 
     A block is held by `lanes` neighbouring threads. Each thread holds four elements, a quad. `own`
     is the largest magnitude in the quad of the calling thread, which `largest_of_quad` returned as
-    a non-negative int32. On a GPU, the lanes of a warp exchange these magnitudes. The simulator has
-    no exchange between lanes, so the function reads all quads of the block there.
+    a non-negative int32. On a GPU, the lanes of a warp exchange the numbers `own`. The simulator
+    has no exchange between lanes, so in the simulator `largest` reads all quads of the block.
     """
     if SIMULATED:
 
@@ -348,14 +347,14 @@ def make_largest_of_block(lanes: int, largest_of_quad: Callable[..., Any]) -> Ca
 def fma_float32(a: Any, b: Any, c: Any) -> Any:
     """Return the float32 bits of a * b + c, rounded once.
 
-    The bits of a result NaN are not defined. The simulator computes with integers, and a GPU uses
-    one instruction.
+    If the result is NaN, its bits are not specified. The simulator computes with integers, and a
+    GPU uses one instruction.
     """
     return _fma_by_definition(int(a), int(b), int(c))
 
 
 def sum_float32(a: Any, b: Any) -> Any:
-    """Return the float32 bits of a + b; the bits of a result NaN are not defined."""
+    """Return the float32 bits of a + b; if the result is NaN, its bits are not specified."""
     return _sum_by_definition(int(a), int(b))
 
 
@@ -363,9 +362,9 @@ _fma_by_definition, _sum_by_definition = make_fma_float32(), make_add_float32()
 
 
 def _float_operation(name: str) -> Any:
-    """Return a function of float32 bit patterns that compiles to one instruction.
+    """Return a function of float32 bit patterns that compiles to one PTX instruction.
 
-    `name` is the PTX name with a rounding, such as ``add.rn``, because ptxas never fuses an
+    `name` names the instruction and its rounding, as in ``add.rn``, because ptxas never fuses an
     instruction that names its rounding. NVVM would translate a plain float operation to ``add.f32``
     or ``mul.f32``, which ptxas may fuse into a multiply-add.
     """

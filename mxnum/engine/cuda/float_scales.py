@@ -1,6 +1,6 @@
 """Functions that quantize single elements on a GPU, for formats whose scales are floats.
 
-The functions compute the definition with integers.
+Each function computes what `definition.float_scale` defines, with integers.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def make_quantized(
 ) -> Callable[..., Any]:
     """Return `quantized(x, code, tensor, random)`, which returns the element code of `x`.
 
-    `code` is the scale code of the block, and `tensor` is the tensor scale.
+    `code` is the scale code of the element's block, and `tensor` is the tensor scale.
     """
     STORED = stored(element)
     factor, encode = make_factor(scale), make_encode_over(source, element, scale, rounding, overflow)
@@ -101,7 +101,7 @@ def make_fake_quantized(
     """Return `fake_quantized(x, code, tensor, random)`, which quantizes and dequantizes an element.
 
     `fake_quantized` returns a bit pattern in the format `source`. `code` is the scale code of the
-    block.
+    element's block.
     """
     quantized = make_quantized(source, element, scale, rounding, overflow)
     dequantized = make_dequantized(element, scale, source)
@@ -117,8 +117,7 @@ def make_fake_quantized(
 def largest_magnitude(source: ElementFormat) -> Any:
     """Return a kernel that finds the largest finite magnitude of an array, as a bit pattern.
 
-    The array `found` holds one number. If the magnitude is larger, the kernel replaces the number
-    by the magnitude.
+    The kernel stores the magnitude in `found[0]`, unless `found[0]` is already larger.
     """
     MAGNITUDE_MASK, MAX = (1 << (source.bits - 1)) - 1, source.max_code
 

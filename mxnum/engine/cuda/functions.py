@@ -37,7 +37,7 @@ def same(value):
 
 
 def words(bits: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return a function that makes a word of 32 or 64 bits from an integer, and its inverse."""
+    """Return two functions: one makes a word of `bits` bits from an integer, one undoes this."""
     return (lane, integer) if bits == 32 else (wide, same)
 
 
@@ -52,8 +52,8 @@ def stored(target: ElementFormat) -> int:
 def scales_to_float32(source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow) -> bool:
     """Return True if the float32 operations of the module `scaled` can round to `element`.
 
-    The operations are right for finite numbers only. So the caller must also check that blocks with
-    a NaN or an infinity get the scale NaN.
+    The operations of `scaled` are right for finite numbers only. So the caller must also check that
+    blocks with a NaN or an infinity get the scale NaN.
     """
     return (
         source.name in scaled.SOURCES

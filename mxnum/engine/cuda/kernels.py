@@ -121,7 +121,7 @@ def map_values(function: Callable[..., Any]) -> Any:
 def quantize_with_offset(
     source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow, how: str, sr_bits: int
 ) -> Any:
-    """Return a kernel that subtracts the offset of its block from each element, and quantizes."""
+    """Return a kernel that quantizes elements after subtracting the offset of their block."""
     return _elements(make_offset_quantized(source, element, rounding, overflow), how, sr_bits)
 
 
@@ -142,7 +142,7 @@ def fake_quantize_with_offset(
 
 @cache
 def dequantize_with_offset(element: ElementFormat, target: ElementFormat) -> Any:
-    """Return a kernel that decodes codes and adds the offset of its block to each value."""
+    """Return a kernel that decodes codes and then adds the offset of their block."""
     dequantized = make_offset_dequantized(element, target)
 
     @dialect
@@ -193,8 +193,8 @@ def map_with_tensor(function: Callable[..., Any], how: str, sr_bits: int) -> Any
 def find_first(source: ElementFormat, above_infinity: int) -> Any:
     """Return a kernel that finds the first element, in C order, that is not finite.
 
-    If `above_infinity` is 0, the kernel finds infinities and NaN; if it is 1, only NaN. The array
-    `found` holds one index. If the index of the element is lower, the kernel stores it in `found`.
+    If `above_infinity` is 0, the kernel finds infinities and NaN; if it is 1, only NaN. The kernel
+    stores the index of the element in `found[0]`, unless `found[0]` is already lower.
     """
     MAGNITUDE_MASK = (1 << (source.bits - 1)) - 1
     LAST = source.max_code + above_infinity
@@ -232,8 +232,7 @@ def fill() -> Any:
 def largest() -> Any:
     """Return a kernel that finds the largest element of an array of unsigned integers.
 
-    The array `found` holds one number. If the largest element is larger than the number, the kernel
-    stores the element in `found`.
+    The kernel stores the largest element in `found[0]`, unless `found[0]` is already larger.
     """
 
     def run(count, shape, source, source_at, source_by, found):
@@ -266,8 +265,8 @@ def block_scales(
     `given`, the kernel reads the scales from `given_scales` instead of computing them.
 
     The last axis of `shape` must be the axis with the longest blocks. `counts` are the numbers of
-    blocks along each axis. The strides of the given scales, the tensor scales and the results are
-    for the same axes. `offsets` has the strides of `scales`.
+    blocks along each axis. `given_by`, `tensor_by` and `scales_by` hold strides for the axes of
+    `shape`. `offsets` has the same strides as `scales`.
     """
     MAGNITUDE_MASK = (1 << (source.bits - 1)) - 1
     MAX, NAN_CODE = source.max_code, nan_code
@@ -420,8 +419,7 @@ def copy_elements() -> Any:
 def first_difference() -> Any:
     """Return a kernel that finds the least C-order index at which two arrays of integers differ.
 
-    The array `found` holds one index. If two elements differ at a lower index, the kernel stores
-    that index in `found`.
+    The kernel stores the index in `found[0]`, unless `found[0]` is already lower.
     """
 
     def run(count, shape, a, a_at, a_by, b, b_at, b_by, found):
@@ -453,7 +451,7 @@ def pack_rows(bits: int) -> Any:
         index, step = cuda.grid(1), cuda.gridsize(1)
         while index < count:
             row = index // row_bytes
-            first = (index - row * row_bytes) * 8  # The index in the row of the byte's first bit.
+            first = (index - row * row_bytes) * 8  # The index of the byte's first bit in the row.
             byte = 0
             code = first // bits
             while code * bits < first + 8 and code < length:

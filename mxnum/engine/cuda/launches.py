@@ -17,8 +17,8 @@ NO_KEY = (0, 0, 0, 0, 0)
 def queue(leader: DeviceArray, *others: DeviceArray | None) -> Iterator[int | None]:
     """Yield the stream of `leader`, on which the caller queues work.
 
-    The work starts after all earlier work on the streams of `others`. Later work on these streams
-    starts after the work that the caller queued.
+    The caller's work starts after all earlier work on the streams of `others`. Later work on the
+    streams of `others` starts after the caller's work.
     """
     driver.check()
     streams = {other.stream for other in others if other is not None and other.stream is not None}
@@ -48,9 +48,9 @@ def map_over(
     key: tuple[int, int, int, int, int] = NO_KEY,
     signed: bool | None = None,
 ) -> None:
-    """Run a kernel of the module `kernels` that processes single elements.
+    """Run a kernel of the module `kernels` that processes one element at a time.
 
-    `operands` are the elements, the scales, and the offsets or tensor scales (None without them).
+    `operands` are the elements, the scales, and either offsets, tensor scales or None.
     """
     source, scales, offsets = operands
     others = scales if offsets is None else offsets, source if words is None else words
@@ -77,7 +77,7 @@ def by_blocks(
     offsets: DeviceArray | None,
     stream: int | None,
 ) -> None:
-    """Run a kernel of the module `kernels` that processes single blocks."""
+    """Run a kernel of the module `kernels` that processes one block at a time."""
     # Each thread iterates along the last axis, so the axis with the longest blocks comes last.
     axes = padded_axes(x.ndim)
     order = sorted(range(len(axes)), key=lambda axis: padded(blocks, 1)[axis])
@@ -127,5 +127,5 @@ def random_source(random: Any) -> tuple[str, int, tuple[int, int, int, int, int]
 
 
 def words_of(random: Any) -> Any:
-    """Return the array of random words, or None if the caller gave no such array."""
+    """Return the array of random words that the caller gave, or None."""
     return None if random is None else random.words

@@ -1,10 +1,10 @@
 """The operations on arrays in GPU memory, run by CUDA kernels.
 
-The operations take the same checked requests as those of `engine.quantizing.host`. The requests
-hold a `DeviceArray`, which describes an array on a GPU, in place of each numpy array. All work is
-queued on the stream of the first array, and starts after the earlier work on the streams of the
-other arrays. The host waits for the GPU only where it must read data: to raise errors for NaN and
-infinity, and to check codes that the caller gave.
+The operations take the same checked requests as the operations of `engine.quantizing.host`. The
+requests hold a `DeviceArray`, which describes an array on a GPU, in place of each numpy array. All
+work is queued on the stream of the first array, and starts after the earlier work on the streams of
+the other arrays. The host waits for the GPU only where it must read data: to raise errors for NaN
+and infinity, and to check codes that the caller gave.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def fake_quantize(request: Request, out: DeviceArray | None = None) -> Any:
 def _run(
     request: Request, out: DeviceArray, stream: int | None, *, values: bool
 ) -> tuple[DeviceArray | None, DeviceArray | None]:
-    """Quantize: store codes, or values if `values`, in `out`, and return (scales, offsets).
+    """Store codes in `out`, or quantized values if `values`, and return (scales, offsets).
 
     The scales are None if the kernel does not store them. The offsets are None without asymmetric
     scaling.
@@ -238,7 +238,7 @@ def copy(source: DeviceArray, out: DeviceArray, stream: int | None) -> None:
 def map_elements(
     kernel: Any, source: DeviceArray, out: DeviceArray, stream: int | None, *, signed: bool | None = None
 ) -> None:
-    """Run a kernel that processes single elements, with a scale of 1."""
+    """Run a kernel that processes one element at a time, with a scale of 1."""
     map_over(kernel, _whole(source), (source, _unit_scale(source, stream), None), out, stream, signed=signed)
 
 

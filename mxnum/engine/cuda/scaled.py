@@ -3,8 +3,8 @@
 First, an element is multiplied by the inverse of its block's scale. Two additions then round the
 product as in `rounding.float_additions`, but with constants in place of numbers that depend on the
 scale. The product loses bits only below 2**-126, far below half the least element, so the result is
-right for every finite float32 and every scale. A kernel therefore needs neither a check of the
-domain nor a fallback. Decoding moves the fields of a code into a float32 and multiplies twice.
+right for every finite float32 and every scale. A kernel therefore needs neither a check of its
+inputs nor a fallback. Decoding moves the fields of a code into a float32 and multiplies twice.
 
 The functions are written in the dialect for 32-bit lanes, and use the float operations of
 `machine.lanes`. The functions need a machine that rounds to nearest even and keeps subnormals, so
@@ -26,8 +26,8 @@ from mxnum.modes import ScaleRule
 
 FLOAT32 = FLOATS["float32"]
 
-#: The element formats that this formulation rounds correctly. e3m0 is excluded, because the parity
-#: of the exponent breaks its ties.
+#: The element formats that this formulation rounds correctly. e3m0 is excluded, because its ties
+#: depend on the parity of the exponent.
 ELEMENTS = tuple(name for name in ALL_ELEMENTS if name != "e3m0")
 
 #: The input types that float32 holds exactly.
@@ -73,7 +73,7 @@ def _make_rounded(source: ElementFormat, element: ElementFormat) -> Callable[...
     """Return `rounded(x, down)`, which returns (sign bit, total, power).
 
     `power` is a power of two. `total` is the sum of `power` and the scaled magnitude of `x`,
-    rounded to a multiple of the element's step. Both are float32 bit patterns.
+    rounded to a multiple of the element's step. `power` and `total` are float32 bit patterns.
     """
     UP = (FLOAT32.mantissa_bits - element.mantissa_bits) << FLOAT32.mantissa_bits
     LEAST = (element.emin + FLOAT32.bias) << 23
@@ -143,8 +143,8 @@ def make_value(element: ElementFormat) -> Callable[..., Any]:
 def covers_scale(source: ElementFormat, element: ElementFormat) -> bool:
     """Return True if `make_scale` is right for a source and an element format.
 
-    The element's greatest exponent must be at least 1, so that subnormal magnitudes have scale code
-    0.
+    The greatest exponent of the element format must be at least 1, so that subnormal magnitudes
+    have scale code 0.
     """
     return source.name in SOURCES and element == ALL_ELEMENTS.get(element.name) and element.emax >= 1
 
@@ -153,14 +153,15 @@ def make_scale(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -
     """Return `scaled_scale(amax)`, which returns the scale code of a block.
 
     `amax` is the largest finite magnitude of the block. `scaled_scale` first adds a constant to the
-    bit pattern of `amax`, which carries into the exponent field if the scale rule rounds up. The
-    scale code is the exponent field minus the element's greatest exponent, or 0 if that is
-    negative.
+    bit pattern of `amax`. The addition carries into the exponent field if the scale rule rounds up.
+    The scale code is the exponent field minus the greatest exponent of the element format, but at
+    least 0.
     """
     ONE, EMAX = 1 << FLOAT32.mantissa_bits, element.emax
     QUANTUM = ONE >> element.mantissa_bits
     # Adding this number to the bit pattern of a magnitude increments the exponent field if the rule
-    # rounds the scale up. The number is ONE minus the least fraction that the rule rounds up.
+    # rounds the scale up. The number is `ONE`, the unit of the exponent field, minus the least
+    # fraction that the rule rounds up.
     BUMP = {
         ScaleRule.FLOOR: 0,
         ScaleRule.CEIL: ONE - 1,
@@ -184,7 +185,7 @@ def make_scale(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -
 def make_decoded(element: ElementFormat) -> Callable[..., Any]:
     """Return `scaled_decoded(code, up)`, which returns the float32 bits of a value.
 
-    The value is the number that `code` stands for times 2**(scale - 127). The argument `up` is the
+    The value is the element value of `code`, times 2**(scale - 127). The argument `up` is the
     result of `up(scale)`, for a scale that is not NaN.
     """
     MANTISSA, BITS, MAX = element.mantissa_bits, element.bits, element.max_code

@@ -35,7 +35,7 @@ _SUM_BITS = exact.SUM_WIDTH
 
 
 def matmul(a: Operand, b: Operand, accumulate: Accumulate, target: ElementFormat) -> DeviceArray:
-    """Return the matrix product of two operands, with sums over the last axis of both.
+    """Return the matrix product of two operands, with sums over the last axis of each.
 
     The sums are computed in float32 and then rounded to `target`. The result has the shape (*batch,
     rows of a, rows of b).
@@ -100,9 +100,9 @@ def _along(view: DeviceArray, out: DeviceArray, axis: int) -> tuple[int, ...]:
 def _float32(x: Operand, stream: int | None, *, by_columns: bool) -> DeviceArray:
     """Return the values of an operand in float32.
 
-    An operand in float32 is returned without a copy. In a copy, the numbers of a row are adjacent.
-    If `by_columns`, numbers at the same index of neighbouring rows are adjacent instead, because
-    neighbouring threads read them together.
+    An operand in float32 is returned without a copy. A copy is stored row by row. If `by_columns`,
+    a copy is stored column by column, because neighbouring threads read the same index of
+    neighbouring rows together.
     """
     array: DeviceArray = x.array  # type: ignore[assignment]
     if x.format == FLOAT32:
@@ -174,7 +174,7 @@ def _as_int32(bits):
 def _make_term(element: ElementFormat) -> Callable[..., Any]:
     """Return `term(code)`, which returns the (significand, exponent, class) of an element code.
 
-    The three numbers have the meanings that `terms.Term` gives them.
+    The three numbers mean the same as the fields of `terms.Term`.
     """
     width = element.mantissa_bits
     unpack = make_unpack(element, width)

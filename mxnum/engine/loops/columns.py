@@ -3,12 +3,13 @@
 A loop takes a flat, contiguous array of the shape (planes, rows, columns) with blocks (1, k, run).
 A band is the k rows that share blocks. A loop processes a band in panels, which are groups of
 columns that fit the caches. Before it converts a panel, a loop copies the scale of each block to
-all columns of the block, so that one inner loop along the columns serves every `run`. If its fast
-formulation is not right for a panel, a loop marks the panel, and the loops of `marked` redo it.
+all columns of the block, so that one inner loop along the columns serves every `run`. A loop marks
+each panel for which its fast formulation is not right, and the loops of `marked` redo the marked
+panels.
 
 A call processes the bands `first` to `last`, counted over all planes, and in each band the columns
 `begin` to `end`. `begin` is a multiple of the panel width, and the panel width is a multiple of
-`run`. If `constant_run` is not 0, it is `run` as a compiled-in constant, with which the compiler
+`run`. If `constant_run` is not 0, `run` is compiled in as this constant, so that the compiler
 unrolls short loops.
 """
 
@@ -129,8 +130,8 @@ def _quantizing_kernel(function: Callable[..., Any], draws: bool) -> Kernel:
 def decode(function: Callable[..., Any], constant_run: int) -> Callable[..., Any]:
     """Return `bind(codes, out, *others)`, which returns the loop for arrays of these types.
 
-    The loop computes values by a fast formulation. Its arguments and its result are like those of
-    the loop of `quantize`.
+    The loop computes values by a fast formulation. The loop takes the same arguments as the loop of
+    `quantize`, and returns the number of panels that it marked.
     """
     kernel, loop = _decoding_kernel(function), _decode(constant_run)
 

@@ -2,9 +2,9 @@
 
 As in `columns`, a loop processes an array as bands of k rows, and each band in panels of columns.
 If blocks lie along rows, a band is one row. For each panel, a loop first finds the scales, then
-computes the *constants* of each block, which are the numbers that its formulation needs, and then
-converts the elements. If the formulation is not right for a panel, a loop marks the panel, and the
-loops of `marked` redo it.
+computes the numbers that its formulation needs for each block (the *constants* of the block), and
+then converts the elements. A loop marks each panel for which its formulation is not right, and the
+loops of `marked` redo the marked panels.
 """
 
 from __future__ import annotations
@@ -72,12 +72,13 @@ def quantize(
     """Return `bind(x, out, scales, tensor, maxima)`, which returns the loop for these types.
 
     The loop is called as `loop(arrays, (shape, bounds), marks, words, numbers)`, and returns the
-    number of panels that it marked. It marks panels that hold a NaN or an infinity, and panels with
-    a scale for which the formulation is not right. `find_scale(amax, tensor scale)` returns the
-    scale code of a block; `find_scale` is None if the caller gives the scales. `run` is the block
-    length if `RUNS` holds that length, else 0. If `packed`, vector instructions write two codes of
-    four bits to each byte, along rows of whole blocks. The array `maxima` holds the largest
-    magnitudes of blocks; if it holds only one number, the loop computes these magnitudes.
+    number of panels that it marked. The loop marks panels that hold a NaN or an infinity, and
+    panels with a scale for which the formulation is not right. `find_scale(amax, tensor scale)`
+    returns the scale code of a block; `find_scale` is None if the caller gives the scales. `run` is
+    the block length if that length is in `RUNS`, else 0. If `packed`, two codes of four bits are
+    written to each byte, which needs vector instructions and rows of whole blocks. The array
+    `maxima` holds the largest magnitudes of blocks; if it holds only one number, the loop computes
+    the magnitudes itself.
     """
     row_maxima, magnitude = of_blocks(source, run), magnitude_type(source)
     elements = _elements(formulation, draw is not None, run, False, packed)
@@ -102,7 +103,7 @@ def quantize(
 
 @cache
 def _quantize(source: ElementFormat, constant: Any) -> Any:
-    """Return the loop of `quantize`, which serves all formulations with one type of constants."""
+    """Return the loop of `quantize` for formulations whose constants have the type `constant`."""
     Constant, Magnitude, LIMIT = constant, magnitude_type(source), source.max_code
     panel_maxima, column_maxima = make_panel_maxima(source, False), make_column_maxima(source, False)
     MAGNITUDE = (1 << (source.bits - 1)) - 1
@@ -167,8 +168,8 @@ def _quantize(source: ElementFormat, constant: Any) -> Any:
 def decode(formulation: Formulation, run: int, packed: bool) -> Callable[..., Any]:
     """Return `bind(codes, out, scales, tensor, unused)`, which returns the loop for these types.
 
-    The loop is called like the loop of `quantize`. If `packed`, each byte holds two codes of four
-    bits.
+    The loop takes the same arguments as the loop of `quantize`. If `packed`, each byte holds two
+    codes of four bits.
     """
     elements, prepare = _elements(formulation, False, run, packed, False), _preparing(formulation)
     constant = _constant(formulation)
@@ -185,7 +186,7 @@ def decode(formulation: Formulation, run: int, packed: bool) -> Callable[..., An
 
 @cache
 def _decode(constant: Any) -> Any:
-    """Return the loop of `decode`, which serves all formulations with one type of constants."""
+    """Return the loop of `decode` for formulations whose constants have the type `constant`."""
     Constant = constant
 
     def loop(settings, arrays, share, marks, words, numbers):
@@ -224,7 +225,7 @@ def _scales(find_scale: Any) -> Kernel:
 
     def kernel(maxima, scales, tensor, unused, unused_too, where):
         place, blocks, step, _, _, _, _, _ = where
-        common = wide(load(tensor, place * step))  # Loaded once, because one load per block would be a slow gather.
+        common = wide(load(tensor, place * step))  # Load once, because one load per block would be a slow gather.
         for b in range(blocks):
             t = common if step == 0 else wide(load(tensor, place + b))
             store(scales, place + b, wide(find_scale(wide(load(maxima, b)), t)))
@@ -236,7 +237,8 @@ def _scales(find_scale: Any) -> Kernel:
 def _preparing(formulation: Formulation) -> Kernel:
     """Return the kernel that computes the constants of blocks, for `Converter.prepare`.
 
-    The kernel stores 1 in its fourth array if the formulation is right for all scales, else 0.
+    The kernel stores 1 in its argument `all_right` if the formulation is right for all scales, else
+    0.
     """
     prepare, prepare_more = formulation.prepare, formulation.prepare_more
     more: Any = prepare_more

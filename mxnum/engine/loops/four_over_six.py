@@ -2,19 +2,21 @@
 
 The better scale has the lower sum of rounding errors. The difference between a number and its
 rounded value is exact in float64, because the two are within a factor of two, or the value is zero.
-The square of the difference is exact as a sum of two float64 numbers. The loop keeps each sum of
-errors as two float64 numbers, and records whether an addition lost bits. If an addition did, the
-loop decides a block only if the block's two sums differ by far more than additions can have lost.
-The loop leaves the other blocks undecided, and its caller sums their errors exactly.
+The square of such a rounding error is exact as a sum of two float64 numbers. The loop keeps each
+sum of errors as two float64 numbers, and records whether an addition lost bits. If an addition lost
+bits, the loop decides a block only if the block's two sums differ by far more than additions can
+have lost. The loop leaves a block undecided if its sums are too close, and the caller then sums the
+errors of the block exactly.
 
 Fast path: blocks of whole vectors are first compared in float32. In the following bounds, A is the
 largest element of a block, and a factor is a scale times the tensor scale. A factor and each of its
 multiples are computed with a relative error of 2**-23 at most. A rounded value is at most twice as
 large as its element. So the distance between an element and its value has an error of at most
 2**-20.8 A: 2**-22 A from the value, 2**-22 A from the threshold between two values, and 2**-24 A
-from rounding. The distance is at most A, so its square has an error of at most 2**-19.8 A**2. For
-each element, subtracting and adding lose less than 2**-20 A, or 2**-20 A**2 for squares. The
-comparison is decided if the two sums differ by more than all these errors together.
+from rounding. The distance between an element and its value is at most A, so its square has an
+error of at most 2**-19.8 A**2. For each element, subtracting and adding lose less than 2**-20 A, or
+2**-20 A**2 for squares. The comparison is decided if the two sums differ by more than all these
+errors together.
 """
 
 from __future__ import annotations
@@ -104,10 +106,9 @@ _TERM, _SQUARE = 2.0**-19.8 + 2.0**-20, 2.0**-18.8 + 2.0**-20
 
 @dialect
 def _difference(x, f):
-    """Return the approximate distances of a vector's elements from their nearest values.
+    """Return each element's approximate distance from the nearest E2M1 value times `f`.
 
-    The values are the products of `f` and E2M1 values. The elements, `f` and the result are float32
-    bit patterns.
+    `x` is a vector of elements. The elements, `f` and the result are float32 bit patterns.
     """
     v = select(x > multiply_float32(f, _QUARTER), multiply_float32(f, _HALF), 0)
     v = select(x > multiply_float32(f, _3_4), f, v)
@@ -124,10 +125,10 @@ def choose(source: ElementFormat, element: ElementFormat, scale: ScaleFormat, ru
     """Return `loop(x, bits, scales, tensor, shape, bounds, undecided, by_floats)`.
 
     The loop stores the better scale of each block, and returns the number of undecided blocks. For
-    an undecided block, the loop stores the first candidate and sets the block's item in `undecided`
-    to 1. `bits` holds the bit patterns of `x`, and `tensor` holds tensor scales. If `by_floats` is
-    False, the loop leaves every block undecided whose two candidates differ. `source` is float32 or
-    float64.
+    an undecided block, the loop stores the first candidate scale and sets the block's item in
+    `undecided` to 1. `bits` holds the bit patterns of `x`, and `tensor` holds tensor scales. If
+    `by_floats` is False, every block whose two candidate scales differ stays undecided. `source` is
+    float32 or float64.
     """
     finds_fast = paths.FOUND.covers(source, element, scale=scale, rule=FloatScaleRule.NEAREST)
     make_scale = by_factors.make_scale if finds_fast else make_float_scale
@@ -183,8 +184,8 @@ def choose(source: ElementFormat, element: ElementFormat, scale: ScaleFormat, ru
 
 
 # The functions below describe a block as (first row, row after the last, columns of a row, first
-# column, column after the last). They return a balance: -1 if the second scale has the lower sum of
-# errors, 1 if the second scale does not, and 0 if the comparison is undecided.
+# column, column after the last). A balance is -1 if the second scale has the lower sum of errors, 1
+# if it does not, and 0 if the comparison is undecided.
 
 
 def _make_largest(source: ElementFormat, in_vectors: bool) -> Callable[..., Any]:
@@ -243,7 +244,7 @@ def _make_balance_in_vectors(source: ElementFormat, rule: FloatScaleRule) -> Cal
 
 
 def _make_balance(source: ElementFormat, rule: FloatScaleRule) -> Callable[..., Any]:
-    """Return `balance(x, bits, block, f6, f4)`, which compares sums of pairs of float64 numbers.
+    """Return `balance(x, bits, block, f6, f4)`, which keeps each sum as two float64 numbers.
 
     The factors `f6` and `f4` are float64 numbers.
     """

@@ -1,10 +1,10 @@
-"""Loops that redo the panels that fast loops marked, for all kinds of scale.
+"""Loops that redo the panels marked by fast loops, for all kinds of scale.
 
 One loop finds the scales of marked panels, and a second loop converts the elements. As in
 `columns`, a loop processes an array as bands of rows, and each band in panels of columns. Each
 panel has a mark. If blocks lie along rows, a band is one row, and a panel is a group of blocks as
-in `rows`. The argument `arrays` is (x, out, scales, tensor scales). The loops serve all formats and
-modes, because the kernels that they call hold everything that depends on these.
+in `rows`. The argument `arrays` is (x, out, scales, tensor scales). Code that depends on formats
+and modes is in the kernels that the loops call.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ def find_by(definition: Definition | None, source: ElementFormat, nan_blocks: bo
 
 @cache
 def _power_scales(definition: Definition) -> Kernel:
-    """Return the kernel for `Finder.kernel` that computes scales that are powers of two.
+    """Return the `Finder.kernel` for scales that are powers of two.
 
-    The array `numbers` that the kernel takes holds the result of `scale_constants`.
+    The kernel's argument `numbers` holds the result of `scale_constants`.
     """
     scale_of, word = definition.function, definition.word
 
@@ -93,8 +93,8 @@ def _find_scales(source: ElementFormat) -> Any:
 
     The returned loop is called as `loop((kernel, NaN code, numbers), arrays, share, marks)`.
 
-    If a panel holds a NaN or an infinity and the NaN code is -1, the loop sets the panel's mark to
-    MIXED. Otherwise the loop sets it to FINITE.
+    The loop sets the mark of a panel to MIXED if the panel holds a NaN or an infinity and the NaN
+    code is -1, and to FINITE otherwise.
     """
     MAX, Magnitude = source.max_code, magnitude_type(source)
     panel_maxima, finite_maxima = make_panel_maxima(source, False), make_panel_maxima(source, True)
@@ -148,8 +148,8 @@ class Converter:
     #: An integer that the loop passes to the kernel `elements`.
     given: int = 0
     numbers: Array = field(default_factory=lambda: NO_NUMBERS)
-    #: True if the kernels are right for NaN and infinities. If False, the loop leaves the panels
-    #: that may hold a NaN or an infinity.
+    #: True if the kernels are right for NaN and infinities; False if the loop must leave panels
+    #: that may hold NaN or infinities.
     takes_mixed: bool = True
 
     def loop(self, draw: Draw, x: Array, out: Array, scales: Array, tensor: Array) -> Callable[..., int]:
@@ -209,7 +209,7 @@ def convert_by(definition: Definition, nan_result: int, takes_mixed: bool) -> Co
 
 @cache
 def _spreading() -> Kernel:
-    """Return the kernel for `Converter.prepare` that copies each block's scale to its columns."""
+    """Return the `Converter.prepare` that copies each block's scale to all columns of the block."""
 
     def kernel(scales, spread, tensor, unused, unused_too, where):
         place, blocks, _, _, run, _, _, _ = where
@@ -222,7 +222,7 @@ def _spreading() -> Kernel:
 
 @cache
 def _power_elements(definition: Definition) -> Kernel:
-    """Return the kernel for `Converter.elements` that takes scales that are powers of two.
+    """Return the `Converter.elements` for scales that are powers of two.
 
     `Converter.given` is the result for the elements of a block whose scale is NaN.
     """

@@ -2,9 +2,9 @@
 
 The loops reduce asymmetric scaling to quantization without offsets. To quantize, a first loop finds
 the offset of each block, and a loop of `convert` subtracts the offsets. The loops of `rows` and
-`columns` then quantize the differences. To dequantize, the loops of `rows` and `columns` compute
-values, and a loop of `convert` adds the offsets. As in `columns`, each loop processes bands of k
-rows in panels of columns.
+`columns` then quantize the differences between numbers and offsets. To dequantize, the loops of
+`rows` and `columns` compute values, and a loop of `convert` adds the offsets. As in `columns`, each
+loop processes bands of k rows in panels of columns.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ def find_offsets(source: ElementFormat) -> Any:
     """Return `loop((x, offsets, largest, smallest), (shape, bounds))`, which finds offsets.
 
     `shape` is (rows, columns, k, run, panel), and `bounds` is (first, last, begin, end). The loop
-    stores the offset of each block as float16 bits. The loop stores the largest and the smallest
-    finite element of each block as the integers of `make_to_ordered`. For a block without finite
-    elements, both of these integers are zero.
+    stores the offset of each block as float16 bits. In `largest` and `smallest`, the loop stores
+    the largest and the smallest finite element of each block, as integers that sort like the
+    numbers (`make_to_ordered`). If a block has no finite element, the loop stores 0 in both arrays.
     """
     MAX, Ordered = source.max_code, ordered_type(source)
     find_ends, from_ordered = _make_find_ends(source), make_from_ordered(source)
@@ -158,7 +158,7 @@ def subtract_offsets(source: ElementFormat, by_floats: bool) -> Any:
     """Return a loop of `convert` that subtracts offsets from numbers.
 
     The differences are numbers of `difference_format(source)`. If `by_floats`, float operations
-    compute the differences, otherwise the definition does.
+    compute the differences; otherwise integer operations of the definition do.
     """
     if not by_floats:
         return convert(_of_offset(make_difference(source), None), word_bits(source, difference_format(source)) == 32)

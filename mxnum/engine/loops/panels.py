@@ -16,9 +16,9 @@ from mxnum.formats import ElementFormat
 
 #: The kernel that draws random bits, called as `(words, buffer, offset, _, _, (index, count,
 #: ...))`; None if no bits are drawn. The kernel writes the bits of `count` elements, beginning with
-#: the element at C-order `index`, to `buffer`. It stores in `offset` the index in `buffer` of the
-#: first element's bits. The buffer must have `count` + `SPARE` items. `words` is an array of random
-#: words in C order, or the result of `words_of_key`.
+#: the element at C-order `index`, to `buffer`. The kernel stores in `offset` the index in `buffer`
+#: at which the bits begin. The buffer must have `count` + `SPARE` items. `words` is an array of
+#: random words in C order, or the result of `words_of_key`.
 Draw = Kernel | None
 SPARE = 8
 #: The array of random words that a loop receives if it draws no random bits.
@@ -51,7 +51,7 @@ class Panel(NamedTuple):
 
 
 class Panels(NamedTuple):
-    """The numbers that all panels of a share have in common, so that they are computed once.
+    """Numbers that are the same for all panels of a share, and are therefore computed once.
 
     A share is the part of an array that one call of a loop processes.
     """
@@ -226,9 +226,8 @@ def convert_panel(kernels, x, out, tables, numbers, words, buffer, offset, panel
     holds the numbers that the converting kernel reads for each column or block. `words`, `buffer`
     and `offset` are arguments of the kernel that draws random bits. The converting kernel receives
     the integers (first element, width, rows, columns, run, *at, offset of random bits), where `at`
-    holds two integers. Each array is an argument by itself, because numba would count references to
-    arrays in a tuple by atomic operations. These operations would take a twentieth of the time of
-    quantizing to NVFP4.
+    holds two integers. Each array is an argument by itself: numba would count references to arrays
+    in a tuple by atomic operations, which take a twentieth of the time of quantizing to NVFP4.
     """
     elements, fill = kernels
     shape, _ = share

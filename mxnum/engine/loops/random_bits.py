@@ -1,8 +1,8 @@
 """Kernels that draw the random bits of elements, from an array of words or a Philox seed.
 
 A Philox counter yields four words. Compiled code computes the words of many counters at once, each
-word in the lower half of a 64-bit integer whose upper half is ignored. Products of 32-bit words
-have this form too, so no data moves between registers before the last round. Each round of a
+word in the lower half of a 64-bit integer whose upper half is ignored. Products of 32-bit words are
+64-bit integers already, so no data moves between registers before the last round. Each round of a
 counter needs the result of the round before, so the code interleaves several registers of counters.
 """
 
@@ -51,7 +51,7 @@ def words_in_line(buffer: Any, place: Any, first: Any, key: Any, sr_bits: int, c
 
     `place` is the first index of `buffer` that is written. Each counter yields four words in order.
     The key is (seed low, seed high, stream low, stream high, ...). `sr_bits` and `count` must be
-    constants of the compiler.
+    compile-time constants.
     """
     align_random = random.make_align_random(sr_bits)
     for i, counter in enumerate(range(first, first + count)):
@@ -82,7 +82,8 @@ class _Vector:
     def upper(self, a: Any) -> Any:
         """Return the upper half of each word, moved to the lower half.
 
-        The move is a shuffle, because a shift would block a unit that also multiplies.
+        The move is a shuffle, because a shift would occupy a unit of the processor that
+        multiplications need.
         """
         halves = self.builder.bitcast(a, self.halves)
         return self.builder.bitcast(self.shuffled(halves, halves, [i | 1 for i in range(2 * self.count)]), self.kind)
@@ -141,7 +142,7 @@ _PIECE = 4096
 
 @cache
 def draw_from_words(sr_bits: int) -> Kernel:
-    """Return the kernel `Draw` that takes the low `sr_bits` bits of each word of an array."""
+    """Return the `Draw` kernel that takes the low `sr_bits` bits of each word of an array."""
     align_random = make_align_random(sr_bits)
 
     def fill(words, buffer, offset, unused, unused_too, where):
@@ -168,7 +169,7 @@ def _unsigned(words, i):
 
 @cache
 def draw_from_seed(sr_bits: int) -> Kernel:
-    """Return the kernel `Draw` that draws random bits from a Philox seed.
+    """Return the `Draw` kernel that draws random bits from a Philox seed.
 
     Element i in C order takes word i mod 4 of counter i // 4.
     """
@@ -222,7 +223,7 @@ def draw_words(sr_bits: int) -> Any:
     """Return `loop(key, firsts, words)`, which writes rows of random words.
 
     Row i holds the words of the elements from C-order index `firsts[i]` on. The kernel of
-    `draw_from_words(SR_BITS)` can take these words.
+    `draw_from_words(SR_BITS)` can take the words.
     """
     philox_bits = make_philox_bits(sr_bits)
 

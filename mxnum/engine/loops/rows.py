@@ -1,8 +1,8 @@
 """Loops for blocks along contiguous rows.
 
 A loop processes a row in groups of blocks. To quantize a group, a loop first computes all scales
-and then all elements, so that the compiler can vectorize both phases. If its fast formulation is
-not right for a group, a loop marks the group, and the loops of `marked` redo it.
+and then all elements, so that the compiler can vectorize both phases. A loop marks each group for
+which its fast formulation is not right, and the loops of `marked` redo the marked groups.
 
 Arrays are flat and contiguous. A call processes the rows `first` to `last`, and in each row the
 blocks `begin` to `end`. `begin` is a multiple of the number of blocks in a group. The functions of
@@ -58,7 +58,7 @@ def group_of(row, at, shape):
 
 @dialect
 def scales_lie(scales, place, count, limits):
-    """Return True if `count` scales, beginning at index `place`, lie within the limits."""
+    """Return True if `count` scales, beginning at index `place`, lie within `limits`."""
     least, greatest = lane(NAN_SCALE), lane(0)
     for b in range(place, place + count):
         scale = load(scales, b)
@@ -70,9 +70,9 @@ def scales_lie(scales, place, count, limits):
 def make_fast_scales(source: ElementFormat) -> Callable[..., Any]:
     """Return `fast_scales(amax, used, scales, place, blocks, scales_given, limits, e)`.
 
-    `fast_scales` puts the scales of consecutive blocks in `used`. It computes these scales from the
-    largest magnitudes in `amax`, or reads them from `scales` if the caller gives scales. It returns
-    True if the fast formulation is right for all of the blocks. In this case only, computed scales
+    `fast_scales` computes the scales of consecutive blocks from the largest magnitudes in `amax`,
+    or reads given scales from `scales`, and stores the scales in `used`. `fast_scales` returns True
+    if the fast formulation is right for all of the blocks. If the result is True, computed scales
     are also stored in `scales`.
     """
     widen, fast_scale = as_float32.make_widen(source), float_additions.fast_scale
@@ -92,8 +92,8 @@ def make_fast_scales(source: ElementFormat) -> Callable[..., Any]:
             else:
                 scale = i32(integer(fast_scale(magnitude, e)))
                 amax[b] = scale
-            # A block of zeros has the same codes under every scale, so a scale that is too small is
-            # replaced by the least scale that the formulation allows.
+            # A block of zeros has the same codes under every scale, so the least allowed scale
+            # replaces a scale that is too small.
             scale = i32(limits.least_scale) if integer(magnitude) == 0 and scale < NAN_SCALE else scale
             used[b] = scale
             least, greatest = i32(min(least, scale)), i32(max(greatest, scale))
@@ -122,10 +122,11 @@ def quantize(
     The loop is called as `loop(arrays, ((length, run, group), (first, last, begin, end)), marks,
     words, numbers)`. For each group, the loop computes the scales and the results by a fast
     formulation, or marks the group if the formulation is not right for it. The loop returns the
-    number of groups that it marked. If `constant_run` is not 0, it is the block length, compiled
-    in, and the loop also marks the short block at the end of a row. Codes of fewer than eight bits
-    are packed, and blocks begin at a byte. If `inlined`, the kernels are compiled into a loop of
-    their own, which takes longer to compile and a twentieth less time to run.
+    number of groups that it marked. If `constant_run` is not 0, the block length is compiled in as
+    this constant, and the loop also marks the short block at the end of a row. Codes of fewer than
+    eight bits are packed, and each block begins at a new byte. If `inlined`, the kernels are
+    compiled into a loop of their own, which takes longer to compile and a twentieth less time to
+    run.
     """
     elements = _quantizing_kernel(function, draw is not None, constant_run, bits == 8)
     maxima = of_blocks(source, constant_run)
@@ -250,8 +251,9 @@ def _quantizing_kernel(function: Callable[..., Any], draws: bool, constant_run: 
 def decode(function: Callable[..., Any], constant_run: int, bits: int = 8) -> Callable[..., Any]:
     """Return `bind(codes, out, *others)`, which returns the loop for arrays of these types.
 
-    The loop computes values by a fast formulation. Its arguments and its result are like those of
-    the loop of `quantize`. Codes of fewer than eight bits are packed, and blocks begin at a byte.
+    The loop computes values by a fast formulation. The loop takes the same arguments as the loop of
+    `quantize`, and returns the number of groups that it marked. Codes of fewer than eight bits are
+    packed, and each block begins at a new byte.
     """
     kernel, loop = _decoding_kernel(function, constant_run), _decode(bits)
 
@@ -322,7 +324,7 @@ def _decoding_kernel(function: Callable[..., Any], constant_run: int) -> Kernel:
         place, first_code, first, blocks, width, _, _, _ = where
         back = first_code - first
         alone = 0
-        if constant_run == SHORT_RUN:  # Two blocks at a time, because compilers do not vectorize a loop over one.
+        if constant_run == SHORT_RUN:  # In pairs, because compilers do not vectorize a loop over 16 codes.
             alone = blocks & ~1
             for b in range(0, alone, 2):
                 one, other = load(scales, place + b), load(scales, place + b + 1)
