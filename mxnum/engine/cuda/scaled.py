@@ -30,7 +30,7 @@ FLOAT32 = FLOATS["float32"]
 #: depend on the parity of the exponent.
 ELEMENTS = tuple(name for name in ALL_ELEMENTS if name != "e3m0")
 
-#: The input types that float32 holds exactly.
+#: The input types whose numbers float32 holds exactly.
 SOURCES = ("float32", "bfloat16", "float16")
 
 _SMALLEST_POWER = 0x00400000  # 2**-127, a subnormal

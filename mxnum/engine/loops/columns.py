@@ -1,16 +1,16 @@
 """Loops for blocks that span several rows, such as columns and tiles.
 
-A loop takes a flat, contiguous array of the shape (planes, rows, columns) with blocks (1, k, run).
-A band is the k rows that share blocks. A loop processes a band in panels, which are groups of
+A loop sees a flat, contiguous array as (planes, rows, columns), with blocks of the shape (1, k,
+run). A band is the k rows that share blocks. A loop processes a band in panels, which are groups of
 columns that fit the caches. Before it converts a panel, a loop copies the scale of each block to
 all columns of the block, so that one inner loop along the columns serves every `run`. A loop marks
 each panel for which its fast formulation is not right, and the loops of `marked` redo the marked
 panels.
 
-A call processes the bands `first` to `last`, counted over all planes, and in each band the columns
-`begin` to `end`. `begin` is a multiple of the panel width, and the panel width is a multiple of
-`run`. If `constant_run` is not 0, `run` is compiled in as this constant, so that the compiler
-unrolls short loops.
+A call of a loop processes the bands `first` to `last`, counted over all planes, and in each band
+the columns `begin` to `end`. `begin` is a multiple of the panel width, and the panel width is a
+multiple of `run`. If `constant_run` is not 0, `run` is compiled in as this constant, so that the
+compiler unrolls short loops.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ from mxnum.memory.dtypes import Array
 def quantize(
     function: Callable[..., Any], source: ElementFormat, scales_given: bool, draw: Draw, constant_run: int
 ) -> Callable[..., Any]:
-    """Return `bind(x, out, *others)`, which returns the loop for arrays of these types.
+    """Return a function that returns the quantizing loop for arrays of given types.
 
-    The loop is called as `loop(arrays, (shape, bounds), marks, words, numbers)`, where the shape is
-    (rows, columns, k, run, panel). For each panel, the loop computes the scales and the results by
-    a fast formulation, or marks the panel if the formulation is not right for it. The loop returns
-    the number of panels that it marked.
+    The function is called as `bind(x, out, *others)`. The loop is called as `loop(arrays, (shape,
+    bounds), marks, words, numbers)`, where the shape is (rows, columns, k, run, panel). For each
+    panel, the loop computes the scales and the results by a fast formulation, or marks the panel if
+    the formulation is not right for it. The loop returns the number of panels that it marked.
     """
     kernel, loop = _quantizing_kernel(function, draw is not None), _quantize(source, constant_run)
 
@@ -61,7 +61,7 @@ def quantize(
 
 @cache
 def _quantize(source: ElementFormat, constant_run: int) -> Any:
-    """Return the loop of `quantize`, which serves all conversion functions.
+    """Return the compiled loop of `quantize`; one loop serves all conversion functions.
 
     The loop's first argument is (kernel, result of `address_of`, scales given).
     """
@@ -128,10 +128,11 @@ def _quantizing_kernel(function: Callable[..., Any], draws: bool) -> Kernel:
 
 @cache
 def decode(function: Callable[..., Any], constant_run: int) -> Callable[..., Any]:
-    """Return `bind(codes, out, *others)`, which returns the loop for arrays of these types.
+    """Return a function that returns the decoding loop for arrays of given types.
 
-    The loop computes values by a fast formulation. The loop takes the same arguments as the loop of
-    `quantize`, and returns the number of panels that it marked.
+    The function is called as `bind(codes, out, *others)`. The loop computes values by a fast
+    formulation. The loop takes the same arguments as the loop of `quantize`, and returns the number
+    of panels that it marked.
     """
     kernel, loop = _decoding_kernel(function), _decode(constant_run)
 
@@ -143,7 +144,7 @@ def decode(function: Callable[..., Any], constant_run: int) -> Callable[..., Any
 
 @cache
 def _decode(constant_run: int) -> Any:
-    """Return the loop of `decode`, which serves all conversion functions.
+    """Return the compiled loop of `decode`; one loop serves all conversion functions.
 
     The loop's first argument is (kernel, 0), where 0 means that no random bits are drawn.
     """

@@ -69,16 +69,16 @@ def quantize(
     run: int,
     packed: bool,
 ) -> Callable[..., Any]:
-    """Return `bind(x, out, scales, tensor, maxima)`, which returns the loop for these types.
+    """Return a function that returns the quantizing loop for arrays of given types.
 
-    The loop is called as `loop(arrays, (shape, bounds), marks, words, numbers)`, and returns the
-    number of panels that it marked. The loop marks panels that hold a NaN or an infinity, and
-    panels with a scale for which the formulation is not right. `find_scale(amax, tensor scale)`
-    returns the scale code of a block; `find_scale` is None if the caller gives the scales. `run` is
-    the block length if that length is in `RUNS`, else 0. If `packed`, two codes of four bits are
-    written to each byte, which needs vector instructions and rows of whole blocks. The array
-    `maxima` holds the largest magnitudes of blocks; if it holds only one number, the loop computes
-    the magnitudes itself.
+    The function is called as `bind(x, out, scales, tensor, maxima)`. The loop is called as
+    `loop(arrays, (shape, bounds), marks, words, numbers)`, and returns the number of panels that it
+    marked. The loop marks panels that hold a NaN or an infinity, and panels with a scale for which
+    the formulation is not right. `find_scale(amax, tensor scale)` returns the scale code of a
+    block; `find_scale` is None if the caller gives the scales. `run` is the block length if that
+    length is in `RUNS`, else 0. If `packed`, two codes of four bits are written to each byte, which
+    needs vector instructions and rows of whole blocks. The array `maxima` holds the largest
+    magnitudes of blocks; if it holds only one number, the loop computes the magnitudes itself.
     """
     row_maxima, magnitude = of_blocks(source, run), magnitude_type(source)
     elements = _elements(formulation, draw is not None, run, False, packed)
@@ -166,10 +166,10 @@ def _quantize(source: ElementFormat, constant: Any) -> Any:
 
 @cache
 def decode(formulation: Formulation, run: int, packed: bool) -> Callable[..., Any]:
-    """Return `bind(codes, out, scales, tensor, unused)`, which returns the loop for these types.
+    """Return a function that returns the decoding loop for arrays of given types.
 
-    The loop takes the same arguments as the loop of `quantize`. If `packed`, each byte holds two
-    codes of four bits.
+    The function is called as `bind(codes, out, scales, tensor, unused)`. The loop takes the same
+    arguments as the loop of `quantize`. If `packed`, each byte holds two codes of four bits.
     """
     elements, prepare = _elements(formulation, False, run, packed, False), _preparing(formulation)
     constant = _constant(formulation)

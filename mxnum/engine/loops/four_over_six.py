@@ -2,10 +2,10 @@
 
 The better scale has the lower sum of rounding errors. The difference between a number and its
 rounded value is exact in float64, because the two are within a factor of two, or the value is zero.
-The square of such a rounding error is exact as a sum of two float64 numbers. The loop keeps each
-sum of errors as two float64 numbers, and records whether an addition lost bits. If an addition lost
-bits, the loop decides a block only if the block's two sums differ by far more than additions can
-have lost. The loop leaves a block undecided if its sums are too close, and the caller then sums the
+The square of a rounding error is exact as a sum of two float64 numbers. The loop keeps each sum of
+errors as two float64 numbers, and records whether an addition lost bits. If an addition lost bits,
+the loop decides a block only if the block's two sums differ by far more than additions can have
+lost. The loop leaves a block undecided if its sums are too close, and the caller then sums the
 errors of the block exactly.
 
 Fast path: blocks of whole vectors are first compared in float32. In the following bounds, A is the
@@ -122,10 +122,11 @@ def _difference(x, f):
 
 @cache
 def choose(source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rule: FloatScaleRule) -> Any:
-    """Return `loop(x, bits, scales, tensor, shape, bounds, undecided, by_floats)`.
+    """Return a loop that chooses the better of two scales for each block.
 
-    The loop stores the better scale of each block, and returns the number of undecided blocks. For
-    an undecided block, the loop stores the first candidate scale and sets the block's item in
+    The loop is called as `loop(x, bits, scales, tensor, shape, bounds, undecided, by_floats)`. The
+    loop stores the better scale of each block, and returns the number of undecided blocks. For an
+    undecided block, the loop stores the first candidate scale and sets the block's item in
     `undecided` to 1. `bits` holds the bit patterns of `x`, and `tensor` holds tensor scales. If
     `by_floats` is False, every block whose two candidate scales differ stays undecided. `source` is
     float32 or float64.
@@ -246,7 +247,7 @@ def _make_balance_in_vectors(source: ElementFormat, rule: FloatScaleRule) -> Cal
 def _make_balance(source: ElementFormat, rule: FloatScaleRule) -> Callable[..., Any]:
     """Return `balance(x, bits, block, f6, f4)`, which keeps each sum as two float64 numbers.
 
-    The factors `f6` and `f4` are float64 numbers.
+    `f6` and `f4` are the factors of the two scales (scale times tensor scale), as float64 numbers.
     """
     MAGNITUDE, MAX, SQUARES = (1 << (source.bits - 1)) - 1, source.max_code, rule.error_power == 2
 

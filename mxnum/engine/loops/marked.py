@@ -72,7 +72,7 @@ def find_by(definition: Definition | None, source: ElementFormat, nan_blocks: bo
 
 @cache
 def _power_scales(definition: Definition) -> Kernel:
-    """Return the `Finder.kernel` for scales that are powers of two.
+    """Return the kernel of a `Finder` for scales that are powers of two.
 
     The kernel's argument `numbers` holds the result of `scale_constants`.
     """
@@ -164,7 +164,7 @@ class Converter:
 
 @cache
 def _convert(constant: Any) -> Any:
-    """Return the loop of `Converter`, for kernels whose tables have a given type.
+    """Return the loop that converts marked panels, for kernels whose tables have a given type.
 
     The loop returns the number of marked panels that it left. The loop's first argument is
     ((prepare, elements, result of `address_of`), constants, given, takes mixed).
@@ -209,7 +209,7 @@ def convert_by(definition: Definition, nan_result: int, takes_mixed: bool) -> Co
 
 @cache
 def _spreading() -> Kernel:
-    """Return the `Converter.prepare` that copies each block's scale to all columns of the block."""
+    """Return the kernel `prepare` of a `Converter`: it copies each block's scale to its columns."""
 
     def kernel(scales, spread, tensor, unused, unused_too, where):
         place, blocks, _, _, run, _, _, _ = where
@@ -222,7 +222,7 @@ def _spreading() -> Kernel:
 
 @cache
 def _power_elements(definition: Definition) -> Kernel:
-    """Return the `Converter.elements` for scales that are powers of two.
+    """Return the kernel `elements` of a `Converter` for scales that are powers of two.
 
     `Converter.given` is the result for the elements of a block whose scale is NaN.
     """

@@ -98,7 +98,7 @@ def find_offsets(source: ElementFormat) -> Any:
 
 @cache
 def _make_find_ends(source: ElementFormat) -> Callable[..., Any]:
-    """Return `find_ends(x, high, low, panel, columns, run)`.
+    """Return `find_ends(x, high, low, panel, columns, run)`, which finds extremes of columns.
 
     `find_ends` stores the largest finite element of each column of a panel in `high`, and the
     smallest in `low`, as the integers of `make_to_ordered`.
@@ -183,7 +183,7 @@ def decode_with_offsets(element: ElementFormat, target: ElementFormat) -> Any:
 def _of_offset(function: Callable[..., Any], widen: Callable[..., Any] | None) -> Callable[..., Any]:
     """Return a function of `(x, scale, offset)` that calls `function(x, offset)`.
 
-    If `widen` is given, it first converts the offset to float32.
+    If `widen` is given, the returned function first converts the offset to float32 by `widen`.
     """
     if widen is None:
 
@@ -217,7 +217,7 @@ def convert(function: Callable[..., Any], in_lanes: bool, in_place: bool = False
 
 @cache
 def _convert() -> Any:
-    """Return `loop(kernel, arrays, share)`, the loop of `convert` that serves all functions."""
+    """Return `loop(kernel, arrays, share)`, the compiled loop of `convert` for all functions."""
 
     def loop(kernel, arrays, share):
         x, out, scales, offsets = arrays

@@ -132,7 +132,7 @@ def of_blocks(source: ElementFormat, constant_run: int) -> Kernel:
 
 @cache
 def make_column_maxima(source: ElementFormat, finite_only: bool) -> Callable[..., Any]:
-    """Return `column_maxima(x, high, panel, columns, run)`.
+    """Return `column_maxima(x, high, panel, columns, run)`, which finds maxima of columns.
 
     `column_maxima` stores the largest magnitude of each column of a panel in `high`. If
     `finite_only`, NaN and infinities do not count. If the last block is short, the columns that it
@@ -157,7 +157,7 @@ def make_column_maxima(source: ElementFormat, finite_only: bool) -> Callable[...
 
 @cache
 def make_panel_maxima(source: ElementFormat, finite_only: bool) -> Callable[..., Any]:
-    """Return `panel_maxima(x, high, amax, panel, columns, run)`.
+    """Return `panel_maxima(x, high, amax, panel, columns, run)`, which finds maxima of blocks.
 
     `panel_maxima` stores the largest magnitude of each block of a panel in `amax`. `high` is a
     temporary buffer for the largest magnitudes of columns.

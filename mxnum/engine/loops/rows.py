@@ -4,9 +4,9 @@ A loop processes a row in groups of blocks. To quantize a group, a loop first co
 and then all elements, so that the compiler can vectorize both phases. A loop marks each group for
 which its fast formulation is not right, and the loops of `marked` redo the marked groups.
 
-Arrays are flat and contiguous. A call processes the rows `first` to `last`, and in each row the
-blocks `begin` to `end`. `begin` is a multiple of the number of blocks in a group. The functions of
-this module have the names and arguments of the functions of `columns`.
+Arrays are flat and contiguous. A call of a loop processes the rows `first` to `last`, and in each
+row the blocks `begin` to `end`. `begin` is a multiple of the number of blocks in a group. The
+functions of this module have the names and arguments of the functions of `columns`.
 """
 
 from __future__ import annotations
@@ -68,12 +68,13 @@ def scales_lie(scales, place, count, limits):
 
 @cache
 def make_fast_scales(source: ElementFormat) -> Callable[..., Any]:
-    """Return `fast_scales(amax, used, scales, place, blocks, scales_given, limits, e)`.
+    """Return a function that computes the scales of consecutive blocks by a fast formulation.
 
-    `fast_scales` computes the scales of consecutive blocks from the largest magnitudes in `amax`,
-    or reads given scales from `scales`, and stores the scales in `used`. `fast_scales` returns True
-    if the fast formulation is right for all of the blocks. If the result is True, computed scales
-    are also stored in `scales`.
+    The function is called as `fast_scales(amax, used, scales, place, blocks, scales_given, limits,
+    e)`. `fast_scales` computes scales from the largest magnitudes in `amax`, or reads given scales
+    from `scales`, and stores the scales in `used`. `fast_scales` returns True if the fast
+    formulation is right for all of the blocks. If the result is True, computed scales are also
+    stored in `scales`.
     """
     widen, fast_scale = as_float32.make_widen(source), float_additions.fast_scale
     Magnitude, word = magnitude_type(source), wide if source.bits > 32 else lane
@@ -117,16 +118,16 @@ def quantize(
     bits: int = 8,
     inlined: bool = False,
 ) -> Callable[..., Any]:
-    """Return `bind(x, out, *others)`, which returns the loop for arrays of these types.
+    """Return a function that returns the quantizing loop for arrays of given types.
 
-    The loop is called as `loop(arrays, ((length, run, group), (first, last, begin, end)), marks,
-    words, numbers)`. For each group, the loop computes the scales and the results by a fast
-    formulation, or marks the group if the formulation is not right for it. The loop returns the
-    number of groups that it marked. If `constant_run` is not 0, the block length is compiled in as
-    this constant, and the loop also marks the short block at the end of a row. Codes of fewer than
-    eight bits are packed, and each block begins at a new byte. If `inlined`, the kernels are
-    compiled into a loop of their own, which takes longer to compile and a twentieth less time to
-    run.
+    The function is called as `bind(x, out, *others)`. The loop is called as `loop(arrays, ((length,
+    run, group), (first, last, begin, end)), marks, words, numbers)`. For each group, the loop
+    computes the scales and the results by a fast formulation, or marks the group if the formulation
+    is not right for it. The loop returns the number of groups that it marked. If `constant_run` is
+    not 0, the block length is compiled in as this constant, and the loop also marks the short block
+    at the end of a row. Codes of fewer than eight bits are packed, and each block begins at a new
+    byte. If `inlined`, the kernels are compiled into a loop of their own, which takes longer to
+    compile and a twentieth less time to run.
     """
     elements = _quantizing_kernel(function, draw is not None, constant_run, bits == 8)
     maxima = of_blocks(source, constant_run)
@@ -144,7 +145,7 @@ def quantize(
 
 @cache
 def _quantize(source: ElementFormat, bits: int, within: tuple[Callable[..., Any], Callable[..., Any]] | None) -> Any:
-    """Return the loop of `quantize`, which serves all conversion functions.
+    """Return the compiled loop of `quantize`; one loop serves all conversion functions.
 
     The loop's first argument holds the addresses of kernels, and flags.
 
@@ -249,11 +250,12 @@ def _quantizing_kernel(function: Callable[..., Any], draws: bool, constant_run: 
 
 @cache
 def decode(function: Callable[..., Any], constant_run: int, bits: int = 8) -> Callable[..., Any]:
-    """Return `bind(codes, out, *others)`, which returns the loop for arrays of these types.
+    """Return a function that returns the decoding loop for arrays of given types.
 
-    The loop computes values by a fast formulation. The loop takes the same arguments as the loop of
-    `quantize`, and returns the number of groups that it marked. Codes of fewer than eight bits are
-    packed, and each block begins at a new byte.
+    The function is called as `bind(codes, out, *others)`. The loop computes values by a fast
+    formulation. The loop takes the same arguments as the loop of `quantize`, and returns the number
+    of groups that it marked. Codes of fewer than eight bits are packed, and each block begins at a
+    new byte.
     """
     kernel, loop = _decoding_kernel(function, constant_run), _decode(bits)
 
@@ -265,7 +267,7 @@ def decode(function: Callable[..., Any], constant_run: int, bits: int = 8) -> Ca
 
 @cache
 def _decode(bits: int) -> Any:
-    """Return the loop of `decode`, which serves all conversion functions.
+    """Return the compiled loop of `decode`; one loop serves all conversion functions.
 
     The loop's first argument is (kernel, flag). If the flag is 1, the loop marks the short block at
     the end of a row instead of decoding it.
