@@ -221,11 +221,12 @@ def _constant(formulation: Formulation) -> Any:
 
 @cache
 def _scales(find_scale: Any) -> Kernel:
-    """Return the kernel that computes scales, for `Finder.kernel`."""
+    """Return the kernel that computes scales, to serve as `Finder.kernel`."""
 
     def kernel(maxima, scales, tensor, unused, unused_too, where):
         place, blocks, step, _, _, _, _, _ = where
-        common = wide(load(tensor, place * step))  # Load once, because one load per block would be a slow gather.
+        # A common tensor scale is loaded once: a load for each block would be a slow gather.
+        common = wide(load(tensor, place * step))
         for b in range(blocks):
             t = common if step == 0 else wide(load(tensor, place + b))
             store(scales, place + b, wide(find_scale(wide(load(maxima, b)), t)))
@@ -235,7 +236,7 @@ def _scales(find_scale: Any) -> Kernel:
 
 @cache
 def _preparing(formulation: Formulation) -> Kernel:
-    """Return the kernel that computes the constants of blocks, for `Converter.prepare`.
+    """Return the kernel that computes the constants of blocks, to serve as `Converter.prepare`.
 
     The kernel stores 1 in its argument `all_right` if the formulation is right for all scales, else
     0.
@@ -262,7 +263,7 @@ def _preparing(formulation: Formulation) -> Kernel:
 
 @cache
 def _elements(formulation: Formulation, draws: bool, run: int, reads_packed: bool, writes_packed: bool) -> Kernel:
-    """Return the kernel that converts the rows of a panel, for `Converter.elements`."""
+    """Return the kernel that converts the rows of a panel, to serve as `Converter.elements`."""
     kinds = formulation, draws, reads_packed, writes_packed
     one, whole = _of_columns(formulation, draws), _whole_blocks(*kinds, run)
     at, element, RUN, IS_PACKED = formulation.at, formulation.element, run, reads_packed or writes_packed

@@ -15,8 +15,8 @@ large as its element. So the distance between an element and its value has an er
 2**-20.8 A: 2**-22 A from the value, 2**-22 A from the threshold between two values, and 2**-24 A
 from rounding. The distance between an element and its value is at most A, so its square has an
 error of at most 2**-19.8 A**2. For each element, subtracting and adding lose less than 2**-20 A, or
-2**-20 A**2 for squares. The comparison is decided if the two sums differ by more than all these
-errors together.
+2**-20 A**2 for squares. The comparison in float32 decides a block if the two sums differ by more
+than the total of these bounds.
 """
 
 from __future__ import annotations
@@ -54,11 +54,12 @@ from mxnum.modes import FloatScaleRule
 
 #: The E2M1 code of the value 4, to which the second scale maps the largest number of a block.
 FOUR = 6
-#: If a difference lies between these bounds, its square is exact as a sum of two float64 numbers.
+#: If a difference lies between `_LEAST` and `_GREATEST`, its square is exact as a sum of two
+#: float64 numbers.
 _LEAST, _GREATEST = 2.0**-400, 2.0**400
 _SPLIT = 2.0**27 + 1
-#: The relative loss of a sum of n errors is at most n**2 times this number. One addition loses at
-#: most 4 * 2**-106 of the sum.
+#: A sum of n errors has a relative loss of at most n**2 times `_LOST`. One addition loses at most 4
+#: * 2**-106 of the sum.
 _LOST = 2.0**-100
 
 
@@ -96,8 +97,8 @@ def _added(high, low, lost, term):
 _QUARTER, _HALF, _3_4, _5_4, _3_2, _7_4, _2, _5_2, _3, _7_2, _4, _5, _6 = (
     int(np.float32(number).view(np.int32)) for number in (0.25, 0.5, 0.75, 1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 5, 6)
 )
-#: The comparison in float32 is valid only if the largest element and both factors lie between these
-#: bounds.
+#: The comparison in float32 is valid only if the largest element and both factors lie between
+#: `_LEAST_WIDE` and `_GREATEST_WIDE`.
 _LEAST_WIDE, _GREATEST_WIDE = 2.0**-50, 2.0**50
 #: Bounds on the error that one element adds to the difference of the two sums. _TERM is relative to
 #: the largest element, and _SQUARE, for squared errors, to the square of the largest element.
@@ -217,11 +218,11 @@ def _make_largest(source: ElementFormat, in_vectors: bool) -> Callable[..., Any]
 
 
 def _make_balance_in_vectors(source: ElementFormat, rule: FloatScaleRule) -> Callable[..., Any]:
-    """Return `balance(bits, block, largest, f6, f4, narrow6, narrow4)`, which compares in float32.
+    """Return a function that compares the sums of errors of two scales in float32.
 
-    `largest` is the largest magnitude of the block, and `f6` and `f4` are the factors of the two
-    scales, all as float64 numbers. `narrow6` and `narrow4` are the same factors as float32 bit
-    patterns.
+    The function is called as `balance(bits, block, largest, f6, f4, narrow6, narrow4)`. `largest`
+    is the largest magnitude of the block, and `f6` and `f4` are the factors of the two scales, all
+    as float64 numbers. `narrow6` and `narrow4` are the same factors as float32 bit patterns.
     """
     MAGNITUDE, SQUARES = (1 << (source.bits - 1)) - 1, rule.error_power == 2
 
@@ -245,9 +246,10 @@ def _make_balance_in_vectors(source: ElementFormat, rule: FloatScaleRule) -> Cal
 
 
 def _make_balance(source: ElementFormat, rule: FloatScaleRule) -> Callable[..., Any]:
-    """Return `balance(x, bits, block, f6, f4)`, which keeps each sum as two float64 numbers.
+    """Return a function that compares the sums of errors of two scales in pairs of float64 numbers.
 
-    `f6` and `f4` are the factors of the two scales (scale times tensor scale), as float64 numbers.
+    The function is called as `balance(x, bits, block, f6, f4)`. `f6` and `f4` are the factors of
+    the two scales (scale times tensor scale), as float64 numbers.
     """
     MAGNITUDE, MAX, SQUARES = (1 << (source.bits - 1)) - 1, source.max_code, rule.error_power == 2
 

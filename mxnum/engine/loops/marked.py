@@ -52,7 +52,7 @@ class Finder:
     numbers: Array
 
     def loop(self, x: Array, out: Array, scales: Array, tensor: Array) -> Callable[..., Any]:
-        """Return `loop(arrays, share, marks)`, which finds scales, for arrays of these types."""
+        """Return the loop `(arrays, share, marks)` that finds scales, for arrays of given types."""
         magnitude, kernel = magnitude_type(self.source), 0
         if self.kernel is not None:
             kernel = self.kernel.for_types(magnitude, scales.dtype, tensor.dtype, np.int32, np.int64)
@@ -153,7 +153,10 @@ class Converter:
     takes_mixed: bool = True
 
     def loop(self, draw: Draw, x: Array, out: Array, scales: Array, tensor: Array) -> Callable[..., int]:
-        """Return `loop(arrays, share, marks, words, numbers)` for arrays of these types."""
+        """Return the loop that converts marked panels, for arrays of given types.
+
+        The loop is called as `loop(arrays, share, marks, words, numbers)`.
+        """
         kernels = (
             self.prepare.for_types(scales.dtype, self.constant, tensor.dtype),
             self.elements.for_types(x.dtype, out.dtype, self.constant),

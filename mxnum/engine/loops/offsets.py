@@ -61,7 +61,8 @@ def find_offsets(source: ElementFormat) -> Any:
     `shape` is (rows, columns, k, run, panel), and `bounds` is (first, last, begin, end). The loop
     stores the offset of each block as float16 bits. In `largest` and `smallest`, the loop stores
     the largest and the smallest finite element of each block, as integers that sort like the
-    numbers (`make_to_ordered`). If a block has no finite element, the loop stores 0 in both arrays.
+    numbers (`make_to_ordered`). If a block has no finite element, the loop stores 0 in `largest`
+    and `smallest`.
     """
     MAX, Ordered = source.max_code, ordered_type(source)
     find_ends, from_ordered = _make_find_ends(source), make_from_ordered(source)
@@ -157,7 +158,7 @@ def half_range_scales(source: ElementFormat, element: ElementFormat, rule: Scale
 def subtract_offsets(source: ElementFormat, by_floats: bool) -> Any:
     """Return a loop of `convert` that subtracts offsets from numbers.
 
-    The differences are numbers of `difference_format(source)`. If `by_floats`, float operations
+    The differences are in the format `difference_format(source)`. If `by_floats`, float operations
     compute the differences; otherwise integer operations of the definition do.
     """
     if not by_floats:
@@ -175,7 +176,7 @@ def add_offsets() -> Any:
 def decode_with_offsets(element: ElementFormat, target: ElementFormat) -> Any:
     """Return a loop of `convert` that decodes codes and adds offsets, by the definition.
 
-    The results are numbers of `target`.
+    The results are in the format `target`.
     """
     return convert(make_decode_offset(element, target), word_bits(element, target) == 32)
 

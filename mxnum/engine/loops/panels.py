@@ -45,7 +45,7 @@ class Panel(NamedTuple):
     #: The first column of the panel, and the number of its columns.
     column: int
     width: int
-    #: The index, among all blocks, of the first block of the panel, and the number of its blocks.
+    #: The index of the panel's first block among all blocks, and the number of the panel's blocks.
     place: int
     blocks: int
 
@@ -61,7 +61,7 @@ class Panels(NamedTuple):
     #: band.
     in_share: int
     in_band: int
-    #: The number of blocks of a band, and the number of columns in its whole blocks.
+    #: The number of blocks of a band, and the number of columns in the whole blocks of a row.
     blocks: int
     full: int
 

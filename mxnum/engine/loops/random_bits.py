@@ -40,7 +40,7 @@ _I32, _I64 = ir.IntType(32), ir.IntType(64)
 def counters_at_once() -> int:
     """Return the number of Philox counters that compiled code computes at once.
 
-    32 counters fill four registers of 512 bits, if the processor has such registers. Otherwise, 8
+    If the processor has registers of 512 bits, 32 counters fill four of them. If it does not, 8
     counters fill two registers of 256 bits or four registers of 128 bits.
     """
     return 32 if has_feature("avx512f") else 8

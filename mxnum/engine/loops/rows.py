@@ -216,8 +216,7 @@ def _quantizing_kernel(function: Callable[..., Any], draws: bool, constant_run: 
     """Return the kernel that converts the elements of blocks.
 
     The kernel's arguments are (x, out, scales, random bits, numbers, where). `where` holds (first
-    element, blocks, width, index of the element that is stored in out[0], offset of random bits,
-    ...).
+    element, blocks, width, index of the element stored in out[0], offset of random bits, ...).
     """
 
     @dialect
@@ -326,7 +325,7 @@ def _decoding_kernel(function: Callable[..., Any], constant_run: int) -> Kernel:
         place, first_code, first, blocks, width, _, _, _ = where
         back = first_code - first
         alone = 0
-        if constant_run == SHORT_RUN:  # In pairs, because compilers do not vectorize a loop over 16 codes.
+        if constant_run == SHORT_RUN:  # Convert two blocks at a time: compilers do not vectorize a loop over 16 codes.
             alone = blocks & ~1
             for b in range(0, alone, 2):
                 one, other = load(scales, place + b), load(scales, place + b + 1)
