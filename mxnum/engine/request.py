@@ -30,7 +30,7 @@ class RandomBits:
     words: Any = None
     seed: int = 0
     stream: int = 0
-    #: The Philox index of the first element.
+    #: The index of the first element in the Philox stream.
     first: int = 0
 
     @property

@@ -302,7 +302,7 @@ def _compile_store4(vector, quad, a, b, c, d):
     return lambda vector, quad, a, b, c, d: _store4(vector, quad, a, b, c, d)
 
 
-# The largest number of a block
+# Largest magnitudes
 
 
 def make_largest_of_block(lanes: int, largest_of_quad: Callable[..., Any]) -> Callable[..., Any]:
@@ -310,8 +310,9 @@ def make_largest_of_block(lanes: int, largest_of_quad: Callable[..., Any]) -> Ca
 
     A block is held by `lanes` neighbouring threads. Each thread holds four elements, a quad. `own`
     is the largest magnitude in the quad of the calling thread, which `largest_of_quad` returned as
-    a non-negative int32. On a GPU, the lanes of a warp exchange the numbers `own`. The simulator
-    has no exchange between lanes, so in the simulator `largest` reads all quads of the block.
+    a non-negative int32. On a GPU, the lanes of a warp exchange their values of `own`. The
+    simulator has no exchange between lanes, so in the simulator `largest` reads all quads of the
+    block.
     """
     if SIMULATED:
 
@@ -365,8 +366,8 @@ def _float_operation(name: str) -> Any:
     """Return a function of float32 bit patterns that compiles to one PTX instruction.
 
     `name` names the instruction and its rounding, as in ``add.rn``, because ptxas never fuses an
-    instruction that names its rounding. NVVM would translate a plain float operation to ``add.f32``
-    or ``mul.f32``, which ptxas may fuse into a multiply-add.
+    instruction that names its rounding with another. NVVM would translate a plain float operation
+    to ``add.f32`` or ``mul.f32``, which ptxas may fuse into a multiply-add.
     """
 
     def generate(target, builder, signature, arguments):

@@ -159,9 +159,9 @@ def make_scale(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -
     """
     ONE, EMAX = 1 << FLOAT32.mantissa_bits, element.emax
     QUANTUM = ONE >> element.mantissa_bits
-    # Adding this number to the bit pattern of a magnitude increments the exponent field if the rule
-    # rounds the scale up. The number is `ONE`, the unit of the exponent field, minus the least
-    # fraction that the rule rounds up.
+    # Adding `BUMP` to the bit pattern of a magnitude increments the exponent field if the rule
+    # rounds the scale up. `BUMP` is `ONE`, the unit of the exponent field, minus the least fraction
+    # that the rule rounds up.
     BUMP = {
         ScaleRule.FLOOR: 0,
         ScaleRule.CEIL: ONE - 1,

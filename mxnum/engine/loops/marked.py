@@ -167,7 +167,7 @@ class Converter:
 
 @cache
 def _convert(constant: Any) -> Any:
-    """Return the loop that converts marked panels, for kernels whose tables have a given type.
+    """Return the loop that converts marked panels, for tables of numbers of the type `constant`.
 
     The loop returns the number of marked panels that it left. The loop's first argument is
     ((prepare, elements, result of `address_of`), constants, given, takes mixed).

@@ -253,7 +253,7 @@ class SeedWords(NamedTuple):
     #: the axes.
     strides: tuple[int, ...]
     order: tuple[int, ...]
-    #: The Philox index of the first element.
+    #: The index of the first element in the Philox stream.
     first: int = 0
 
     def read(self, where: tuple[slice, ...]) -> Array:

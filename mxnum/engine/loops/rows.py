@@ -73,8 +73,8 @@ def make_fast_scales(source: ElementFormat) -> Callable[..., Any]:
     The function is called as `fast_scales(amax, used, scales, place, blocks, scales_given, limits,
     e)`. `fast_scales` computes scales from the largest magnitudes in `amax`, or reads given scales
     from `scales`, and stores the scales in `used`. `fast_scales` returns True if the fast
-    formulation is right for all of the blocks. If the result is True, computed scales are also
-    stored in `scales`.
+    formulation is right for all of the blocks. If `fast_scales` returns True, it has also stored
+    the computed scales in `scales`.
     """
     widen, fast_scale = as_float32.make_widen(source), float_additions.fast_scale
     Magnitude, word = magnitude_type(source), wide if source.bits > 32 else lane
