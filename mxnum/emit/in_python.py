@@ -1,4 +1,4 @@
-"""Python: plain integers, for reading and for porting."""
+"""The printer of Python: functions of plain integers, which are easy to read and to port."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from mxnum.emit.model import Model
 from mxnum.emit.printer import INDENT, Printer, paragraphs
 from mxnum.emit.program import Assignment, Choice, Function, Loop
 
-#: The letter of `struct` for the bits and the values of each float type.
+#: For each float type, the letters that `struct` has for its bits and for its numbers.
 _STRUCT = {"float64": ("q", "d"), "float32": ("i", "f"), "float16": ("h", "e")}
 
 
 class Python(Printer):
-    """Functions of integers without annotations; comments are docstrings."""
+    """The printer of Python: functions of integers without annotations, with docstrings."""
 
     constant = "{}"
 
@@ -39,7 +39,7 @@ class Python(Printer):
         yield f"{INDENT}return {', '.join(results)}"
 
     def assignment(self, statement: Assignment, word: int) -> str:
-        """Return an assignment of one or several names."""
+        """Return an assignment to one or several names."""
         return f"{', '.join(statement.names)} = {self.expression(statement.value, word)}"
 
     def loop_begin(self, loop: Loop, word: int) -> str:
@@ -85,7 +85,7 @@ class Python(Printer):
         yield ""
         yield ""
         yield "def of_bits(code):"
-        yield f'{INDENT}"""Return the number with these bits of a {settings.target.name}."""'
+        yield f'{INDENT}"""Return the number whose {settings.target.name} bits are given."""'
         yield f"{INDENT}return {_of_bits(settings.target.name)}"
         yield ""
         yield ""
