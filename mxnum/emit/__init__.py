@@ -1,8 +1,9 @@
 """Reference models in other languages, translated from the definition.
 
 `reference_model` and `matrix_unit_model` return a self-contained file: a C header, SystemVerilog
-functions, a JavaScript module or plain Python. The command ``mxnum emit`` writes the same files.
-`explorer` returns a page for browsers; the command ``mxnum explain --html`` writes the same page.
+functions, a JavaScript module or plain Python. The command ``mxnum emit`` writes a reference model
+to a file. `explorer` returns a page for browsers; the command ``mxnum explain --html`` writes the
+same page.
 """
 
 from __future__ import annotations
@@ -85,9 +86,9 @@ def matrix_unit_model(
 ) -> str:
     """Return the text of a reference model of a matrix unit's fused sum, a self-contained file.
 
-    The model has the function `fused_sum`. It takes the codes of the factors of each product and
-    the bits of an addend, and returns the bits of the result. If the unit adds the addend after the
-    sums, the model also has the function `add`, which adds two accumulators.
+    The model has the function `fused_sum`. `fused_sum` takes the codes of the factors of each
+    product and the bits of an addend, and returns the bits of the result. If the unit adds the
+    addend after the sums, the model also has the function `add`, which adds two accumulators.
 
     Parameters
     ----------
@@ -141,8 +142,8 @@ def explorer(
 ) -> str:
     """Return a page for browsers that shows how numbers and blocks are quantized, bit by bit.
 
-    The page needs no other file and no network. Its readers can choose the format and the modes,
-    and change the numbers. The arguments say what the page shows first.
+    The page needs no other file and no network. Readers of the page can choose the format and the
+    modes, and change the numbers. The arguments say what the page shows first.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ from mxnum.emit.printer import INDENT, Printer, paragraphs
 from mxnum.emit.program import Assignment, Call, Function, Loop, Number, Operation
 from mxnum.formats import FLOATS, ElementFormat
 
-#: The C type of the numbers of each float type. Numbers of 16-bit types are given as bits, in
+#: The C type that holds numbers of each float type. Numbers of 16-bit types are given as bits, in
 #: uint16_t.
 _FLOAT = {"float32": "float", "float64": "double"}
 
@@ -32,7 +32,7 @@ class C(Printer):
         return "\n".join(lines) + "\n"
 
     def function(self, function: Function) -> Iterator[str]:
-        """Yield the lines of a function, which writes several results through pointers."""
+        """Yield the lines of a function; several results are written through pointers."""
         kind = f"int{function.word}_t"
         parameters = [f"{kind} {name}" for name in function.parameters]
         several = len(function.results) > 1
@@ -70,7 +70,7 @@ class C(Printer):
         return f"for (int {loop.index} = 0; {loop.index} < {loop.count}; {loop.index}++) {{"
 
     def operation(self, operation: Operation, word: int) -> str:
-        """Return an operation; shift left as unsigned: C cannot shift negative numbers left."""
+        """Return an operation; shift left as unsigned, since C does not shift negatives left."""
         if operation.operator != "<<" or isinstance(operation.left, Number):
             return super().operation(operation, word)
         left, right = self.expression(operation.left, word, True), self.expression(operation.right, word, True)

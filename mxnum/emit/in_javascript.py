@@ -77,7 +77,7 @@ class JavaScript(Printer):
     def conversions(self, model: Model) -> Iterator[str]:
         """Yield the functions that convert numbers to bits and back.
 
-        Numbers of 16-bit types are bits already.
+        Numbers of 16-bit types are always given as bits.
         """
         source, target = model.settings.source, model.settings.target
         wide, wide_back = model.encode.word == 64, model.decode.word == 64

@@ -9,7 +9,7 @@ from mxnum.emit.model import Model
 from mxnum.emit.printer import INDENT, Printer, paragraphs
 from mxnum.emit.program import Assignment, Choice, Function, Loop
 
-#: For each float type, the letters that `struct` has for its bits and for its numbers.
+#: For each float type, the format letters of `struct` for its bits (an integer) and for its values.
 _STRUCT = {"float64": ("q", "d"), "float32": ("i", "f"), "float16": ("h", "e")}
 
 

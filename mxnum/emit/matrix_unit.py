@@ -42,7 +42,7 @@ class SumModel(Emitted):
     aligned_product: Function
     #: ``(total, largest, state)``
     rounded: Function
-    #: ``(a, b)`` adds two accumulators; None unless the unit adds its addend after the sums.
+    #: ``add(a, b)`` adds two accumulators; None unless the unit adds its addend after the sums.
     add: Function | None
 
     @property

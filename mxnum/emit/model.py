@@ -27,7 +27,7 @@ from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule, scale_rule_of
 
 _Scalar = Callable[..., Any]
 
-#: The clauses of standards that functions of the definition implement, by the functions' factory.
+#: The clauses of standards that the definition's functions implement, by the name of the factory.
 CLAUSES = {
     "make_encode": "OCP MX v1.0 6.3: conversion to an MX format.",
     "make_unpack": "OCP MX v1.0 5.3 and OFP8 v1.0: the fields of an element. IEEE 754-2019 3.4: the fields of a float.",
@@ -70,12 +70,12 @@ class Emitted:
 
     @property
     def about(self) -> str:
-        """Return what the functions compute, in one line."""
+        """One line that says what the functions compute."""
         raise NotImplementedError
 
     @property
     def roots(self) -> tuple[Function, ...]:
-        """The functions that a user calls; all others are parts of them."""
+        """The functions that a user calls; all other functions are helpers."""
         raise NotImplementedError
 
 
@@ -94,20 +94,20 @@ class Model(Emitted):
     larger: Function
     #: ``is_finite(x)`` returns 1 if x is finite, else 0.
     is_finite: Function
-    #: ``align_random(word)`` returns the random bits that `encode` takes. None unless rounding is
+    #: ``align_random(word)`` returns the random bits that `encode` takes; None unless rounding is
     #: stochastic.
     align_random: Function | None
-    #: ``tensor_scale(amax)`` returns float32 bits. None if the format has no tensor scale.
+    #: ``tensor_scale(amax)`` returns float32 bits; None if the format has no tensor scale.
     tensor_scale: Function | None
 
     @property
     def about(self) -> str:
-        """Return what the functions compute, in one line."""
+        """One line that says what the functions compute."""
         return self.settings.text
 
     @property
     def roots(self) -> tuple[Function, ...]:
-        """The functions that a user calls; all others are parts of them."""
+        """The functions that a user calls; all other functions are helpers."""
         found = (self.encode, self.decode, self.shared_scale, self.larger, self.is_finite, self.align_random)
         return tuple(each for each in (*found, self.tensor_scale) if each is not None)
 

@@ -129,7 +129,7 @@ def explorer_page(start: Mapping[str, str], format: MXFormat) -> str:
 def _definitions() -> dict[str, str]:
     """Return the definition of each mode, by its name.
 
-    Before the name of a rule for float scales stands the word float.
+    The name of a rule for float scales gets the prefix "float ".
     """
     modes = {str(mode): str(mode.__doc__) for kind in (Rounding, ScaleRule, Overflow) for mode in kind}
     rules = {f"float {rule}": str(rule.__doc__) for rule in FloatScaleRule}

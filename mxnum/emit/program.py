@@ -1,8 +1,8 @@
 """Dialect functions as programs: statements and expressions, which every printer can print.
 
 `Program.add` reads the syntax tree of a function that a factory made, and the constants in the
-function's closure. Of each branch on such a constant, only the arm that is taken is kept. All other
-code keeps its form and its names, so that an emitted model reads like the definition.
+function's closure. Of a branch on these constants, the program keeps only the arm that is taken.
+All other code keeps its form and its names, so that an emitted model reads like the definition.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Function:
 
     name: str
     word: int
-    #: The parameters on which the results depend. The definition's function may have more.
+    #: The parameters on which the results depend; other parameters are left out.
     parameters: tuple[str, ...]
     body: tuple[Statement, ...]
     #: A single result is any expression. Several results are names.
@@ -108,7 +108,7 @@ class Function:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The names that the function assigns, without parameters."""
+        """The names that the function assigns, except its parameters."""
         assigned = [name for statement in flat(self.body) for name in statement.names]
         return tuple(dict.fromkeys(name for name in assigned if name not in self.parameters))
 
@@ -145,7 +145,7 @@ class Program:
     _known: dict[tuple[Any, int], Function] = field(default_factory=dict, repr=False)
 
     def add(self, function: Callable[..., Any], name: str, word: int, comment: str = "") -> Function:
-        """Read a dialect function and the functions that it calls; return the function read."""
+        """Read a dialect function and the functions that it calls; return its `Function`."""
         key = (function, word)
         if key not in self._known:
             taken = {each.name for each in self.functions}
@@ -164,7 +164,8 @@ _OPERATORS = {
 class _Reader:
     """A reader of one function.
 
-    The reader adds each called function to `program`, under a name that begins with the caller's.
+    The reader adds each called function to `program`, under a name that begins with the caller's
+    name.
     """
 
     def __init__(self, program: Program, function: Callable[..., Any], name: str, word: int):
@@ -304,7 +305,7 @@ def _without_unused(function: Function) -> Function:
 
 
 def _comment(function: Callable[..., Any], comment: str, clauses: Mapping[str, str]) -> str:
-    """Return a function's comment, by default its factory's docstring, followed by the clause."""
+    """Return a function's comment: `comment` or the factory's docstring, and then the clause."""
     factory = function.__qualname__.split(".")[0]
     if not comment:
         text = inspect.getdoc(function) or inspect.getdoc(function.__globals__[factory]) or ""

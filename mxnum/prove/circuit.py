@@ -69,8 +69,9 @@ def bind(circuit: Circuit, claim: Claim, ports: Mapping[str, str | int]) -> Bind
     """Return the binding of a circuit's ports to the inputs and outputs of a claim.
 
     `ports` maps the name of a port to the name of an input or output, or to a constant. A port that
-    `ports` does not mention is bound by its own name. If the claim does not know this name, a
-    parameter of a function is bound by its position, and an only output to the claim's only output.
+    `ports` does not mention is bound by its own name. A parameter of a function is bound by its
+    position if the claim does not know its name. A single output is bound to a single output of the
+    claim, whatever its name.
     """
     for name in ports:
         errors.choose("ports", name, (*circuit.inputs, *circuit.outputs))
@@ -99,9 +100,10 @@ def _bound(
     ports: Mapping[str, str | int],
     by_order: bool,
 ) -> dict[str, Port | int]:
-    """Return the numbers or the constant of each input, or of each output, by name.
+    """Return the `Port` or the constant of each input, or the `Port` of each output, by name.
 
-    Leave out an output whose name the claim does not know. Raise ValueError for an unknown input.
+    Leave out an output whose name the claim does not know. Raise ValueError for an input that
+    cannot be bound.
     """
     named = {quantity.name: quantity for quantity in quantities}
     found: dict[str, Port | int] = {}
@@ -118,8 +120,8 @@ def _bound(
     rest = [name for name in widths if name not in found]
     free = [each for each in quantities if not any(isinstance(p, Port) and p.quantity == each for p in found.values())]
     if rest and by_order and len(rest) <= len(free):
-        # If the free parameters are as many as the inputs without a default, they are these inputs.
-        # Otherwise they are the first free inputs, in order.
+        # If there are as many unbound parameters as inputs without a default, bind them to these
+        # inputs. Otherwise bind the parameters to the first unbound inputs, in order.
         needed = [each for each in free if each.default is None]
         chosen = free[: len(rest)] if len(needed) != len(rest) else needed
         found |= {name: Port(each, 0, each.count) for name, each in zip(rest, chosen, strict=True)}
@@ -132,7 +134,7 @@ def _bound(
 
 
 def _port(said: str, named: Mapping[str, Quantity]) -> Port | None:
-    """Return the numbers that a name stands for: all of `a`, or one (`a3`, `a[3]` and `a_3`)."""
+    """Return the numbers of a name: `a` is all of `a`; `a3`, `a[3]` and `a_3` are one of them."""
     if said in named:
         return Port(named[said], 0, named[said].count)
     plain = said.replace("[", "").replace("]", "")
@@ -146,8 +148,8 @@ def _port(said: str, named: Mapping[str, Quantity]) -> Port | None:
 def given(circuit: Circuit, binding: Binding, values: Mapping[str, z3.BitVecRef]) -> dict[str, z3.BitVecRef]:
     """Return the value of each input of a circuit, given the values of the claim's inputs.
 
-    A number in a wider port is zero-extended. But float32 and float64 are sign-extended, as if a
-    signed integer held the bit pattern.
+    If the port is wider than the number, float32 and float64 bits are sign-extended, like signed
+    integers. All other numbers are zero-extended.
     """
     found = {}
     for name, width in circuit.inputs.items():
@@ -169,7 +171,7 @@ def given(circuit: Circuit, binding: Binding, values: Mapping[str, z3.BitVecRef]
 
 
 def narrowed(circuit: Circuit, name: str, port: Port, value: z3.BitVecRef) -> tuple[z3.BitVecRef, list[z3.BoolRef]]:
-    """Return the low bits of an output, as many as the claim has, and conditions on the other bits.
+    """Return the low bits of an output, which the claim is about, and conditions on the other bits.
 
     The other bits must be a zero extension or a sign extension of the low bits.
     """

@@ -41,8 +41,8 @@ DECIDES = {
     "overflow": ("encode", "quantize"), "scale_rule": ("scale", "quantize"), "nonfinite": ("quantize",),
     "sr_bits": ("encode", "quantize"), "terms": ("dot",), "block": ("quantize",),
 }  # fmt: skip
-#: The largest number of terms of a dot product, and of bits of its elements. Within these limits,
-#: 64-bit integers hold every sum exactly.
+#: The most terms that a dot product may have, and the most bits that its elements may have. Within
+#: these limits, 64-bit integers hold every sum exactly.
 TERMS, TERM_BITS = 4, 6
 
 
@@ -55,8 +55,7 @@ class Quantity:
     #: The format that the bits encode; None for scale codes and random integers.
     number: ElementFormat | None = None
     count: int = 1
-    #: The value of the input for an implementation that lacks this input; None if no implementation
-    #: may lack it.
+    #: The value that the input has if the implementation lacks it; None for a required input.
     default: int | None = None
 
     @property
@@ -87,10 +86,10 @@ class Claim:
     sr_bits: int
     inputs: tuple[Quantity, ...]
     outputs: tuple[Quantity, ...]
-    #: The bits of the integers with which `function` computes: 32 or 64.
+    #: The word length of `function`: 32 or 64 bits.
     word: int
-    #: The function of the definition. It takes the inputs in order, as Python integers or as
-    #: symbolic words. For "quantize" it returns only the scale.
+    #: The definition's function, which takes the inputs in order, as Python integers or as symbolic
+    #: words. For "quantize" the function returns only the scale.
     function: Callable[..., Any] = field(repr=False)
     assumed: tuple[str, ...] = ()
     accepted: tuple[str, ...] = ()
@@ -250,7 +249,7 @@ def _dot(claim: Claim, terms: int) -> Claim:
 
 
 def make_product(element: ElementFormat) -> Callable[..., Any]:
-    """Return `product(a, b)`, the product of two codes that are neither NaN nor infinite.
+    """Return `product(a, b)`, the product of the values of two codes for finite numbers.
 
     The product is an integer: its unit is the square of the format's smallest positive number.
     """
@@ -343,7 +342,7 @@ def _of_number(claim: Claim, number: ElementFormat, one: Any) -> list[Any]:
 
 
 def agrees(claim: Claim, output: Quantity, found: Any, right: Any) -> Any:
-    """Return the condition that `found` equals `right` or deviates only as the claim accepts."""
+    """Return the condition that `found` equals `right` or deviates in an accepted way."""
     import z3
 
     conditions = [found == right]

@@ -1,9 +1,10 @@
 """A symbolic executor of clang's LLVM IR: branches, floats, constant tables and arrays.
 
-`ir` defines integer instructions and poison. A pointer is an object and an offset in bytes. An
-object is a constant or variable of the module, or an array of fixed length to which a parameter
-points. Different parameters point to different objects. Each block is executed after all blocks
-that branch to it. A store changes memory only where control reaches the store's block.
+The module `ir` defines the meaning of integer instructions and of poison. A pointer is an object
+and an offset in bytes. An object is a constant or variable of the module, or an array of fixed
+length to which a parameter points. Different parameters point to different objects. Each block is
+executed after all blocks that branch to it. A store changes memory only where control reaches the
+store's block.
 """
 
 from __future__ import annotations
@@ -107,8 +108,9 @@ def _parameter(text: str, position: int, header: str) -> Parameter:
 def location(text: str, file: str, begin: int, line: str) -> str:
     """Return the file and the line number of an instruction, as text for an error message.
 
-    `line` is the text of the instruction, which is searched for from `begin` on. If the module has
-    debug information (``!dbg``), the file and the number are those of the source code.
+    `line` is the text of the instruction. The search for the instruction starts at `begin`. If the
+    module has debug information (``!dbg``), the result names the file and the line of the source
+    code.
     """
     start = re.escape(line.split(" [")[0])
     found = re.compile(rf"^\s*{start}.*", re.M).search(text, begin) if line else None
@@ -135,7 +137,10 @@ def _width(type_: str) -> int:
 
 
 def _blocks(body: str, first: str) -> dict[str, list[str]]:
-    """Return the lines of each block, without comments and metadata that never adds poison."""
+    """Return the lines of each block, without comments and harmless metadata.
+
+    Metadata is harmless if it cannot make a value poison.
+    """
     blocks: dict[str, list[str]] = {}
     body = re.sub(r"\[\s*\n((?:\s+i\d+ -?\d+, label %\S+\s*\n)*)\s*\]", lambda m: f"[ {' '.join(m[1].split())} ]", body)
     lines = blocks[first] = []
@@ -218,7 +223,7 @@ class _Machine(ir._Machine):
         elif re.fullmatch(r"(?:tail )?call void @llvm\.(lifetime\.\w+|experimental\.noalias\S*)\(.*\)(?: #\d+)?", line):
             return
         elif re.fullmatch(r"store ptr .*, !numba_exception_output !\d+", line):
-            return  # After an exception, the returned status is not 0.
+            return  # Ignore the exception: the returned status then is not 0.
         elif found := re.fullmatch(r"(%\S+) = (f\w+|[su]itofp)((?: (?:contract|nsz))*) (.*)", line):
             if found[3]:
                 raise UnsupportedCode(f"{found[2]}{found[3]}")
@@ -367,7 +372,7 @@ class _Machine(ir._Machine):
             raise UnsupportedCode("a store that is not to a fixed element of an array of the caller")
         reached, size, first = self.reached[self.block], value.bits.size() // 8, at.as_long()
         if first + size > len(every):
-            raise UnsupportedCode(f"a store to byte {first} of {pointer.object[1:]}, which has {len(every)}")
+            raise UnsupportedCode(f"a store to byte {first} of {pointer.object[1:]}, which has {len(every)} bytes")
         for j in range(size):
             byte = z3.Extract(8 * j + 7, 8 * j, value.bits)
             every[first + j] = z3.If(reached, byte, every[first + j])

@@ -78,7 +78,7 @@ class Store:
 class Thread(Machine):
     """The state of one thread of a kernel."""
 
-    #: For each pointer that the thread reads, the address and the number there.
+    #: For each pointer through which the thread loads, the address and the number there.
     loaded: dict[str, tuple[z3.BitVecRef, z3.BitVecRef]] = field(default_factory=dict)
     stored: dict[str, Store] = field(default_factory=dict)
 

@@ -1,9 +1,9 @@
 """A reader of PTX device functions that nvcc or NVRTC wrote: branches, predicates and floats.
 
-`ptx` defines integer instructions. Branches must go forward. Where paths join, a register has its
-value from the path that control took. Float operations must name their rounding (``.rn``), as nvcc
-writes them under ``-fmad=false``. Tools may fuse a multiplication and an addition that name no
-rounding.
+The module `ptx` defines the meaning of integer instructions. Branches must go forward. Where paths
+join, a register has its value from the path that control took. Float operations must name their
+rounding (``.rn``), as nvcc writes them under ``-fmad=false``. Tools may fuse a multiplication and
+an addition that name no rounding.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Machine(ptx._Machine):
     numbers: Floats = field(default_factory=Floats)
     #: The condition under which control reaches the current statement.
     reached: z3.BoolRef = _TRUE
-    #: For each label and each branch to the label, the branch's condition and the registers.
+    #: For each label: the condition of each branch to it, and the registers at the branch.
     coming: dict[str, list[tuple[z3.BoolRef, dict[str, z3.BitVecRef]]]] = field(default_factory=dict)
 
     def run(self, blocks: Sequence[tuple[str, list[str]]]) -> None:
@@ -126,7 +126,7 @@ class Machine(ptx._Machine):
             raise UnsupportedCode("the function returns without a result")
 
     def execute(self, line: str, done: set[str]) -> bool:
-        """Execute a statement; return False if control never goes on to the next."""
+        """Execute a statement; return False if control never goes on to the next statement."""
         guard = _TRUE
         if found := re.fullmatch(r"@(!?)(%\w+) (.*)", line):
             line = found[3]
@@ -276,7 +276,7 @@ class Machine(ptx._Machine):
 
 
 def _merged(ways: list[tuple[z3.BoolRef, dict[str, z3.BitVecRef]]]) -> tuple[z3.BoolRef, dict[str, z3.BitVecRef]]:
-    """Return the condition that control takes any of the paths, and the registers where they join.
+    """Return the condition that control takes one of the paths, and the registers after the paths.
 
     A register that a path does not write has an arbitrary value on this path.
     """
@@ -305,7 +305,7 @@ def _leading_zeros(bits: Any, width: int) -> Any:
 
 
 def _permuted(a: Any, b: Any, selector: int) -> Any:
-    """Return the four bytes that ``prmt`` picks from two words, or copies of their sign bits."""
+    """Return four bytes, each a byte of `a` or `b` or the byte's repeated sign (``prmt``)."""
     both, found = z3.Concat(b, a), []
     for nibble in (selector >> at & 15 for at in (12, 8, 4, 0)):
         byte = z3.Extract(8 * (nibble & 7) + 7, 8 * (nibble & 7), both)

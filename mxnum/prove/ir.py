@@ -1,15 +1,13 @@
 """A symbolic executor of textual LLVM IR: integers, forward branches, one result slot, and poison.
 
 The executor raises UnsupportedCode for all other code. The executor tracks for each value whether
-it is poison, as the LLVM language reference defines poison:
-
-- a violated `nsw`, `exact`, `range` or other flag makes the result poison;
-- an instruction with a poison operand gives poison, but `select` and `phi` pass on only the poison
-  of the value that they choose;
-- `freeze` turns poison into an arbitrary value.
+it is poison, as the LLVM language reference defines. A violated `nsw`, `exact`, `range` or other
+flag makes the result poison. An instruction with a poison operand gives poison, but `select` and
+`phi` pass on only the poison of the value that they choose. `freeze` turns poison into an arbitrary
+value.
 
 Two obligations are that no branch depends on poison and that the returned value is not poison. The
-executor treats `undef` as poison, which is stricter.
+executor treats `undef` as poison, which is stricter than LLVM.
 """
 
 from __future__ import annotations
@@ -76,7 +74,7 @@ def _until_closed(text: str) -> str:
 
 
 def _comma_separated(text: str) -> Iterator[str]:
-    """Yield the parts of a list, which commas outside brackets separate."""
+    """Yield the parts of a list that commas separate; ignore commas inside brackets."""
     depth, start = 0, 0
     for i, character in enumerate(text):
         depth += (character in "([") - (character in ")]")
@@ -142,7 +140,7 @@ def _arbitrary(width: int) -> z3.BitVecRef:
 
 
 def _outside(bits: z3.BitVecRef, low: str, high: str) -> z3.BoolRef:
-    """Return the condition that bits lie outside the half-open range low..high, which may wrap."""
+    """Return the condition that bits lie outside the range [low, high), which may wrap around."""
     size = (int(high) - int(low)) % (1 << bits.size())
     return z3.UGE(bits - z3.BitVecVal(int(low), bits.size()), z3.BitVecVal(size, bits.size()))
 
@@ -165,7 +163,8 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
 def _exact(operation: str, extend: Callable[[int, Any], Any]) -> Callable[[Any, Any], z3.BoolRef]:
     """Return `fits(a, b)`, the condition that an operation does not overflow.
 
-    The condition is that the operation on extended operands gives the extended result.
+    The condition is that the operation on sign-extended or zero-extended operands gives the
+    extended result.
     """
     apply = _BINARY[operation]
 
@@ -268,9 +267,9 @@ class _Machine:
         self.block = label
 
     def merge(self, values: list[tuple[str, Value]], label: str) -> Value:
-        """Return the value at the beginning of block `label`.
+        """Return the value of the edge by which control enters block `label`.
 
-        `values` pairs each block that branches to `label` with its value.
+        `values` pairs the source block of each edge with the edge's value.
         """
         *others, (_, result) = values
         for source, value in others:
@@ -369,7 +368,7 @@ class _Machine:
 
 
 def _intrinsic(name: str, width: int, operands: list[z3.BitVecRef]) -> tuple[z3.BitVecRef, z3.BoolRef]:
-    """Return the result of an intrinsic, and the condition that it is poison for clean operands."""
+    """Return the result of an intrinsic, and the condition that only the result is poison."""
     match name, operands:
         case _, [a, b] if name in _INTRINSICS:
             return _INTRINSICS[name](a, b), _NEVER

@@ -65,7 +65,8 @@ def number(bits: Any, type_: str) -> Any:
 class Floats:
     """The float operations of one execution.
 
-    The bits of each result are a fresh symbol. `definitions` equate the symbol with the z3 float.
+    The bits of each result are a fresh symbol. `definitions` state that z3's float for each symbol
+    equals the operation's result.
     """
 
     def __init__(self) -> None:

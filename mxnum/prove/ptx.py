@@ -1,8 +1,8 @@
 """A symbolic executor of PTX: it runs the integer code of a device function on bit-vectors.
 
 PTX defines the result of each integer instruction for all operands: shift amounts are clamped, and
-no result is poison. A proof therefore only has to show that two results are equal. The executor
-raises UnsupportedCode for unknown instructions.
+no result is poison. Because no PTX result is undefined, a proof only has to show that two results
+are equal. The executor raises UnsupportedCode for unknown instructions.
 
 A float operation must name its rounding, because tools may fuse operations that do not. The solver
 knows only that a float operation gives equal results for equal operands.
@@ -70,8 +70,8 @@ _FUNCTION = re.compile(
 def execute(text: str, arguments: Sequence[z3.BitVecRef], floats: Floats | None = None) -> Execution:
     """Return the result of the only function of a module.
 
-    If `floats` is None, a float operation raises UnsupportedCode. Otherwise `floats` records the
-    operation.
+    `floats` records the float operations. A float operation raises UnsupportedCode if `floats` is
+    None.
     """
     functions = list(_FUNCTION.finditer(text))
     if len(functions) != 1:

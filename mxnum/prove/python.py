@@ -1,4 +1,4 @@
-"""Readers of Python functions: functions that numba compiles, and functions in the dialect."""
+"""Readers of Python functions: functions for numba, and functions in the definition's dialect."""
 
 from __future__ import annotations
 

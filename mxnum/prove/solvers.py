@@ -1,6 +1,6 @@
 """Questions about bit-vectors to the solvers z3 and bitwuzla, with a time limit.
 
-z3 first translates floating-point terms into bit-vectors. Then either solver can answer.
+z3 first translates floating-point terms into bit-vectors, so that either solver can answer.
 """
 
 from __future__ import annotations
@@ -90,10 +90,11 @@ def _ask_bitwuzla(question: z3.Goal, timeout: int) -> str:
 
 
 def _without_product_conditions(question: z3.BoolRef) -> z3.BoolRef:
-    """Return a question without z3's overflow conditions of products, which bitwuzla lacks.
+    """Return a question without z3's overflow conditions of products, which bitwuzla cannot read.
 
-    z3 has one condition for overflow and one for underflow. The two always occur together, so each
-    is replaced by the condition that the product does not change in twice the bits.
+    z3 has one condition for overflow of a product and one for underflow. Both conditions always
+    occur together, so each is replaced by the condition that the product in twice the bits is the
+    same.
     """
     kinds, waiting, seen, pairs = (z3.Z3_OP_BSMUL_NO_OVFL, z3.Z3_OP_BSMUL_NO_UDFL), [question], set(), []
     while waiting:

@@ -91,7 +91,7 @@ def _product(element: ElementFormat, a: z3.BitVecRef, b: z3.BitVecRef) -> z3.Bit
 def _multiple(factor: bool | int, product: z3.BitVecRef, like: z3.ExprRef) -> z3.ExprRef:
     """Return `factor` times a product, in the width of the term `like`.
 
-    If `like` is a condition, `factor` is its truth value and the result is this constant.
+    If `like` is a condition, `factor` is its truth value, which is returned as a constant.
     """
     if isinstance(factor, bool):
         return z3.BoolVal(factor)
@@ -105,10 +105,11 @@ def _leaves(
     element: ElementFormat,
     pairs: Sequence[tuple[z3.BitVecRef, z3.BitVecRef]],
 ) -> list[tuple[z3.ExprRef, int, bool | int]] | None:
-    """Return the largest terms that are multiples of one product, with its index and the factor.
+    """Return the largest terms that are multiples of one product, with the factor.
 
-    The list also has each condition whose truth value is the same for all codes; the factor of the
-    condition is its truth value. The result is None if a code occurs outside of the listed terms.
+    Each term comes with the index of its product. The list also has each condition whose truth
+    value is the same for all codes; the factor of the condition is its truth value. The result is
+    None if a code occurs outside of the listed terms.
     """
     support = _support(roots, places)
     waiting, seen, leaves = list(roots), set(), []

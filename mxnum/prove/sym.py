@@ -1,9 +1,9 @@
-"""The symbolic machine: dialect functions executed on bit-vectors.
+"""The symbolic machine, which runs dialect functions on bit-vectors.
 
 `Sym` is a signed word that records obligations: + - and * do not overflow, << loses no bits, and
 shift amounts are smaller than the word. Where the obligations hold, a `Sym` has the value that
-Python ints, int64 and int32 compute. A theorem about `Sym` is therefore a theorem about the
-compiled function.
+Python ints, int64 and int32 compute, so a theorem about `Sym` is also a theorem about the compiled
+function.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Sym:
         width = self.value.size()
         if isinstance(other, Sym):
             if other.value.size() != width:
-                raise TypeError(f"words of {width} and {other.value.size()} bits meet")
+                raise TypeError(f"words of {width} and {other.value.size()} bits meet in one operation")
             return other.value
         if isinstance(other, int) and not isinstance(other, bool) and -(1 << (width - 1)) <= other < 1 << (width - 1):
             return z3.BitVecVal(other, width)

@@ -1,4 +1,4 @@
-"""A reader of Verilog and SystemVerilog, by yosys: modules without registers, and pipelines.
+"""A reader of Verilog and SystemVerilog for modules without registers, and for pipelines.
 
 yosys writes the module as SMT-LIB functions of a state, which holds the inputs and the registers. A
 pipeline starts in an arbitrary state and takes one step for each cycle. The claim's inputs enter at
