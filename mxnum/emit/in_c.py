@@ -70,7 +70,7 @@ class C(Printer):
         return f"for (int {loop.index} = 0; {loop.index} < {loop.count}; {loop.index}++) {{"
 
     def operation(self, operation: Operation, word: int) -> str:
-        """Return an operation; shift left as unsigned, since C does not shift negatives left."""
+        """Return an operation; left shifts are unsigned: C leaves them undefined for negatives."""
         if operation.operator != "<<" or isinstance(operation.left, Number):
             return super().operation(operation, word)
         left, right = self.expression(operation.left, word, True), self.expression(operation.right, word, True)
@@ -112,7 +112,7 @@ class C(Printer):
         yield ""
 
     def blocks(self, model: Model) -> Iterator[str]:
-        """Yield the functions for whole blocks."""
+        """Yield the lines of the functions that quantize and dequantize a block."""
         settings = model.settings
         yield from self.bits(settings.source, "bits", model.encode.word)
         yield from self.of_bits(settings.target, model.decode.word)
@@ -155,7 +155,7 @@ class C(Printer):
         yield "}"
 
     def fused_sum(self, model: SumModel) -> Iterator[str]:
-        """Yield the function for a sum of products."""
+        """Yield the lines of the function `fused_sum`."""
         name, word = model.name, f"uint{FLOATS[model.unit.accumulator].bits}_t"
         p, q = (f"uint{8 if each.bits <= 8 else 32 if each.bits > 16 else 16}_t" for each in model.operands)
         yield "/*"

@@ -104,7 +104,7 @@ class JavaScript(Printer):
         yield ""
 
     def fused_sum(self, model: SumModel) -> Iterator[str]:
-        """Yield the function for a sum of products."""
+        """Yield the lines of the function `fused_sum`."""
         yield "/**"
         yield from (f" * {line}".rstrip() for line in paragraphs(model.comment, 96))
         yield " */"
@@ -123,7 +123,7 @@ class JavaScript(Printer):
         yield "}"
 
     def blocks(self, model: Model) -> Iterator[str]:
-        """Yield the functions for whole blocks."""
+        """Yield the lines of the functions that quantize and dequantize a block."""
         settings = model.settings
         yield from self.conversions(model)
         wide, wide_back = model.encode.word == 64, model.decode.word == 64

@@ -55,7 +55,7 @@ class Python(Printer):
         return f"{both[0]} if {condition} else {both[1]}"
 
     def fused_sum(self, model: SumModel) -> Iterator[str]:
-        """Yield the function for a sum of products."""
+        """Yield the lines of the function `fused_sum`."""
         first, *rest = paragraphs(model.comment, 92)
         yield ""
         yield "def fused_sum(a, b, c):"
@@ -73,7 +73,7 @@ class Python(Printer):
         yield f"{INDENT}return {self.use(model.rounded, total='total', largest='largest', state='state')}"
 
     def blocks(self, model: Model) -> Iterator[str]:
-        """Yield the functions for whole blocks."""
+        """Yield the lines of the functions that quantize and dequantize a block."""
         settings = model.settings
         tensor = ", tensor" if model.has_tensor_scale else ""
         random = ", random" if model.align_random is not None else ""

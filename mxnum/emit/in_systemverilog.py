@@ -67,7 +67,7 @@ class SystemVerilog(Printer):
         return str(value) if -(1 << 31) <= value < 1 << 31 else f"{'-' if value < 0 else ''}64'sd{abs(value)}"
 
     def fused_sum(self, model: SumModel) -> Iterator[str]:
-        """Yield the function for a sum of products; product 0 is in the lowest bits."""
+        """Yield the lines of the function `fused_sum`; product 0 is in the lowest bits."""
         n, out = model.unit.terms, FLOATS[model.unit.accumulator].bits
         (p, q), product = (each.bits for each in model.operands), {"a": "code_a", "b": "code_b", "largest": "largest"}
         yield from (f"// {line}".rstrip() for line in paragraphs(model.comment, 96))
@@ -100,7 +100,7 @@ class SystemVerilog(Printer):
         yield ""
 
     def blocks(self, model: Model) -> Iterator[str]:
-        """Yield the functions for whole blocks.
+        """Yield the lines of the functions that quantize and dequantize a block.
 
         A block is one vector, with element 0 in the lowest bits.
         """

@@ -68,7 +68,7 @@ class SumModel(Emitted):
 
     @property
     def roots(self) -> tuple[Function, ...]:
-        """The program's functions that a user calls; `fused_sum` is not part of the program."""
+        """The functions that a user calls, except `fused_sum`, which the printers write."""
         return () if self.add is None else (self.add,)
 
 

@@ -1,7 +1,7 @@
 """The explorer: one HTML page that shows how numbers and blocks become codes.
 
 The page contains the emitted JavaScript functions of all formats, rounding modes and scale rules,
-each function once. The files in `web` draw the results of these functions.
+each function once. The files in `web` draw the results of the JavaScript functions.
 """
 
 from __future__ import annotations

@@ -48,18 +48,18 @@ class Printer:
             yield ""
 
     def arrays(self) -> Iterator[str]:
-        """Yield the functions for whole blocks, or for a whole sum."""
+        """Yield the lines of the functions that take a whole block, or a whole sum."""
         if isinstance(self.model, SumModel):
             return self.fused_sum(self.model)
         assert isinstance(self.model, Model)
         return self.blocks(self.model)
 
     def blocks(self, model: Model) -> Iterator[str]:
-        """Yield the functions for whole blocks."""
+        """Yield the lines of the functions that quantize and dequantize a block."""
         raise NotImplementedError
 
     def fused_sum(self, model: SumModel) -> Iterator[str]:
-        """Yield the function for a sum of products."""
+        """Yield the lines of the function `fused_sum`."""
         raise NotImplementedError
 
     def statements(self, body: tuple[Statement, ...], word: int, depth: int = 1) -> Iterator[str]:

@@ -1,8 +1,9 @@
 """Dialect functions as programs: statements and expressions, which every printer can print.
 
 `Program.add` reads the syntax tree of a function that a factory made, and the constants in the
-function's closure. Of a branch on these constants, the program keeps only the arm that is taken.
-All other code keeps its form and its names, so that an emitted model reads like the definition.
+function's closure. Of a branch on constants of the closure, the program keeps only the arm that is
+taken. Statements keep their form and their names, so that an emitted model reads like the
+definition.
 """
 
 from __future__ import annotations

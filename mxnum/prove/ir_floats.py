@@ -65,8 +65,8 @@ def number(bits: Any, type_: str) -> Any:
 class Floats:
     """The float operations of one execution.
 
-    The bits of each result are a fresh symbol. `definitions` state that z3's float for each symbol
-    equals the operation's result.
+    The bits of each result are a fresh symbol. `definitions` are the equations between the symbols
+    and the results in z3's floats.
     """
 
     def __init__(self) -> None:

@@ -37,7 +37,7 @@ class Floats:
         return Sym(self.apply(operation, word.lift(a), word.lift(b)), word.obligations)
 
     def apply(self, operation: str, a: z3.BitVecRef, b: z3.BitVecRef) -> z3.BitVecRef:
-        """Return a fresh result of an operation, and record the operation."""
+        """Return a fresh symbol for the result of an operation, and record the operation."""
         result = z3.FreshConst(z3.BitVecSort(32), operation)
         self.met.append((operation, a, b, result))
         return result
@@ -128,7 +128,7 @@ _COMPARE: dict[str, Callable[[Any, Any, Callable[[Any, Any], Any]], z3.BoolRef]]
 
 
 def _type(name: str, kinds: str) -> tuple[str, int]:
-    """Return the kind and the width of an instruction's type."""
+    """Return the kind ("b", "s" or "u") and the width of an instruction's type."""
     if name == "pred" and "b" in kinds:
         return "b", 1
     found = re.fullmatch(rf"([{kinds}])(8|16|32|64)", name)

@@ -42,7 +42,7 @@ def cut(
     premises: Sequence[z3.BoolRef],
     promises: Sequence[z3.BoolRef],
 ) -> Cut | None:
-    """Return the two questions, or None if the implementation has no products to cut out."""
+    """Return the two questions about a dot product, or None if no product can be cut out."""
     element, sides = claim.format.element, claim.inputs[:2]
     codes = [[z3.BitVec(f"{side.name}[{i}]", side.bits) for i in range(side.count)] for side in sides]
     whole = [

@@ -12,7 +12,7 @@ from mxnum.prove.claims import Claim
 
 @dataclass(frozen=True)
 class ProofPart:
-    """One question to a solver, such as "all inputs", "element 3" or "the scale"."""
+    """One question to a solver: a name, such as "element 3" or "all inputs", and the outcome."""
 
     name: str
     verdict: Literal["proved", "refuted", "open"]
