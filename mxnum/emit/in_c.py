@@ -125,12 +125,12 @@ class C(Printer):
         encode = self.use(model.encode, x=f"{name}_bits(x[i])", scale="scale", tensor="tensor", random=drawn)
         nan = f"{INDENT}if (!finite) scale = {settings.format.scale.nan_code};"
         yield "/*"
-        yield f" * Quantize a block of n numbers ({settings.format.block}, or fewer at the end of a row): write"
-        yield " * their codes, and return the code of their scale."
+        yield f" * Quantize a block of n numbers: {settings.format.block}, or fewer at the end of a row."
+        yield " * Write the codes of the numbers to codes, and return the code of the block's scale."
         if model.has_tensor_scale:
             yield " * tensor: the bits of the tensor scale, which the function tensor_scale finds."
         if model.align_random is not None:
-            yield f" * random: for each number a random integer of which {settings.sr_bits} bits are used."
+            yield f" * random: one random integer for each number; its low {settings.sr_bits} bits are used."
         yield " */"
         yield f"static inline {scale} {name}_quantize_block(const {held} *x, int n, uint8_t *codes{tensor}{random})"
         yield "{"

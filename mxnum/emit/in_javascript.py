@@ -138,7 +138,7 @@ class JavaScript(Printer):
         if model.has_tensor_scale:
             yield " * tensor: the bits of the tensor scale, as tensor_scale returns them."
         if model.align_random is not None:
-            yield f" * random: for each number a random integer of which {settings.sr_bits} bits are used."
+            yield f" * random: one random integer for each number; its low {settings.sr_bits} bits are used."
         yield " */"
         yield f"export function quantize_block(x{tensor}{random}) {{"
         yield f"{INDENT}let amax = {zero}, finite = {one};"

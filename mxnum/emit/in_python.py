@@ -96,7 +96,7 @@ class Python(Printer):
         if model.has_tensor_scale:
             yield f"{INDENT}tensor: the bits of the tensor scale, which `tensor_scale` finds."
         if model.align_random is not None:
-            yield f"{INDENT}random: for each number a random integer of which {settings.sr_bits} bits are used."
+            yield f"{INDENT}random: one random integer for each number; its low {settings.sr_bits} bits are used."
         yield f'{INDENT}"""'
         yield f"{INDENT}amax, finite = 0, 1"
         yield f"{INDENT}for number in x:"

@@ -115,7 +115,7 @@ class SystemVerilog(Printer):
         if model.has_tensor_scale:
             yield "// tensor: the bits of the tensor scale, which tensor_scale finds."
         if model.align_random is not None:
-            yield f"// random: for each number a random word of which {settings.sr_bits} bits are used."
+            yield f"// random: one random word for each number; its low {settings.sr_bits} bits are used."
         yield (
             f"function automatic logic [{scale + bits * k - 1}:0] quantize_block("
             f"input logic [{source * k - 1}:0] x{tensor}{random});"

@@ -20,7 +20,7 @@ class Printer:
     #: The pattern of a constant's name. The prefix keeps constants different from macros and
     #: variables.
     constant = "K_{}"
-    #: The language's operator for each Python operator that it writes differently.
+    #: For each Python operator that the language writes differently, the language's operator.
     operators: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, model: Emitted):

@@ -134,7 +134,7 @@ def _bound(
 
 
 def _port(said: str, named: Mapping[str, Quantity]) -> Port | None:
-    """Return the numbers of a name: `a` is all of `a`; `a3`, `a[3]` and `a_3` are one of them."""
+    """Return the numbers that a name means: `a` is all of `a`; `a3`, `a[3]` and `a_3` are one."""
     if said in named:
         return Port(named[said], 0, named[said].count)
     plain = said.replace("[", "").replace("]", "")
