@@ -70,7 +70,11 @@ class C(Printer):
         return f"for (int {loop.index} = 0; {loop.index} < {loop.count}; {loop.index}++) {{"
 
     def operation(self, operation: Operation, word: int) -> str:
-        """Return an operation; left shifts are unsigned: C leaves them undefined for negatives."""
+        """Return an operation.
+
+        Left shifts are on unsigned integers, because C leaves left shifts of negative numbers
+        undefined.
+        """
         if operation.operator != "<<" or isinstance(operation.left, Number):
             return super().operation(operation, word)
         left, right = self.expression(operation.left, word, True), self.expression(operation.right, word, True)

@@ -1,10 +1,10 @@
 """A symbolic executor of textual LLVM IR: integers, forward branches, one result slot, and poison.
 
-The executor raises UnsupportedCode for all other code. The executor tracks for each value whether
-it is poison, as the LLVM language reference defines. A violated `nsw`, `exact`, `range` or other
-flag makes the result poison. An instruction with a poison operand gives poison, but `select` and
-`phi` pass on only the poison of the value that they choose. `freeze` turns poison into an arbitrary
-value.
+The executor raises UnsupportedCode for code that it does not support. The executor tracks for each
+value whether it is poison, as the LLVM language reference defines. A violated `nsw`, `exact`,
+`range` or other flag makes the result poison. An instruction with a poison operand gives poison,
+but `select` and `phi` pass on only the poison of the value that they choose. `freeze` turns poison
+into an arbitrary value.
 
 Two obligations are that no branch depends on poison and that the returned value is not poison. The
 executor treats `undef` as poison, which is stricter than LLVM.

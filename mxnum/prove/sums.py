@@ -1,8 +1,9 @@
 """Proofs of dot products in two steps: each product, then the sum of arbitrary products.
 
-Solvers need hours for a sum of four multipliers, but only seconds for each step. A *cut* is a term
-of the implementation that depends on one pair of codes and is a multiple of the pair's product. The
-second step puts a symbol in place of the product, in the implementation and in the definition.
+Solvers need hours for a sum of four multipliers, but only seconds for one product or for the sum of
+given products. A *cut* is a term of the implementation that depends on one pair of codes and is a
+multiple of the pair's product. The second step puts a symbol in place of the product, in the
+implementation and in the definition.
 """
 
 from __future__ import annotations
