@@ -30,7 +30,7 @@ SOURCE = FLOATS["float32"]
 #: The position of the leading bit in the significand of a number that a reader types. The
 #: significand's last bit is sticky.
 TYPED_WIDTH = 40
-#: The E2M1 code of 4. Rules of four over six try this code for the largest number of a block.
+#: The E2M1 code of 4. The four-over-six rules try to make the largest number of a block 4.
 _FOUR = 6
 #: The functions that the files in `web` call for every format, by the name in these files.
 _SHARED = {

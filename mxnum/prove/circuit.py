@@ -149,7 +149,7 @@ def given(circuit: Circuit, binding: Binding, values: Mapping[str, z3.BitVecRef]
     """Return the value of each input of a circuit, given the values of the claim's inputs.
 
     If the port is wider than the number, float32 and float64 bits are sign-extended, like signed
-    integers. All other numbers are zero-extended.
+    integers. Numbers of other types are zero-extended.
     """
     found = {}
     for name, width in circuit.inputs.items():
@@ -173,7 +173,7 @@ def given(circuit: Circuit, binding: Binding, values: Mapping[str, z3.BitVecRef]
 def narrowed(circuit: Circuit, name: str, port: Port, value: z3.BitVecRef) -> tuple[z3.BitVecRef, list[z3.BoolRef]]:
     """Return the low bits of an output, which the claim is about, and conditions on the other bits.
 
-    The other bits must be a zero extension or a sign extension of the low bits.
+    The bits above the low bits must be a zero extension or a sign extension.
     """
     bits = port.quantity.bits * port.count
     if value.size() < bits:

@@ -42,7 +42,7 @@ DECIDES = {
     "sr_bits": ("encode", "quantize"), "terms": ("dot",), "block": ("quantize",),
 }  # fmt: skip
 #: The most terms that a dot product may have, and the most bits that its elements may have. Within
-#: these limits, 64-bit integers hold every sum exactly.
+#: the limits, 64-bit integers hold every sum of a dot product exactly.
 TERMS, TERM_BITS = 4, 6
 
 

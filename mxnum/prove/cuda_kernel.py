@@ -1,8 +1,8 @@
 """A reader of one thread of a PTX kernel (``.entry``) that Triton, numba or nvcc wrote.
 
 The thread must load one number through each pointer that it reads, and store one number through
-each pointer that it writes. A proof holds for all thread indices and all values of the other
-parameters, as long as the thread stores a number.
+each pointer that it writes. A proof holds for all thread indices and all parameters that are no
+pointers, as long as the thread stores a number.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def execute(text: str, arguments: Sequence[z3.BitVecRef], floats: Floats | None 
 #: The width of a register by the prefix of its name, and the declarations that NVVM writes.
 _WIDTHS = {"%p": 1, "%rs": 16, "%r": 32, "%rd": 64, "%f": 32}
 _DECLARATIONS = {("pred", "%p"), ("b16", "%rs"), ("b32", "%r"), ("b64", "%rd"), ("f32", "%f")}
-#: Float operations that name their rounding. Tools never fuse these operations.
+#: Float operations that name their rounding, so that tools never fuse them.
 _FLOAT = {"add.rn": "add", "sub.rn": "subtract", "mul.rn": "multiply"}
 
 _UNARY: dict[str, Callable[[Any], Any]] = {
