@@ -15,7 +15,7 @@ INDENT = "    "
 
 
 class Printer:
-    """The base class of printers; a language overrides methods to write code in its own way."""
+    """The base class of printers; a subclass for a language overrides methods for its syntax."""
 
     #: The pattern of a constant's name. The prefix keeps constants different from macros and
     #: variables.
