@@ -30,7 +30,10 @@ _round_sum = make_round(SUM_WIDTH)
 
 @dialect
 def add_shifted(limbs, value, position, negative):
-    """Add value * 2**position to `limbs`, or subtract it if `negative`; 0 <= value < 2**56."""
+    """Add value * 2**position to `limbs`, or subtract it if `negative`.
+
+    `value` is at least 0 and below 2**56.
+    """
     digit, shift = position >> 5, position & 31
     low, high = (value & _DIGIT_MASK) << shift, (value >> _DIGIT) << shift
     middle = (low >> _DIGIT) + (high & _DIGIT_MASK)
@@ -84,8 +87,8 @@ def rounded(limbs, position):
         last -= 1
     if last < 0:
         return 0
-    # The leading digit and most of the next make 30 to 61 bits. The last bit is sticky: it is set
-    # if a lower bit is.
+    # The leading digit and the upper 29 bits of the next digit make 30 to 61 bits. The last of
+    # these bits is sticky: it is also set if any lower bit of the sum is set.
     value = int(limbs[last]) << 29
     below = 0
     if last > 0:
@@ -110,7 +113,10 @@ def limbs_for(lowest: int, highest: int) -> int:
 
 @dialect
 def state_of_product(a, b):
-    """Return the state (PLUS, MINUS, INVALID) of a product of two classes, or 0 if it is finite."""
+    """Return the state of the product of two numbers, given the classes of the numbers.
+
+    The state is PLUS, MINUS or INVALID, or 0 if the product is finite.
+    """
     if a >= NOT_A_NUMBER or b >= NOT_A_NUMBER:
         return INVALID
     if a < INFINITY and b < INFINITY:
@@ -124,7 +130,8 @@ def state_of_product(a, b):
 def state_of(classes_a, classes_b, start, stop):
     """Return the state of the products `start` to `stop` of two rows, or 0 if all are finite.
 
-    The arguments are the classes of the elements. The state combines those of all products.
+    `classes_a` and `classes_b` are the classes of the elements of both rows. The result combines
+    the states of all products.
     """
     state = 0
     for k in range(start, stop):
@@ -134,5 +141,5 @@ def state_of(classes_a, classes_b, start, stop):
 
 @dialect
 def special_float32(state):
-    """Return the float32 bit pattern, an infinity or NaN, of a sum with a state other than 0."""
+    """Return the bits of the float32 infinity or NaN that a state other than 0 stands for."""
     return 0x7F800000 if state == PLUS else 0xFF800000 if state == MINUS else 0x7FC00000
