@@ -2,13 +2,13 @@
 
 An outer loop over an array, with its scales, marks and random bits, takes a second to compile. A
 kernel, the inner loop over the elements of one panel, takes a fifth of a second. So an outer loop
-receives the address of a kernel at run time, and one outer loop serves many formats. Calling a
-kernel costs a few nanoseconds for each panel.
+receives the address of a kernel at run time, and one compiled outer loop serves many formats.
+Calling a kernel costs a few nanoseconds for each panel.
 
 Many loops first find the scales of a group of blocks, which reads memory, and then convert the
 group from the cache. Hardware prefetchers foresee neither these bursts of reads nor the cache lines
-that a loop will write. Loops therefore prefetch explicitly (`ask_for`), which keeps memory busy in
-both phases.
+that a loop will write. Loops therefore prefetch explicitly (`ask_for`), which keeps memory busy
+while scales are found and while numbers are converted.
 """
 
 from __future__ import annotations
@@ -56,9 +56,10 @@ _LINE = 64
 
 _registered: set[Callable[..., Any]] = set()
 
-#: Every compiled kernel, with the array whose address `for_types` returns. The list keeps both
-#: alive, because loops hold only the address. If two threads make the same kernel at once, a cache
-#: keeps one of the two `Kernel` objects, but a loop may hold the address of the other.
+#: Every compiled kernel, with the array whose address `for_types` returns. Loops hold only this
+#: address, so the list keeps kernels and arrays alive. If two threads make the same kernel at once,
+#: a cache keeps only one of the two `Kernel` objects, but a loop may hold the address of the other
+#: object's array.
 _in_use: list[Any] = []
 
 
@@ -101,11 +102,11 @@ def compile_directly(
 ) -> None:
     """Compile calls of `function` on the CPU as the intrinsic `operation`.
 
-    `applies` returns True for the argument types whose calls are compiled in this way.
+    `applies` returns True for the argument types for which calls are compiled as `operation`.
 
-    Overloads (`numba.extending.overload`) do the same for every target, but numba compiles an
-    overload again for each combination of types. Without compiled code on disk, that took half of
-    the time of a first call.
+    An overload (`numba.extending.overload`) would work for every target, but numba compiles an
+    overload again for each combination of types. Compiling overloads took half of the time of a
+    first call without compiled code on disk.
     """
 
     def definition(context, *arguments):
@@ -124,7 +125,7 @@ def compile_everywhere(
 ) -> None:
     """Compile calls of `function` as the intrinsic `operation` on every target.
 
-    `compile_directly` does this for the CPU. An overload does this for other targets, such as CUDA.
+    The CPU uses `compile_directly`, and other targets, such as CUDA, use an overload.
     """
     compile_directly(function, operation, applies)
     given = ", ".join(inspect.signature(function).parameters)
@@ -149,12 +150,12 @@ def not_inlined(function: Callable[..., Any]) -> Callable[..., Any]:
 
     The first statement of `function` must be a call of `forbid_inlining`.
 
-    In a loop over many arrays, the innermost loops are functions of this kind. If LLVM inlined
-    these functions, their values would not fit in registers, and each iteration would load the
+    The innermost loops of a loop over many arrays are such functions. If LLVM inlined these
+    innermost loops, their values would not fit in registers, and each iteration would load the
     values from memory again.
     """
     function.__dict__["not_inlined"] = True
-    loop_cache.name_by_content(function)  # The name becomes a linker symbol, so it must be unique.
+    loop_cache.name_by_content(function)  # The function's name becomes a linker symbol, which must be unique.
     return word.dialect(function)
 
 
@@ -204,8 +205,8 @@ class Kernel:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function, self._compiled = function, compile_loop(function)
-        #: By the types of the five arrays: the array whose address `for_types` returns, or without
-        #: compilation the kernel's Python function.
+        #: The array whose address `for_types` returns, or without compilation the kernel's Python
+        #: function. The key is the types of the five arrays.
         self._found: dict[tuple[Any, ...], Any] = {}
 
     def for_types(
@@ -213,8 +214,8 @@ class Kernel:
     ) -> Any:
         """Compile the kernel for arrays of these types, and return the value that loops receive.
 
-        `call_kernel` takes this value: the address of the array that `_words` returns, or without
-        compilation the Python function.
+        Loops pass the value to `call_kernel`. The value is the address of the array that `_words`
+        returns, or without compilation the Python function.
         """
         kinds = x, out, scales, drawn, numbers
         found = self._found.get(kinds)
@@ -226,7 +227,7 @@ class Kernel:
         return found.ctypes.data if isinstance(found, np.ndarray) else found
 
     def _words(self, kinds: tuple[Any, ...]) -> Any:
-        """Return an array of the compiled function's address and a number for its types."""
+        """Return an array: the compiled function's address, and a number that encodes its types."""
         signature = (*(types.CPointer(from_dtype(np.dtype(kind))) for kind in kinds), _WHERE)
         self._compiled.compile(signature)
         compiled = self._compiled.overloads[signature]
@@ -290,7 +291,7 @@ compile_directly(others_apart, _others_apart)
 
 
 def ask_for(array: Any, index: Any, count: int, ahead: int) -> None:
-    """Ask the processor to prefetch `count` elements, from `ahead` bytes after an index on.
+    """Ask the processor to prefetch `count` elements that begin `ahead` bytes after `index`.
 
     `count` and `ahead` are constants. The addresses may lie outside the array, because a prefetch
     never faults.
@@ -315,7 +316,7 @@ def _ask_for(context, array, index, count, ahead):
         start = builder.bitcast(element_pointer(target, builder, array, *arguments[:2]), byte)
         for offset in range(first, last, _LINE):
             line = builder.gep(start, [ir.IntType(64)(offset)])
-            builder.call(prefetch, [line, word(0), word(3), word(1)])  # For a read, to be kept in the data cache.
+            builder.call(prefetch, [line, word(0), word(3), word(1)])  # Prefetch for a read, to stay in the cache.
         return target.get_dummy_value()
 
     return types.none(array, index, count, ahead), generate

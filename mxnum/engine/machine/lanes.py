@@ -1,12 +1,12 @@
 """32-bit lanes: the machine on which fast loops run the dialect.
 
-numba computes int32 + int32 in 64 bits, so a vector holds only half as many elements. A lane is a
-separate numba type for 32-bit integers, on which the operators of the dialect stay in 32 bits.
-Their results are right if no intermediate result exceeds 32 bits. Proofs show this for every
-function whose word has 32 bits.
+numba computes int32 + int32 in 64 bits, so a vector register holds only half as many numbers. A
+lane is a separate numba type for 32-bit integers, on which the operators of the dialect stay in 32
+bits. The results are right if all intermediate results fit 32 bits. Proofs show that they fit in
+every function whose word has 32 bits.
 
-The formulations in `rounding` also need float32 arithmetic. Functions such as `add_float32` compute
-it on lanes that hold bit patterns.
+The formulations in `rounding` also need float32 arithmetic. Functions such as `add_float32` do
+float32 arithmetic on lanes that hold bit patterns.
 """
 
 from __future__ import annotations
@@ -79,8 +79,7 @@ def greatest_of(array: Any, start: Any, count: int, mask: int) -> Any:
     """Return the greatest of `count` elements, each masked with `mask`.
 
     `count` and `mask` are constants. The function compiles to one vector instruction for each
-    register of elements. If the maximum were a loop of constant length, LLVM would unroll it to
-    scalar code.
+    register of elements. LLVM would unroll an ordinary loop of constant length to scalar code.
     """
     return max(int(array[start + i]) & mask for i in range(count))
 
@@ -240,7 +239,7 @@ def _may_select(condition: Any, *both: Any) -> bool:
 
 
 def _operation(emit: Callable[[Any, Any, Any], Any], compares: bool = False) -> Any:
-    """Return the intrinsic `emit(builder, a, b)` for two operands: lanes, integers or vectors."""
+    """Return an intrinsic of two lanes, integers or vectors, for which `emit` makes the IR."""
 
     @intrinsic
     def operation(context, a, b):

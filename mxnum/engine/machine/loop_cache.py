@@ -19,15 +19,15 @@ from numba import types
 from numba.core.caching import FunctionCache
 from numba.core.serialize import dumps
 
-#: A range of numba versions, without its end. Tests have shown that these versions load compiled
-#: loops without the compiler.
+#: The first numba version of a range, and the first version after the range. Tests have shown that
+#: the versions in the range load compiled loops without the compiler.
 TRIED = (0, 61), (0, 69)
 
 
 def name_by_content(function: Callable[..., Any]) -> None:
     """Make the name of a function unique by adding a hash of its code and closure.
 
-    Call this before numba sees the function.
+    The name must be changed before numba sees the function.
 
     numba names machine code by the function's name, the types of its arguments, and a counter that
     starts anew in each process. Two processes can therefore compile two different loops of one
@@ -61,8 +61,7 @@ def keep(loop: Any, before_compiling: Callable[[Callable[..., Any]], object]) ->
 
     A loop loaded from disk needs only the addresses of numba's run-time functions. By default,
     numba also imports its function library, SciPy and extensions, which takes most of the first
-    call in a second process. A loop that `keep` has prepared imports these only when numba compiles
-    something.
+    call in a second process. `keep` delays these imports until numba compiles something.
     """
     try:
         loop._cache = _Cache(loop.py_func, before_compiling)
@@ -79,9 +78,9 @@ def keep(loop: Any, before_compiling: Callable[[Callable[..., Any]], object]) ->
 class _Cache(FunctionCache):  # type: ignore[misc]
     """numba's cache, in which an entry also expires when a file of `source_hash` changes.
 
-    By itself, numba checks only the loop's closure and the file that defines the loop. A loop also
-    calls functions through module globals, such as `select` and Philox. Without the hash, changes
-    of these functions would go unnoticed.
+    By itself, numba checks only the loop's closure and the file that defines the loop. numba would
+    not notice changes of functions that a loop calls through module globals, such as `select` and
+    Philox.
     """
 
     def __init__(self, function: Callable[..., Any], before_compiling: Callable[[Callable[..., Any]], object]) -> None:
@@ -128,7 +127,7 @@ def _nothing() -> None:
 def _define_runtime_functions() -> None:
     """Make the addresses of numba's run-time functions known to the linker.
 
-    When numba sets up its compiler, it does the same.
+    By itself, numba adds these addresses only when it sets up its compiler.
     """
     from numba.core.runtime import _nrt_python
 
@@ -140,7 +139,7 @@ def _type_of(loop: Any, value: Any) -> Any:
     """Return the numba type of an argument of a loop.
 
     Fast path: numba's own function imports `numpy.ma` to check whether an array is masked. For
-    arrays, and for tuples of arrays, this function finds the type without that import.
+    arrays, and for tuples of arrays, this function finds the type without importing `numpy.ma`.
     """
     if type(value) is tuple:
         return types.BaseTuple.from_types(tuple(_type_of(loop, item) for item in value))
@@ -160,7 +159,7 @@ def description(value: Any) -> Any:
 
     By default, numba pickles closures. Code just compiled from source and the same code read from a
     `.pyc` file have different pickles, so a second process would compile all loops again. Two
-    pickles of one intrinsic differ as well.
+    pickles of the same intrinsic differ as well.
     """
     kind = type(value)
     name = kind.__module__, kind.__qualname__

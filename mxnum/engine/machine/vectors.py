@@ -1,9 +1,9 @@
 """A numba type for vectors of sixteen lanes, on which dialect functions run as on one lane.
 
-Compilers unroll a loop of 16 steps before they look for vectors, and then emit scalar code. Loops
-therefore load a whole vector by ``load(array, many(index))``, and every operator (see `lanes`)
-becomes one instruction for all sixteen lanes. If the other operand is a lane or an integer, it is
-repeated sixteen times.
+Compilers unroll a loop of 16 steps before they look for vector operations, and then emit scalar
+code. Loops therefore load a whole vector by ``load(array, many(index))``, and every operator (see
+`lanes`) becomes one instruction for all sixteen lanes. If one operand is a vector and the other is
+a lane or an integer, the lane or integer is repeated sixteen times.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ caller raises this error too.
 
 Flush-to-zero and the rounding direction are state of a thread that other libraries change. For
 example, torch has a switch for flush-to-zero. Code that adds or multiplies floats checks once per
-call that this state is the default of IEEE 754 (`may_use_floats`). If the check fails, the code
-computes with integers.
+call that rounding is to nearest and nothing is flushed to zero (`may_use_floats`). If the check
+fails, the code computes with integers.
 """
 
 from __future__ import annotations
@@ -102,8 +102,9 @@ _TINY, _HALF, _TWO = (_number(bits) for bits in (1 << 52, 1022 << 52, 1024 << 52
 def has_default_floats() -> bool:
     """Return True if this thread rounds to nearest even and does not flush subnormal numbers.
 
-    Both are defaults of IEEE 754. The check uses Python's float64 arithmetic, which decides for
-    float32 too, because processors have one state for both widths.
+    Rounding to nearest even, and subnormal numbers, are the defaults of IEEE 754. The check uses
+    Python's float64 arithmetic, which decides for float32 too, because processors have one state
+    for both widths.
     """
     return (
         # The sum is larger if the thread rounds up, and 1 if it rounds down or toward zero.
@@ -116,7 +117,7 @@ def has_default_floats() -> bool:
 def may_use_floats() -> bool:
     """Return True if compiled code may use float arithmetic.
 
-    This needs `has_default_floats()`. It also needs compilation by numba, because loops that rely
-    on float arithmetic cannot run with NUMBA_DISABLE_JIT=1.
+    Compiled float arithmetic needs `has_default_floats()`. With NUMBA_DISABLE_JIT=1, loops that
+    rely on float arithmetic cannot run.
     """
     return has_default_floats() and not numba.config.DISABLE_JIT

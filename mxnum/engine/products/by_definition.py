@@ -29,8 +29,7 @@ PRODUCTS_PER_THREAD = 1 << 15
 def in_sequence(a: Array, b: Array, out: Array, threads: int | None) -> None:
     """Compute acc = fma(a, b, acc) in index order for every pair of rows of float32 values.
 
-    In this function and those below, `out` holds the starting values of the sums and becomes the
-    sums.
+    In all functions of this module that add to `out`, it holds the starting values of the sums.
     """
     _by_rows(sequential_loop(), [signed_bits(a)], [signed_bits(b)], (), out, threads)
 

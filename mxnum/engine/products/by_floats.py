@@ -133,7 +133,7 @@ class _Side(NamedTuple):
         return _Panels(numbers, new_panels(rows, blocks, width, "float32"), starts)
 
     def pack(self, some: slice, panels: _Panels, bias: int = 0) -> None:
-        """Write rows to `panels`: elements if there are panels for scales, else values.
+        """Write rows to `panels`: elements if `panels` has scales, else elements times scales.
 
         `bias` is the number that `integers` adds to the 8-bit integers of the left operand.
         """

@@ -3,14 +3,15 @@
 The elements of a format are integer multiples of one unit. Sums of products of elements are exact
 in any order up to 2**24 units in float32, and up to 2**53 units in float64. If sums of a format
 could exceed 2**53 units, the elements of the given arrays decide, because most blocks span only a
-few binades. If blocks span more binades, each element of one operand is split into two parts.
+few binades. If the blocks of the arrays span too many binades, each element of one operand is split
+into two parts.
 
-Small elements are multiplied as integers, whose sums have the same bound as sums in float32.
+Small elements are multiplied as integers, whose sums must not exceed 2**24 units either.
 
-The sum of a block is then multiplied by the product of both scales, and rounded once. In float64
-this multiplication cannot underflow. In float32 it is exact only if the product of the scales is a
-float32 number; otherwise float64 is used. If scales are floats, their product has several bits, and
-float64 has to hold these bits besides the bits of the sum.
+The sum of a block is then multiplied by the product of both scales, and rounded once. In float64,
+multiplying by the scales cannot underflow. In float32, the product of the scales must be a float32
+number; otherwise float64 is used. If scales are floats, their product has several bits, and float64
+has to hold these bits besides the bits of the sum.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ SPLIT = 16
 class Held:
     """The number type that holds the block sums of two matrices, and whether elements are split.
 
-    `word` is the type of the panels. `step` is the power of two at which each element of the left
-    operand is split into two parts, or None.
+    `word` is the type of the panels. `step` is None, or the power of two at which each element of
+    the left operand is split into two parts.
     """
 
     word: str
@@ -84,10 +85,11 @@ def exactness_of(
     """Return the cheapest way to hold sums of `run` products exactly, or None if there is none.
 
     `instructions` is the result of `integers.instructions`. If `extra` is 0, the product of two
-    scales is a power of two. Otherwise it has at most `extra + 2` bits. Then float32 must hold the
-    product of two scales, and float64 must hold the product of two scales and a sum.
+    scales is a power of two. If `extra` is positive, the product of two scales has at most
+    `extra + 2` bits. In that case float32 must hold this product, and float64 must hold this
+    product times a sum.
 
-    Formats with elements that are not normal float32 numbers give None.
+    The result is None if an element other than zero is not a normal float32 number.
     """
     units, largest = [], []
     for element in (a, b):
@@ -159,8 +161,8 @@ def _ends(x: Operand, scales: Any) -> tuple[int, int]:
 def run_of(x: Operand) -> int:
     """Return the length of the blocks along the summed axis.
 
-    If rows are shorter than a block, it is their length, rounded up to a multiple of 4; zeros pad
-    the rows.
+    If rows are shorter than a block, the result is the length of rows, rounded up to a multiple of
+    4. Zeros pad the rows to this length.
     """
     block, length = x.blocks[-1], x.array.shape[-1]
     return block if block <= length else -(-length // 4) * 4
@@ -173,14 +175,14 @@ def may_be_wide(a: Operand, b: Operand, run: int) -> bool:
     """Return True if float64 might not hold the sum of some block.
 
     The elements of a block are multiples of the step of its least binade, and lie below the end of
-    its greatest binade. So a product of two elements has at most as many bits as their two blocks
-    together. A sum of n products has at most log2(n) more bits, rounded up.
+    its greatest binade. So a product of two elements has at most as many bits as the `widths` of
+    their two blocks together. A sum of n products has at most log2(n) more bits, rounded up.
     """
     return bool((widths(a, run) + widths(b, run) > bits_to_spare(run)).any())
 
 
 def bits_to_spare(run: int) -> int:
-    """Return how many bits two blocks may have together, so that float64 holds their block sum."""
+    """Return the greatest sum of two `widths` for which float64 holds the sum of a block."""
     return _EXACT["float64"] - (run - 1).bit_length()
 
 

@@ -27,7 +27,7 @@ PRODUCTS_PER_THREAD = 1 << 13
 
 
 def multiply(a: Side, b: Side, unit: MatrixUnit, k: int, out: Array, redo: Array | None, threads: int | None) -> None:
-    """Compute d = a·b + c for each pair of rows, by instructions of K = `k`.
+    """Compute d = a·b + c for each pair of rows, as matrix instructions with K = `k` do.
 
     `out` holds c and becomes d. If `redo` is given, only the pairs of rows with True in `redo` are
     computed.
@@ -55,7 +55,7 @@ def _arrays(x: Side, some: slice) -> tuple[Array, ...]:
 
 @cache
 def fused_loop(accumulator: ElementFormat, rounding: Rounding) -> Any:
-    """Return `multiply(a, b, numbers, marks, out)`, which computes marked pairs of rows.
+    """Return `multiply(a, b, numbers, marks, out)`, which computes d for marked pairs of rows.
 
     `a` and `b` are tuples of arrays that `_arrays` returns.
     """

@@ -27,13 +27,13 @@ PRODUCTS_PER_THREAD = 1 << 20
 Scales = tuple[ScaleFormat | None, ScaleFormat | None]
 #: Float hardware computes group sums only if no exponent of an E8M0 scale exceeds this magnitude.
 _FARTHEST_SCALE = 40
-#: The number of bits of an integer that float32 holds, and of a sum that a 32-bit integer holds,
-#: without its sign.
+#: The number of bits of the integers that float32 holds exactly, and of a 32-bit integer without
+#: its sign.
 _FLOAT32, _INTEGER = 24, 31
 
 
 def serves(a: Operand, b: Operand, scales: Scales, unit: MatrixUnit) -> bool:
-    """Return True if float hardware computes the fused sums of a matrix unit exactly as it does."""
+    """Return True if float hardware computes the fused sums of a matrix unit bit for bit."""
     if (unit.accumulator, unit.rounding) != ("float32", "rtz"):
         return False
     if unit.group > 1:
@@ -76,7 +76,7 @@ def special_rows(x: Operand, scale: ScaleFormat | None) -> Array:
 
 
 def multiply(a: Operand, b: Operand, scales: Scales, unit: MatrixUnit, k: int, out: Array, threads: int | None) -> None:
-    """Compute d = a·b + c for each pair of rows, by instructions of K = `k`.
+    """Compute d = a·b + c for each pair of rows, as matrix instructions with K = `k` do.
 
     Both matrices come from `Operand.by_rows`. `out` holds c and becomes d. Rows in which
     `special_rows` finds an infinity or NaN get wrong results.
@@ -122,8 +122,9 @@ def _term_panels(
 ) -> list[Any]:
     """Return panels of significands, exponents, scale exponents and factors, in this order.
 
-    A scale exponent belongs to each fused sum, and a float32 factor to each promotion. None stands
-    for scale exponents that are all 0. None stands for the factors of a unit without promotions.
+    There is a scale exponent for each fused sum, and a float32 factor for each promotion (see
+    `MatrixUnit`). The scale exponents are None if all are 0, and the factors are None without
+    promotions.
     """
     parts = table(x.format)
     panels: list[Any] = [

@@ -1,8 +1,8 @@
 """A tile of fused sums whose terms are exact group sums, on float hardware.
 
 Each lane computes one fused sum at a time. The sum of a group times its two scales is exact in
-float32. A term is this product, times the power of two that aligns the term, truncated to an
-integer. The sum of the terms is exact in float64. The results are defined in the default
+float32. This product is multiplied by the power of two that aligns it, and truncated to an integer,
+which is a term. The sum of the terms is exact in float64. The results are defined in the default
 floating-point environment only.
 """
 
@@ -90,7 +90,7 @@ def multiply(panels, numbers, out, first):
     """Compute d = a·b + c of all panels; `out` holds c from column `first` on and becomes d.
 
     The panels are six arrays of shape (panels, length, rows or lanes): elements of a and of b,
-    group scales of a and of b, and the exponents of both kinds of scales. `_group_tile` describes
+    group scales of a and of b, and the exponents of these scales. `_group_tile` describes
     `numbers`.
     """
     a, b = panels[0], panels[1]

@@ -19,7 +19,7 @@ from mxnum.units.unit import ZERO_EXPONENT, MatrixUnit
 
 @dataclass(frozen=True)
 class Parts:
-    """An array of numbers as signed significands, exponents, and the classes of `terms`."""
+    """An array of numbers as signed significands, exponents and classes (see `terms`)."""
 
     significands: Array
     exponents: Array
@@ -27,7 +27,10 @@ class Parts:
 
     @classmethod
     def of_codes(cls, codes: Array, source: ElementFormat) -> Parts:
-        """Return the parts of codes of a format. The codes are integers of any type and shape."""
+        """Return the parts of the numbers that codes stand for.
+
+        The codes are integers of any type and shape.
+        """
         sign, exponent, significand, kind = make_parts(source)(codes.astype(np.int64))
         magnitude = np.where(kind == INFINITE, INFINITY, np.where(significand == 0, ZERO, NUMBER))
         return cls(
@@ -92,8 +95,8 @@ def side(x: Operand, scale: ScaleFormat | None, unit: MatrixUnit, k: int) -> Sid
     """Return the rows of a matrix as a `Side`, padded to whole instructions of K = `k`.
 
     The matrix comes from `Operand.by_rows`. Elements lie in the order in which the unit adds their
-    products. If the unit adds groups, significands are multiples of the format's smallest number,
-    so that products add without alignment.
+    products. If the unit adds products in groups, significands count multiples of the format's
+    smallest number, so that products add without alignment.
     """
     source, (rows, length) = x.format, x.array.shape
     padded = -(-length // k) * k

@@ -94,8 +94,8 @@ class _Tile(_Builder):
     def normal(self, total: Any, largest: Any, fraction_bits: Any, mask: Any) -> Any:
         """Return total * 2**(largest - fraction_bits) as float32, truncated toward zero.
 
-        `mask` clears the bits of a float64 number that the result does not keep. A subnormal result
-        must need no rounding.
+        `mask` clears the bits of a float64 number that the result does not keep. The caller ensures
+        that subnormal results need no rounding.
         """
         b = self.ir
         value = b.fmul(total, self.power(b.sub(largest, fraction_bits)))
@@ -125,11 +125,11 @@ def _fused_tile(typing_context, panels, tile, p, q, numbers):
     `multiply` describes `panels`. Each fused sum has scales as int32 exponents, and each promotion
     has float32 factors. Scales and factors may be None.
 
-    `numbers` are nine integers. The first three are the number of fused sums, the terms of a fused
-    sum, and the terms that are added as integers. The next three are the fraction bits, the
-    fraction bits minus those of products, and the number of bits of a float64 number that the
-    result does not keep. The last three are the `quantum` of `_Tile.rounded`, the fused sums of a
-    promotion, and 1 if the addend is added after the products.
+    `numbers[:3]` are the number of fused sums, the terms of a fused sum, and the terms that are
+    added as integers at a time. `numbers[3:6]` are the fraction bits, the fraction bits less the
+    fraction bits of products, and the number of bits of a float64 number that the result does not
+    keep. `numbers[6:]` are the `quantum` of `_Tile.rounded`, the fused sums of a promotion, and 1
+    if the addend is added after the products.
     """
     sa, sb, ea, eb, scale_a, scale_b, factor_a, factor_b = panels.types
 
@@ -233,8 +233,8 @@ def _fused_tile(typing_context, panels, tile, p, q, numbers):
 def multiply(panels, numbers, out, first):
     """Compute d = a·b + c of all panels; `out` holds c from column `first` on and becomes d.
 
-    The panels are eight arrays of shape (panels, length, rows or lanes), in pairs for a and b. The
-    pairs are significands of elements, exponents of elements, exponents of scales, and factors.
+    `panels` has four pairs of arrays, for a and b: significands of elements, exponents of elements,
+    exponents of scales, and factors. Each array has the shape (panels, length, rows or lanes).
     `_fused_tile` describes `numbers`.
     """
     sa, sb = panels[0], panels[1]

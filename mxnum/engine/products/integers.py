@@ -1,13 +1,13 @@
 """Products of small integers: the vector instructions that add them, and their packed operands.
 
 If a format has no infinity and no NaN, its elements are integer multiples of one unit. A 32-bit
-word holds four of these integers with 8 bits each, or two with 16 bits each. One instruction
+word holds four elements as 8-bit integers, or two elements as 16-bit integers. One instruction
 multiplies the integers of two words and adds the products to a 32-bit sum, in every lane of a
 vector.
 
-The instructions for 8-bit integers require an unsigned left operand. A bias is therefore added to
-the left integers. To cancel the bias, the sum of a block starts at minus the bias times the sum of
-the right integers.
+The instructions for 8-bit integers require an unsigned left operand. So a bias is added to the left
+integers, which makes them positive. To cancel the bias, the sum of a block starts at minus the bias
+times the sum of the right integers.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def integers_of(element: ElementFormat) -> Integers | None:
     term, unit = meanings(element), element.emin - element.mantissa_bits
     largest = np.ldexp(term.significands.astype(np.float64), term.exponents - unit)
     is_decoded = 1 << element.bits <= _TABLE or (element.integer and element.bits == 8)
-    # With such units, float32 holds the smallest scale times the unit, for E8M0 and for 16-bit
-    # scales.
+    # For units from 2**-16 to 1, float32 holds the smallest scale times the unit, whether scales
+    # are E8M0 codes or 16-bit floats.
     if not is_decoded or not -16 <= unit <= 0 or (term.classes >= INFINITY).any():
         return None
     if np.abs(largest).max() >= 1 << 15:
@@ -172,9 +172,9 @@ def _pack(memory, is_turned, table, halves, panels):
 def _moving(turning: bool) -> Any:
     """Return `move(memory, table, halves, panel, where)`, which packs 4 rows of 16 codes.
 
-    `where` is (i, j, word, row). `move` reads codes from `memory[i, j]` on. If `turning`, the
-    columns of `memory` are the rows that it packs. `move` writes words to `panel`, from index
-    `word` on, in the rows from `row` on.
+    `where` is (i, j, word, row). `move` reads codes from `memory[i, j]` on. If `turning`, `move`
+    packs columns of `memory` as rows. `move` writes words to `panel`, from index `word` on, in the
+    rows from `row` on.
     """
 
     @intrinsic
@@ -203,8 +203,8 @@ def _moving(turning: bool) -> Any:
                 builder, lines[0], lines[0], [k * _ROWS + r if turning else r * _CODES + k for r, k in order]
             )
             low, high = (_looked_up(builder, codes, builder.gep(parts.data, [_I64(k * _TABLE)])) for k in (0, 1))
-            # An 8-bit code is itself the integer. The table's entry for code 0 is the bias, which
-            # is added.
+            # An 8-bit code is itself the integer, to which the bias is added. The bias is the
+            # table's entry for code 0.
             shift = _splat(builder, builder.trunc(builder.load(values.data), _I8), _RECTANGLE)
             has_table = builder.icmp_signed("<=", builder.extract_value(values.shape, 0), _I64(_TABLE))
             low = builder.select(has_table, low, builder.add(codes, shift))
@@ -238,8 +238,8 @@ def _looked_up(builder: Any, codes: Any, table: Any) -> Any:
             pointer = builder.bitcast(builder.gep(table, [_I64(first)]), _bytes(16).as_pointer())
             own = _loaded(builder, pointer)
             own = _chosen(builder, own, own, [k % 16 for k in range(count)])
-            # The shuffle returns 0 for an index with bit 7 set. Codes outside these 16 entries get
-            # bit 7.
+            # The shuffle returns 0 for an index with bit 7 set. Codes outside the 16 table entries
+            # from `first` on get bit 7.
             index = builder.xor(part, ir.Constant(part.type, [first] * count))
             index = builder.add(index, ir.Constant(part.type, [0x70] * count))
             found = builder.or_(found, _call(builder, name, part.type, own, index))
@@ -249,7 +249,7 @@ def _looked_up(builder: Any, codes: Any, table: Any) -> Any:
 
 @compile_loop
 def _sum_blocks(panels, bias, starts):
-    """Store minus `bias` times the sum of integers in `starts`, for each block and row.
+    """Store in `starts`, for each block and row, minus `bias` times the sum of the integers.
 
     The panels hold 8-bit integers.
     """

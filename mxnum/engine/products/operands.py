@@ -34,7 +34,7 @@ class Operand:
     scale_bits: int = 1
 
     def viewed(self, view: Callable[[Array], Array], blocks: Blocks) -> Operand:
-        """Return an operand that has `view(part)` instead of each part, and these `blocks`."""
+        """Return an operand with `view(part)` instead of each part, and block lengths `blocks`."""
         scales = None if self.scales is None else view(self.scales)
         offsets = None if self.offsets is None else view(self.offsets)
         blocks = blocks if self.blocks else ()
@@ -85,8 +85,8 @@ class Operand:
         return self.viewed(lambda x: x[some], self.blocks)
 
 
-#: A function that returns the values of an operand in float32, rounded once to nearest even. Its
-#: second argument is the number of threads.
+#: A function that returns the values of an operand in float32, rounded once to nearest even. The
+#: second argument of the function is the number of threads.
 ToFloat32 = Callable[[Operand, int | None], Array]
 
 

@@ -143,8 +143,8 @@ def _moving(turning: bool) -> Any:
                     ir.Constant(ir.VectorType(_I32, _SIDE), [half + i // 2 + _SIDE * (i % 2) for i in range(_SIDE)])
                     for half in (0, _SIDE // 2)
                 )
-                # Each round interleaves the two halves of the lines. After three rounds, each
-                # column of the tile is one of the lines.
+                # Each round interleaves the first half of the lines with the second half. After
+                # three rounds, each column of the tile is one of the lines.
                 for _ in range(3):
                     pairs = [(lines[i], lines[i + _SIDE // 2]) for i in range(_SIDE // 2)]
                     lines = [builder.shuffle_vector(a, b, half) for a, b in pairs for half in (low, high)]

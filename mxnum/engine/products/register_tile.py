@@ -65,7 +65,7 @@ def _shape(word: str) -> Shape:
 #: lack. Without these instructions, `llvm.fma` calls the C library for every number.
 HAS_FMA = bool(llvmlite.binding.get_host_cpu_features().get("fma", True))
 
-#: The shape of a tile, by the type of the panels.
+#: The shape of a tile, by the number type of the panels.
 SHAPES = {word: _shape(word) for word in ("float32", "float64", *integers.IN_WORD)}
 
 
@@ -121,7 +121,7 @@ class _Builder:
         return self.ir.call(cgutils.get_or_insert_function(self.ir.module, kind, name), [a, b, c])
 
     def loop(self, start: Any, stop: Any, initial: list[Any], body: Any) -> list[Any]:
-        """Return the values after a loop that computes ``values = body(index, values)``.
+        """Return the final values of a loop that computes ``values = body(index, values)``.
 
         The loop runs for start <= index < stop, and at least once.
         """
@@ -148,7 +148,7 @@ class _Builder:
         return [self.load(self.ir.gep(pointer, [_I64(v * self.shape.lanes)]), word) for v in range(self.vectors)]
 
     def multiply(self, a: Any, b: Any, start: Any, stop: Any, initial: list[Any]) -> list[Any]:
-        """Return `initial` plus the products of all indices from `start` to `stop`, for each cell.
+        """Return, for each cell, `initial` plus the products at the indices from `start` to `stop`.
 
         A cell is a vector of the tile. `add_product` is called once for each cell and index.
         """
@@ -236,9 +236,9 @@ def multiply(panels, run, out, first, count):
     """Add the products of panels, as `_tile` defines them, to `out` from column `first` on.
 
     `panels` are (a, b, scales of a, scales of b, starts). `out` is a C-contiguous float32 matrix in
-    which `count` matrices lie one below the other. Each of these matrices has the same number of
-    panels of a and of b. Panels of columns may extend beyond the edge of `out`. Every NaN becomes
-    canonical.
+    which `count` matrices lie one below the other. The panels of a, and those of b, are divided
+    equally among the `count` matrices. Panels of columns may extend beyond the edge of `out`. Every
+    NaN becomes canonical.
 
     `run` is the length of blocks, or 1 if scales are None. For 8-bit integers, `starts` are panels
     of the values from which block sums start; otherwise `starts` is None.

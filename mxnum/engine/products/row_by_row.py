@@ -1,7 +1,4 @@
-"""Sums that do not suit tiles.
-
-Such sums are products of two vectors, and sums of blocks that float64 holds only in two parts.
-"""
+"""Sums of two vectors, and of blocks that float64 holds only in two parts, without tiles."""
 
 from __future__ import annotations
 
@@ -49,8 +46,8 @@ def by_blocks(
 ) -> None:
     """Add the float64 sum of each block, scaled and rounded once, to `out` in block order.
 
-    If `step` is given, each number of `a` is split into a multiple of `step` and a remainder.
-    float64 holds the sums of both parts. `out` holds the starting values of the sums.
+    If `step` is given, each number of `a` is split into a multiple of `step` and a remainder, so
+    that float64 holds the sums of both parts. `out` holds the starting values of the sums.
     """
     a, b = (_in_blocks(x, run) for x in (a, b))
     high = low = a
@@ -82,8 +79,8 @@ def _blocks(a, high, low, b, scales_a, scales_b, is_split, out):
                 exact = np.float64(0)
                 if is_split:
                     exact = _rounded_to_odd(_sum(high[i, block], b[j, block]), _sum(low[i, block], b[j, block]))
-                # A part of a number can be zero. Zero times infinity is NaN, although the whole sum
-                # is infinite.
+                # If `b` holds an infinity, a zero part of a number gives NaN, although the whole
+                # sum is infinite.
                 if not is_split or not math.isfinite(exact):
                     exact = _sum(a[i, block], b[j, block])
                 total += np.float32(exact * (np.float64(scales_a[i, block]) * np.float64(scales_b[j, block])))

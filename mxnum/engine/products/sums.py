@@ -1,7 +1,7 @@
 """Matrix products of the rows of two operands, with a defined accumulation.
 
-The products run on float hardware if the floating-point environment is the default and floats hold
-the sums. Otherwise the products are computed by integers, as in the definition.
+If the floating-point environment is the default and floats hold the sums, float hardware computes
+the products. Otherwise integer arithmetic computes the products, as in the definition.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def matmul(
     """Add the sums of products over the last axis of both operands to `out`.
 
     `out` is a C-contiguous float32 array of shape (*batch, rows of a, rows of b), which holds the
-    starting values of the sums. If `tensor_scales` are given, the sums are then multiplied by their
-    product. `tensor_scales` are float32 arrays that broadcast with `out`.
+    starting values of the sums. If `tensor_scales` are given, the sums are then multiplied by the
+    product of all tensor scales. `tensor_scales` are float32 arrays that broadcast with `out`.
     """
     if accumulate == Accumulate.BLAS:
         with np.errstate(all="ignore"):
@@ -86,8 +86,8 @@ def add_to_rows(x: Array, row: Array) -> None:
 def _multiply_stack(a: Operand, b: Operand, out: Array, threads: int | None) -> bool:
     """Compute block sums for a stack of small matrices, and return True.
 
-    Returns False, and computes nothing, if the matrices are no such stack or floats might not hold
-    the sums.
+    Returns False, and computes nothing, if the operands are not stacks, if the matrices are large,
+    or if floats might not hold the sums.
     """
     is_stack = a.array.ndim > 2 and b.array.ndim > 2 and out.shape[-1] * out.shape[-2] > 1
     if not is_stack or math.prod(out.shape[-2:]) * a.array.shape[-1] > SMALL:

@@ -87,7 +87,7 @@ def meanings(element: ElementFormat) -> Term:
 class Terms:
     """A matrix of values split into terms, as the loops over exact products read it."""
 
-    significands: Array  # The shape is (terms, rows, length).
+    significands: Array  # Significands and exponents have the shape (terms, rows, length).
     exponents: Array
     classes: Array  # The classes of values, of shape (rows, length).
     special: Array  # True for each row that holds an infinity or NaN

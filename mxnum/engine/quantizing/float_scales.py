@@ -55,7 +55,7 @@ transform = lru_cache(maxsize=None)(FloatScales)
 
 
 def _applying(asked: Settings, target: ElementFormat | None) -> Operation:
-    """Return the operation that makes codes, or the values of codes in the type `target`."""
+    """Return the operation that makes codes if `target` is None, else values of that type."""
     chooses = asked.float_rule.error_power and not asked.scales_given
     given = replace(asked, scales_given=True) if chooses else asked
     source, scale = asked.source, asked.format.scale
@@ -77,8 +77,8 @@ def quantizing(
     """Return the conversion of floats by a fast formulation and by the definition.
 
     `find` are two functions of (largest magnitude, tensor scale) that return scale codes: a fast
-    function and the definition. Both are None if scales are given. `nan_code` is the scale code of
-    blocks that hold NaN or infinity; -1 if such blocks get no special code.
+    function and the definition. Both functions are None if the caller gives the scales. `nan_code`
+    is the scale code of blocks that hold NaN or infinity; -1 if such blocks get no special code.
     """
     find_fast, find_defined = find
 
@@ -121,7 +121,7 @@ def _constant_run(walk: Walk) -> int:
 def _packs(fast: Formulation | None, walk: Walk, bits: int) -> bool:
     """Return True if the fast loop reads or writes packed codes.
 
-    Only loops of vectors do, for codes of 4 bits along rows that consist of whole blocks.
+    Only vector loops over 4-bit codes, along rows of whole blocks, read or write packed codes.
     """
     in_vectors = fast is not None and fast.in_vectors and vectors.available()
     has_blocks = walk.k == 1 and 1 < walk.run in loops.RUNS and walk.columns % walk.run == 0
@@ -142,7 +142,7 @@ _defined_scale = lru_cache(maxsize=1024)(make_float_scale)
 
 
 def _fast(asked: Settings, target: ElementFormat | None) -> Formulation | None:
-    """Return the fast formulation that makes codes, or the values of codes in the type `target`.
+    """Return the fast formulation that makes codes if `target` is None, else values of that type.
 
     Returns None if `paths` lists no fast formulation for the formats and modes.
     """
@@ -186,8 +186,8 @@ def tensor_scale(request: Request, by_rows: bool) -> tuple[Array, Array | None]:
     If `by_rows`, each row along the last axis has a tensor scale, and the last axis of the result
     has length 1.
 
-    The largest magnitudes are bit patterns. They are None unless blocks are contiguous in memory
-    and loops have a kernel for the block length.
+    The largest magnitudes are bit patterns. The second result is None if `by_rows`, if blocks are
+    not contiguous in memory, or if loops have no kernel for the block length.
     """
     x, asked = request.x, request.settings
     source, bits = asked.source, signed_bits(x)
@@ -215,7 +215,7 @@ def _tensor_scale_of(asked: Settings) -> tuple[Callable[..., Any], Callable[[Arr
 
 
 def _largest_of_blocks(flat: Array, source: ElementFormat, run: int, maxima: Array, threads: int | None) -> int:
-    """Return the largest magnitude of a flat array, and store those of its blocks in `maxima`.
+    """Return the largest magnitude of a flat array, and store that of each block in `maxima`.
 
     Blocks have `run` elements. All magnitudes are bit patterns.
     """

@@ -1,6 +1,6 @@
 """The operations on numpy arrays.
 
-Each operation raises an error for numbers that the caller does not allow, and then runs a plan.
+An operation raises an error for NaN or infinity if the settings forbid them. It then runs a plan.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def fake_quantize(request: Request, out: Array | None = None) -> Array:
 def fake_quantizer(request: Request, out: Array) -> Callable[[], Array]:
     """Return a function that quantizes the current numbers of the request's array.
 
-    The function takes no arguments. It writes the values of the codes to `out`, and returns `out`.
+    The function takes no arguments, writes the values of the codes to `out`, and returns `out`.
 
     The request must not have random bits, offsets or given scales.
     """
@@ -171,8 +171,8 @@ def equal(a: Array, b: Array) -> bool:
 def check_finite(x: Array, source: ElementFormat, element: ElementFormat, nonfinite: Nonfinite) -> None:
     """Raise an error for NaN or infinity if the policy `nonfinite` forbids them.
 
-    A NaN also raises an error if the element has no NaN code. The message names the first such
-    number in C order.
+    A NaN also raises an error if the element has no NaN code. The message names the index of the
+    first forbidden number in C order.
     """
     if not must_look(element, nonfinite):
         return
@@ -211,10 +211,7 @@ class BlockTransform(Protocol):
         """Return the operation that computes scales and offsets of blocks, and makes codes."""
 
     def apply_and_undo(self, asked: Settings) -> Operation:
-        """Return the operation that quantizes blocks, and decodes the codes.
-
-        The values have the type of the input.
-        """
+        """Return the operation that quantizes, and decodes the codes to the type of the input."""
 
     def undo(self, asked: DecodingSettings) -> Operation:
         """Return the operation that makes values from codes, scales and offsets."""

@@ -1,13 +1,13 @@
 """The plan of a call: it caches everything that calls with the same settings share.
 
-Every array reaches a loop through `Plan.run`. A plan has the loops for contiguous arrays of its
-shape, and passes such arrays to them directly. A plan splits all other arrays into parts, makes
-each part contiguous, and writes the results back (`traversal.parts`). Plans hold no arrays and no
-marks, so threads can share them.
+Every array reaches a loop through `Plan.run`. A plan has loops for contiguous arrays of its shape,
+which take such arrays directly. A plan splits all other arrays into parts, makes each part
+contiguous, and writes the results back (`traversal.parts`). Plans hold no arrays and no marks, so
+threads can share them.
 
 A `Conversion` names a fast loop, and slower loops that redo the blocks which the fast loop leaves
-unconverted. `Loops` runs all these loops along one walk through an array. Most plans run a single
-conversion (`operation`).
+unconverted. `Loops` runs the loops of a conversion along one walk through an array. Most plans run
+a single conversion (`operation`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from mxnum.formats import ElementFormat
 from mxnum.layout import Blocks, element_strides
 from mxnum.memory.dtypes import SIGNED, Array, stored_bits
 
-#: Fast path: numpy accepts a dtype object faster than a scalar type.
+#: Fast path: numpy needs less time for a dtype object than for a scalar type.
 _BYTE, _may_share = np.dtype(np.uint8), np.may_share_memory
 #: The bits of the tensor scale 1, which is used for formats without a tensor scale.
 _ONE = stored_bits(np.ones(1, np.float32))
@@ -91,8 +91,8 @@ class Conversion:
     has_float_scales: bool
     #: Returns the fast loop for a walk; None if no loop is faster than the definition.
     fast: Callable[[Walk, Draw], Bind] | None
-    #: Returns how to redo the panels that the fast loop leaves; None if no loops can redo them.
-    #: `exact` is called only if a panel is left, because most calls leave no panel.
+    #: Returns how to redo the panels that the fast loop leaves; None if there are no loops for such
+    #: panels. Most calls leave no panel, so `exact` is called only if a panel is left.
     exact: Callable[[Draw], Exact] | None
     #: The constants that the fast loop receives.
     numbers: Array = field(default_factory=lambda: NO_NUMBERS)
@@ -184,7 +184,7 @@ class Loops:
         return loop
 
     def _unpacked(self, packed: Array) -> Array:
-        """Return packed codes as one byte each, with an array row for each row of the walk."""
+        """Return the unpacked codes, one byte each, in an array with the rows of the walk."""
         of_rows = packed.reshape(self.walk.planes * self.walk.rows, -1)
         return unpack(of_rows, self.walk.bits, self.walk.columns)
 
@@ -219,8 +219,8 @@ class Operation:
     #: Returns the `Run` that converts from or to packed codes, or None if no loop does so along the
     #: walk.
     packed: Callable[[Walk, Draw], Run | None] = lambda walk, draw: None
-    #: True if the operation quantizes, and writes scales and offsets. False if it decodes, and
-    #: reads scales and offsets.
+    #: True if the operation quantizes and so writes scales and offsets, False if it decodes and
+    #: reads them.
     quantizes: bool = False
     #: True if the operation allocates another array as large as a part, so that parts must be
     #: small.
@@ -273,7 +273,7 @@ class Plan:
         self.kinds, self.packed_bits, self.quantizes = kinds, packed_bits, operation.quantizes
         self.reads_packed, self.writes_packed = (0, packed_bits) if operation.quantizes else (packed_bits, 0)
         self.size, walk = prod(shape), walk_of(shape, blocks)
-        self._has_scales_alone = len(kinds) == 2  # Fast path: most plans make scales alone.
+        self._has_scales_alone = len(kinds) == 2  # Fast path: avoids a comprehension if there are no offsets.
         self._turned: dict[Order, Plan] = {}
         self._whole_rows = codes_in_whole_bytes(packed_bits) if packed_bits else 1
         self._callers_order = order or tuple(range(len(shape)))
@@ -304,7 +304,8 @@ class Plan:
 
         Results go to the caller's arrays `out` and `sides`, or to new arrays. As in numpy's own
         functions, new arrays have their axes in the memory order of `x`. The tensor scale
-        broadcasts with the scales. `maxima` are used only if loops take the whole of `x` directly.
+        broadcasts with the scales. `maxima` is used only if the loops take all of `x` at once, not
+        in parts.
         """
         direct, words = self.direct, NO_WORDS
         if not x.flags.c_contiguous:
@@ -351,7 +352,7 @@ class Plan:
         threads: int | None,
         tensor_scale: Array | None,
     ) -> tuple[Array, Sides]:
-        """Run a plan on transposed views of the arrays, and return results with the caller's axes.
+        """Run a plan on transposed views of the arrays, and return results with axes as in `x`.
 
         The axes of the transposed views are in memory order.
         """
@@ -384,7 +385,7 @@ class Plan:
         threads: int | None,
         tensor_scale: Array | None,
     ) -> None:
-        """Convert arrays part by part, because loops do not take the whole arrays directly."""
+        """Convert arrays that the loops do not take directly, part by part."""
         if self.size == 0:
             return
         is_same = (x.ctypes.data, x.strides, x.dtype) == (out.ctypes.data, out.strides, out.dtype)
