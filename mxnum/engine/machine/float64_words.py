@@ -1,4 +1,4 @@
-"""float64 arithmetic on bit patterns in 64-bit integers. `lanes` has the same for float32."""
+"""float64 arithmetic on bit patterns in 64-bit integers. `lanes` has float32 arithmetic."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ receives the address of a kernel at run time, and one compiled outer loop serves
 Calling a kernel costs a few nanoseconds for each panel.
 
 Many loops first find the scales of a group of blocks, which reads memory, and then convert the
-group from the cache. Hardware prefetchers foresee neither these bursts of reads nor the cache lines
+group from the cache. Hardware prefetchers foresee neither the bursts of reads nor the cache lines
 that a loop will write. Loops therefore prefetch explicitly (`ask_for`), which keeps memory busy
 while scales are found and while numbers are converted.
 """
@@ -56,10 +56,10 @@ _LINE = 64
 
 _registered: set[Callable[..., Any]] = set()
 
-#: Every compiled kernel, with the array whose address `for_types` returns. Loops hold only this
-#: address, so the list keeps kernels and arrays alive. If two threads make the same kernel at once,
-#: a cache keeps only one of the two `Kernel` objects, but a loop may hold the address of the other
-#: object's array.
+#: Every compiled kernel, with the array whose address `for_types` returns. Loops hold only the
+#: address, so `_in_use` keeps the kernel and the array alive. If two threads make the same kernel
+#: at once, a cache keeps only one of the two `Kernel` objects, but a loop may hold the address of
+#: the other object's array.
 _in_use: list[Any] = []
 
 
@@ -150,9 +150,9 @@ def not_inlined(function: Callable[..., Any]) -> Callable[..., Any]:
 
     The first statement of `function` must be a call of `forbid_inlining`.
 
-    The innermost loops of a loop over many arrays are such functions. If LLVM inlined these
-    innermost loops, their values would not fit in registers, and each iteration would load the
-    values from memory again.
+    If a loop reads many arrays, its innermost loops are functions that are not inlined. If LLVM
+    inlined the innermost loops, their values would not fit in registers, and each iteration would
+    load the values from memory again.
     """
     function.__dict__["not_inlined"] = True
     loop_cache.name_by_content(function)  # The function's name becomes a linker symbol, which must be unique.
@@ -241,7 +241,7 @@ class Kernel:
 def call_kernel(kernel: Any, x: Any, out: Any, scales: Any, drawn: Any, numbers: Any, where: Any) -> None:
     """Call `kernel`, a value that `Kernel.for_types` returned.
 
-    Raises TypeError if the kernel was compiled for arrays of other types.
+    Raises TypeError if the kernel was compiled for arrays whose types differ from the arguments.
     """
     kernel(x, out, scales, drawn, numbers, where)
 

@@ -31,8 +31,8 @@ def name_by_content(function: Callable[..., Any]) -> None:
 
     numba names machine code by the function's name, the types of its arguments, and a counter that
     starts anew in each process. Two processes can therefore compile two different loops of one
-    factory under the same name. A third process that loads both loops from disk would then call the
-    wrong loop.
+    factory under the same name. A third process that loads two loops of the same name from disk
+    would call the wrong loop.
     """
     if "content" not in function.__dict__:
         content = hashlib.sha256(_made_of(function)).hexdigest()[:32]
@@ -61,7 +61,7 @@ def keep(loop: Any, before_compiling: Callable[[Callable[..., Any]], object]) ->
 
     A loop loaded from disk needs only the addresses of numba's run-time functions. By default,
     numba also imports its function library, SciPy and extensions, which takes most of the first
-    call in a second process. `keep` delays these imports until numba compiles something.
+    call in a second process. `keep` delays numba's imports until numba compiles something.
     """
     try:
         loop._cache = _Cache(loop.py_func, before_compiling)
@@ -69,8 +69,8 @@ def keep(loop: Any, before_compiling: Callable[[Callable[..., Any]], object]) ->
         before_compiling(loop.py_func)
         return
     if _is_tried():
-        # numba's own hook imports extensions. A loaded loop does not need extensions, and compiling
-        # imports them anyway.
+        # numba's own hook imports extensions. A loaded loop needs no extensions, and compiling
+        # imports the extensions anyway.
         loop._compilation_chain_init_hook = _nothing
         loop.typeof_pyval = partial(_type_of, loop)
 
@@ -127,7 +127,7 @@ def _nothing() -> None:
 def _define_runtime_functions() -> None:
     """Make the addresses of numba's run-time functions known to the linker.
 
-    By itself, numba adds these addresses only when it sets up its compiler.
+    By itself, numba tells the linker these addresses only when numba sets up its compiler.
     """
     from numba.core.runtime import _nrt_python
 

@@ -5,8 +5,8 @@ caller raises this error too.
 
 Flush-to-zero and the rounding direction are state of a thread that other libraries change. For
 example, torch has a switch for flush-to-zero. Code that adds or multiplies floats checks once per
-call that rounding is to nearest and nothing is flushed to zero (`may_use_floats`). If the check
-fails, the code computes with integers.
+call that rounding is to nearest and nothing is flushed to zero (`may_use_floats`). If
+`may_use_floats` returns False, such code computes with integers.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def usual_threads() -> int:
 
     Calling `numba.get_num_threads` starts numba's threads. Starting OpenMP threads undoes settings
     of other libraries, such as `torch.set_num_threads`. So this function asks numba only if numba's
-    threads already run. Before numba's threads run, nobody can have changed their number from the
-    default.
+    threads are already running. Before numba's threads run, nobody can have changed their number
+    from the default.
     """
     try:
         numba.threading_layer()

@@ -29,7 +29,7 @@ PRODUCTS_PER_THREAD = 1 << 15
 def in_sequence(a: Array, b: Array, out: Array, threads: int | None) -> None:
     """Compute acc = fma(a, b, acc) in index order for every pair of rows of float32 values.
 
-    In all functions of this module that add to `out`, it holds the starting values of the sums.
+    In all functions of this module, `out` holds the starting values of the sums.
     """
     _by_rows(sequential_loop(), [signed_bits(a)], [signed_bits(b)], (), out, threads)
 
@@ -46,7 +46,7 @@ def by_blocks(a: Operand, b: Operand, out: Array, threads: int | None) -> None:
 
     The term of a block is the exact sum of the products of its elements, times both scales, rounded
     once. If scales are floats, elements are multiplied by their scales before the products are
-    summed; the terms are the same.
+    summed, which gives the same terms.
     """
     of_a, of_b = (Terms.of_values(x) if x.has_float_scales else Terms.of_elements(x) for x in (a, b))
     scales: list[Any] = [x.scales for x in (a, b)]
@@ -109,8 +109,8 @@ def exact_loop() -> Any:
     length, `adding`, the lowest exponent of a product, and the number of limbs of the accumulator.
 
     The sum of each block is exact, then scaled and rounded once. If `adding`, the sums of the
-    blocks of a row are added in float32 to the starting value. Otherwise a row is a single block,
-    and the starting value is one term of its exact sum.
+    blocks of a row are added in float32 to the starting value. If not `adding`, a row is a single
+    block, and the starting value is one term of the exact sum.
     """
     add_product, state_of, special_float32 = exact.add_product, exact.state_of, exact.special_float32
     carry, rounded, often = exact.carry, exact.rounded, exact.CARRY_EVERY

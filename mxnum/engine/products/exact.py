@@ -87,8 +87,8 @@ def rounded(limbs, position):
         last -= 1
     if last < 0:
         return 0
-    # The leading digit and the upper 29 bits of the next digit make 30 to 61 bits. The last of
-    # these bits is sticky: it is also set if any lower bit of the sum is set.
+    # The leading digit and the upper 29 bits of the next digit make 30 to 61 bits. The last bit of
+    # `value` is sticky: it is also set if any lower bit of the sum is set.
     value = int(limbs[last]) << 29
     below = 0
     if last > 0:

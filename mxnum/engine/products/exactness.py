@@ -8,10 +8,10 @@ into two parts.
 
 Small elements are multiplied as integers, whose sums must not exceed 2**24 units either.
 
-The sum of a block is then multiplied by the product of both scales, and rounded once. In float64,
-multiplying by the scales cannot underflow. In float32, the product of the scales must be a float32
-number; otherwise float64 is used. If scales are floats, their product has several bits, and float64
-has to hold these bits besides the bits of the sum.
+The exact sum of a block is multiplied by the product of the two blocks' scales, and rounded once.
+In float64, multiplying by the scales cannot underflow. In float32, multiplying is allowed only if
+the product of the scales is a float32 number; otherwise float64 is used. If scales are floats,
+their product has several bits, and float64 has to hold these bits besides the bits of the sum.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ class Exactness:
     """How hardware can hold the block sums of two element formats exactly."""
 
     word: str
-    #: True if `word` holds the sums of any elements. Otherwise the elements of the arrays decide.
+    #: True if `word` holds the sums of any elements. If False, the elements of the given arrays
+    #: decide.
     always: bool
     #: True if `word` holds the sums of any elements, once each element of the first operand is
     #: split into two parts.
@@ -86,8 +87,8 @@ def exactness_of(
 
     `instructions` is the result of `integers.instructions`. If `extra` is 0, the product of two
     scales is a power of two. If `extra` is positive, the product of two scales has at most
-    `extra + 2` bits. In that case float32 must hold this product, and float64 must hold this
-    product times a sum.
+    `extra + 2` bits. For a positive `extra`, float32 must hold the product of two scales, and
+    float64 must hold that product times a sum.
 
     The result is None if an element other than zero is not a normal float32 number.
     """
@@ -162,7 +163,7 @@ def run_of(x: Operand) -> int:
     """Return the length of the blocks along the summed axis.
 
     If rows are shorter than a block, the result is the length of rows, rounded up to a multiple of
-    4. Zeros pad the rows to this length.
+    4, to which zeros pad the rows.
     """
     block, length = x.blocks[-1], x.array.shape[-1]
     return block if block <= length else -(-length // 4) * 4

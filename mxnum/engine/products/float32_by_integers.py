@@ -1,7 +1,7 @@
 """float32 addition and fused multiply-add on bit patterns, by integers.
 
-A result is rounded once, to nearest even. The results are those of hardware in its default
-floating-point environment, bit for bit, except that NaN is always canonical here.
+A result is rounded once, to nearest even. The results have the bits of hardware in its default
+floating-point environment, except that these functions return only the canonical NaN.
 """
 
 from __future__ import annotations

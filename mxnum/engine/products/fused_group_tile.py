@@ -1,8 +1,8 @@
 """A tile of fused sums whose terms are exact group sums, on float hardware.
 
 Each lane computes one fused sum at a time. The sum of a group times its two scales is exact in
-float32. This product is multiplied by the power of two that aligns it, and truncated to an integer,
-which is a term. The sum of the terms is exact in float64. The results are defined in the default
+float32. The scaled sum of a group is aligned by a power of two and truncated to an integer, which
+is a term. The sum of the terms is exact in float64. The results are defined in the default
 floating-point environment only.
 """
 

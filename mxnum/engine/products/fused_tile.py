@@ -5,7 +5,7 @@ Each lane computes one fused sum at a time, in the steps of the definition:
 1. Find the greatest exponent of the products and of the addend.
 
 2. Multiply each product of significands, an integer that float32 holds, by the power of two that
-   aligns it. Truncate each product to a 32-bit integer, and add these integers.
+   aligns it. Truncate each aligned product to a 32-bit integer, and add the integers.
 
 3. Add the aligned addend in float64. Clear low bits of the sum, which truncates the result.
 

@@ -26,7 +26,7 @@ class Operand:
     format: ElementFormat
     #: The block length along each axis of an MX array. `blocks` is empty for floats.
     blocks: Blocks = ()
-    #: The scales of an MX array: E8M0 codes, or float32 values if the scales of the format are
+    #: The scales of an MX array, as E8M0 codes, or as float32 values if the format's scales are
     #: floats.
     scales: Array | None = None
     offsets: Array | None = None

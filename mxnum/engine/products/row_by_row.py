@@ -100,7 +100,8 @@ def _sum(a, b):
 def _rounded_to_odd(high, low):
     """Return high + low in float64, rounded to odd.
 
-    Rounding this result to float32 gives the same number as rounding the exact sum.
+    Rounding the result again, to float32, gives the same number as rounding the exact sum to
+    float32.
     """
     total = high + low
     part = total - high

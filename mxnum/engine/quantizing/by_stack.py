@@ -1,7 +1,7 @@
 """NVFP4 in the arithmetic of a software stack, as a transform of blocks.
 
 If the loops cannot convert some block, the caller's function `otherwise` converts the whole array
-with numpy. `mxnum.stacks` has the definition of this arithmetic.
+with numpy. `mxnum.stacks` defines the arithmetic of each stack.
 """
 
 from __future__ import annotations

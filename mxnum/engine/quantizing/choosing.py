@@ -21,8 +21,9 @@ from mxnum.memory.dtypes import Array, signed_bits, stored_bits
 def choose_scales(x: Array, scales: Array, tensor: Array, walk: Walk, asked: Settings) -> None:
     """Write the chosen scale code of each block of a contiguous array to `scales`.
 
-    Compiled loops compare the errors of a block under both scales in float arithmetic. If that
-    cannot decide a block, this function compares both errors as exact fractions.
+    Compiled loops compare the errors of a block under both scales in float arithmetic. If float
+    arithmetic cannot decide between the scales, this function compares the errors as exact
+    fractions.
     """
     source, scale = FLOATS["float64" if asked.source.bits == 64 else "float32"], asked.format.scale
     numbers = x.ravel().astype(source.name, copy=False)

@@ -25,7 +25,7 @@ from mxnum.engine.traversal.block_walk import ELEMENTS_PER_THREAD, Walk
 from mxnum.formats import ElementFormat, ScaleFormat
 from mxnum.memory.dtypes import Array, scale_dtype, signed_bits
 
-#: `_largest_of_rows` makes temporary copies, each of about this many elements.
+#: `_largest_of_rows` copies about this many elements at a time.
 _PIECE = 1 << 18
 
 

@@ -1,6 +1,7 @@
 """The operations on numpy arrays.
 
-An operation raises an error for NaN or infinity if the settings forbid them. It then runs a plan.
+Before an operation runs its plan, it raises an error for NaN or infinity if the settings forbid
+them.
 """
 
 from __future__ import annotations

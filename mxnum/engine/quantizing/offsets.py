@@ -24,7 +24,7 @@ from mxnum.modes import OffsetRange
 class Offsets:
     """A transform that subtracts a float16 offset from each element of a block.
 
-    The differences are then divided by a scale that is a power of two.
+    The transform then divides the differences by a scale that is a power of two.
     """
 
     sides = np.dtype(np.uint8), np.dtype(np.float16)
@@ -107,7 +107,7 @@ def _flat(sides: Sides) -> tuple[Array, Array]:
 def takes_half(offset_range: OffsetRange | None) -> bool:
     """Return True if half the range of a block's numbers sets the scale.
 
-    Otherwise, the largest difference from the offset sets the scale.
+    If the result is False, the largest difference from the offset sets the scale.
     """
     match offset_range:
         case OffsetRange.HALF:

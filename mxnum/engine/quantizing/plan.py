@@ -1,9 +1,9 @@
 """The plan of a call: it caches everything that calls with the same settings share.
 
 Every array reaches a loop through `Plan.run`. A plan has loops for contiguous arrays of its shape,
-which take such arrays directly. A plan splits all other arrays into parts, makes each part
-contiguous, and writes the results back (`traversal.parts`). Plans hold no arrays and no marks, so
-threads can share them.
+which take such arrays directly. A plan splits arrays that its loops cannot take into parts, makes each
+part contiguous, and writes the results back (`traversal.parts`). Plans hold no arrays and no marks,
+so threads can share them.
 
 A `Conversion` names a fast loop, and slower loops that redo the blocks which the fast loop leaves
 unconverted. `Loops` runs the loops of a conversion along one walk through an array. Most plans run
@@ -62,7 +62,7 @@ Flat = tuple[Array, ...]
 class Left(Exception):
     """Raised if fast loops leave a block unconverted, and no loop for the definition can redo it.
 
-    The output is then incomplete.
+    After this error, the output array is incomplete.
     """
 
 
@@ -73,8 +73,8 @@ class Exact(NamedTuple):
     finder: Finder | None
     #: Converts panels by the definition.
     definition: Converter
-    #: Converts panels at any scale by float arithmetic, faster than the definition. This converter
-    #: may leave panels that hold NaN or infinities. None if there is no such converter.
+    #: Converts panels at any scale by float arithmetic, faster than the definition. May leave
+    #: panels that hold NaN or infinities. None if nothing is faster than the definition.
     at_any_scale: Converter | None = None
 
 
@@ -87,7 +87,8 @@ class Conversion:
 
     #: The float type of the input; None if the input holds codes.
     source: ElementFormat | None
-    #: True if scales are floats. Loops then process bands of rows, whatever the shape of blocks.
+    #: True if scales are floats. Loops for float scales process bands of rows, whatever the shape
+    #: of blocks.
     has_float_scales: bool
     #: Returns the fast loop for a walk; None if no loop is faster than the definition.
     fast: Callable[[Walk, Draw], Bind] | None
@@ -102,7 +103,7 @@ class Conversion:
 
 
 class Loops:
-    """The loops of a conversion along one walk, ready to be called with arrays.
+    """The loops of a conversion along one walk through an array, ready to be called with arrays.
 
     Threads share `Loops` objects.
     """
@@ -216,8 +217,8 @@ class Operation:
     #: Returns the function `Run` that converts arrays along a given walk, with random bits drawn in
     #: a given way.
     along: Callable[[Walk, Draw], Run]
-    #: Returns the `Run` that converts from or to packed codes, or None if no loop does so along the
-    #: walk.
+    #: Returns the `Run` that reads or writes packed codes, or None if no loop along the walk reads
+    #: or writes packed codes.
     packed: Callable[[Walk, Draw], Run | None] = lambda walk, draw: None
     #: True if the operation quantizes and so writes scales and offsets, False if it decodes and
     #: reads them.
