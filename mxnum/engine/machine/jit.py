@@ -214,8 +214,8 @@ class Kernel:
     ) -> Any:
         """Compile the kernel for arrays of these types, and return the value that loops receive.
 
-        Loops pass the value to `call_kernel`. The value is the address of the array that `_words`
-        returns, or without compilation the Python function.
+        Loops pass the returned value to `call_kernel`. The returned value is the address of the
+        array that `_words` returns, or without compilation the Python function.
         """
         kinds = x, out, scales, drawn, numbers
         found = self._found.get(kinds)

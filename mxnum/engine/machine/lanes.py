@@ -2,8 +2,8 @@
 
 numba computes int32 + int32 in 64 bits, so a vector register holds only half as many numbers. A
 lane is a separate numba type for 32-bit integers, on which the operators of the dialect stay in 32
-bits. Functions on lanes are right if all intermediate results fit 32 bits. For every function whose
-word has 32 bits, a proof shows that all intermediate results fit.
+bits. Functions return right results on lanes if all intermediate results fit 32 bits. For every
+function whose word has 32 bits, a proof shows that all intermediate results fit.
 
 The formulations in `rounding` also need float32 arithmetic. Functions such as `add_float32` do
 float32 arithmetic on lanes that hold bit patterns.

@@ -108,7 +108,7 @@ class _Cache(FunctionCache):  # type: ignore[misc]
         try:
             _define_runtime_functions()
             return self._load_overload(sig, target_context)
-        except Exception:  # numba's own loading may succeed, or raises a clearer error.
+        except Exception:  # Fallback: numba's own loading may succeed, or raise a clearer error.
             return None
 
     def _index_key(self, sig: Any, codegen: Any) -> Any:

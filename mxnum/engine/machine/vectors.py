@@ -34,7 +34,7 @@ def many(index: Any) -> Any:
 
 
 def available() -> bool:
-    """Return True if numba compiles loops, because only compiled loops can use vectors."""
+    """Return True if vectors can be used: numba compiles loops unless NUMBA_DISABLE_JIT is set."""
     return not numba.config.DISABLE_JIT
 
 

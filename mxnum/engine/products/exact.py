@@ -113,9 +113,9 @@ def limbs_for(lowest: int, highest: int) -> int:
 
 @dialect
 def state_of_product(a, b):
-    """Return the state of the product of two numbers, given the classes of the numbers.
+    """Return PLUS, MINUS, INVALID or 0 for the product of two numbers of given classes.
 
-    The state is PLUS, MINUS or INVALID, or 0 if the product is finite.
+    PLUS and MINUS stand for infinities, INVALID for NaN, and 0 for a finite product.
     """
     if a >= NOT_A_NUMBER or b >= NOT_A_NUMBER:
         return INVALID
@@ -128,10 +128,10 @@ def state_of_product(a, b):
 
 @dialect
 def state_of(classes_a, classes_b, start, stop):
-    """Return the state of the products `start` to `stop` of two rows, or 0 if all are finite.
+    """Return PLUS, MINUS, INVALID or 0 for the sum of the products `start` to `stop` of two rows.
 
-    `classes_a` and `classes_b` are the classes of the elements of both rows. The result combines
-    the states of all products.
+    `classes_a` and `classes_b` are the classes of the elements of both rows. The result is the
+    bitwise or of the states of all products.
     """
     state = 0
     for k in range(start, stop):

@@ -2,11 +2,11 @@
 
 The elements of a format are integer multiples of one unit. Sums of products of elements are exact
 in any order up to 2**24 units in float32, and up to 2**53 units in float64. If sums of a format
-could exceed 2**53 units, the elements of the given arrays decide, because most blocks span only a
-few binades. If the blocks of the arrays span too many binades, each element of one operand is split
-into two parts.
+could exceed 2**53 units, the elements of the given arrays decide whether float64 suffices, because
+most blocks span only a few binades. If the blocks of the arrays span too many binades, each element
+of one operand is split into two parts.
 
-Small elements are multiplied as integers, whose sums must not exceed 2**24 units either.
+Small elements are multiplied as integers, whose sums must not exceed 2**24 units.
 
 The exact sum of a block is multiplied by the product of the two blocks' scales, and rounded once.
 In float64, multiplying by the scales cannot underflow. In float32, multiplying is allowed only if
@@ -70,7 +70,7 @@ class Exactness:
 
     word: str
     #: True if `word` holds the sums of any elements. If False, the elements of the given arrays
-    #: decide.
+    #: decide whether `word` suffices.
     always: bool
     #: True if `word` holds the sums of any elements, once each element of the first operand is
     #: split into two parts.
@@ -162,8 +162,7 @@ def _ends(x: Operand, scales: Any) -> tuple[int, int]:
 def run_of(x: Operand) -> int:
     """Return the length of the blocks along the summed axis.
 
-    If rows are shorter than a block, the result is the length of rows, rounded up to a multiple of
-    4, to which zeros pad the rows.
+    If rows are shorter than a block, the result is the length of the padded rows, a multiple of 4.
     """
     block, length = x.blocks[-1], x.array.shape[-1]
     return block if block <= length else -(-length // 4) * 4

@@ -1,4 +1,4 @@
-"""Fused sums by integers: the compiled definition, valid in every floating-point environment."""
+"""The compiled definition of a matrix unit's fused sums, for every floating-point environment."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def fused_loop(accumulator: ElementFormat, rounding: Rounding) -> Any:
 
 @dialect
 def _state_of_scaled(state, class_a, class_b):
-    """Return the state of a group's sum times its two scales, given the classes of the scales."""
+    """Return the state (infinite, invalid or 0) of a group's sum times both of its scales."""
     if class_a >= NOT_A_NUMBER or class_b >= NOT_A_NUMBER:
         return INVALID
     if state != 0 and (class_a == ZERO or class_b == ZERO):

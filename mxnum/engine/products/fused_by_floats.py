@@ -1,4 +1,4 @@
-"""Fused sums by float hardware, with the bits of `fused_by_definition`.
+"""Fused sums by float hardware, bit for bit the same as those of `fused_by_definition`.
 
 The floating-point environment must be the default.
 """

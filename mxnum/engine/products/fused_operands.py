@@ -1,4 +1,4 @@
-"""Operands of fused sums: rows of integers that loops read, padded to whole instructions."""
+"""Operands of fused sums: rows of integers, padded to the length of whole matrix instructions."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Parts:
         )
 
     def padded(self, length: int) -> Parts:
-        """Return these parts, with zeros added to each row up to `length`."""
+        """Return these parts with each row padded to `length` by zeros."""
         rest = length - self.classes.shape[1]
         if not rest:
             return self
@@ -92,7 +92,7 @@ class Side:
 
 
 def side(x: Operand, scale: ScaleFormat | None, unit: MatrixUnit, k: int) -> Side:
-    """Return the rows of a matrix as a `Side`, padded to whole instructions of K = `k`.
+    """Return the rows of a matrix as a `Side`, padded to whole matrix instructions with K = `k`.
 
     The matrix comes from `Operand.by_rows`. Elements lie in the order in which the unit adds their
     products. If the unit adds products in groups, significands count multiples of the format's

@@ -172,9 +172,9 @@ _copy_tile, _turn_tile = _moving(False), _moving(True)
 def _decoded(builder: Any, fields: Any, codes: Any) -> Any:
     """Return IR for the float32 numbers of a vector of codes.
 
-    The fields of a float code are shifted to their positions in float16. The machine widens float16
-    numbers exactly, subnormals included. Integer codes are converted directly. A multiplication by
-    a power of two then corrects the exponent.
+    The fields of a float code are shifted to their positions in float16. The processor widens
+    float16 numbers exactly, subnormals included. Integer codes are converted directly. A
+    multiplication by a power of two then corrects the exponent.
     """
 
     def all_of(scalar: Any) -> Any:

@@ -184,7 +184,7 @@ def _tile(typing_context, panels, out, run, where):
 
     Without scales, the sum has one fma for each index from `start` to `stop`, in order. With
     scales, the sum has one term for each block from `start` to `stop`, and a block has `run`
-    indices. The term is the exact sum of the block, scaled and rounded to float32 once.
+    indices. The term of a block is its exact sum, scaled and rounded to float32 once.
     """
 
     a, b, scales_a, scales_b, starts = panels.types

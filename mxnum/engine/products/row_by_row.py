@@ -1,4 +1,4 @@
-"""Sums of two vectors, and of blocks that float64 holds only in two parts, without tiles."""
+"""Sums computed without tiles: of two vectors, and of blocks that need two float64 parts."""
 
 from __future__ import annotations
 

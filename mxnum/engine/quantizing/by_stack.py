@@ -49,7 +49,7 @@ def quantize(
 ) -> tuple[Array, Array]:
     """Return the codes and the scales of an array.
 
-    If the loops cannot convert some block, the result is that of `otherwise`.
+    If the loops cannot convert some block, the function returns the result of `otherwise`.
     """
     plan = _quantizing(x.shape, blocks, FLOATS[x.dtype.name], arithmetic, False, packed)
     try:
@@ -71,8 +71,9 @@ def fake_quantize(
 ) -> Array:
     """Quantize float32 numbers, and return the float32 values of their codes.
 
-    The values are written to `out` if `out` is given. If the loops cannot convert some block, the
-    result is that of `otherwise`.
+    The values are written to `out` if `out` is given.
+
+    If the loops cannot convert some block, the function returns the result of `otherwise`.
     """
     plan = _quantizing(x.shape, blocks, FLOATS[x.dtype.name], arithmetic, True, False)
     try:
@@ -93,7 +94,7 @@ def dequantize(
 ) -> Array:
     """Return the float32 values of codes that are stored one to a byte.
 
-    If the loops cannot convert some block, the result is that of `otherwise`.
+    If the loops cannot convert some block, the function returns the result of `otherwise`.
     """
     plan = _dequantizing(codes.shape, blocks, arithmetic)
     tensor = tensor_word(global_scale, largest)

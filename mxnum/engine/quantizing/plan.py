@@ -1,13 +1,13 @@
 """The plan of a call: it caches everything that calls with the same settings share.
 
 Every array reaches a loop through `Plan.run`. A plan has loops for contiguous arrays of its shape,
-which take such arrays directly. A plan splits arrays that its loops cannot take into parts, makes each
-part contiguous, and writes the results back (`traversal.parts`). Plans hold no arrays and no marks,
-so threads can share them.
+which take such arrays directly. A plan splits all other arrays into parts, makes each part
+contiguous, and writes the results back (`traversal.parts`). Plans hold no arrays and no marks, so
+threads can share them.
 
-A `Conversion` names a fast loop, and slower loops that redo the blocks which the fast loop leaves
-unconverted. `Loops` runs the loops of a conversion along one walk through an array. Most plans run
-a single conversion (`operation`).
+A `Conversion` names a fast loop, and slower loops for blocks that the fast loop cannot convert.
+`Loops` runs the loops of a conversion along one walk through an array. Most plans run a single
+conversion (`operation`).
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class Exact(NamedTuple):
     finder: Finder | None
     #: Converts panels by the definition.
     definition: Converter
-    #: Converts panels at any scale by float arithmetic, faster than the definition. May leave
-    #: panels that hold NaN or infinities. None if nothing is faster than the definition.
+    #: Converts panels at any scale by float arithmetic, faster than the definition. The converter
+    #: may leave panels that hold NaN or infinities. None if nothing is faster than the definition.
     at_any_scale: Converter | None = None
 
 
