@@ -117,7 +117,7 @@ def has_default_floats() -> bool:
 def may_use_floats() -> bool:
     """Return True if compiled code may use float arithmetic.
 
-    Compiled float arithmetic needs `has_default_floats()`. With NUMBA_DISABLE_JIT=1, loops that
-    rely on float arithmetic cannot run.
+    Compiled float arithmetic is right only if `has_default_floats()` is True. With
+    NUMBA_DISABLE_JIT=1, loops that rely on float arithmetic cannot run.
     """
     return has_default_floats() and not numba.config.DISABLE_JIT

@@ -135,7 +135,7 @@ class _Side(NamedTuple):
     def pack(self, some: slice, panels: _Panels, bias: int = 0) -> None:
         """Write rows to `panels`: elements if `panels` has scales, else elements times scales.
 
-        `bias` is the number that `integers` adds to the 8-bit integers of the left operand.
+        `bias` is added to all 8-bit integers of the left operand, to make them positive.
         """
         if self.scales is None:
             pack(self.rows(some), panels.numbers)

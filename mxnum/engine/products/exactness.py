@@ -38,8 +38,8 @@ SPLIT = 16
 class Held:
     """The number type that holds the block sums of two matrices, and whether elements are split.
 
-    `word` is the type of the panels. `step` is None, or the power of two at which each element of
-    the left operand is split into two parts.
+    `word` is the number type of the packed operands, the panels. `step` is None, or the power of
+    two at which each element of the left operand is split into two parts.
     """
 
     word: str

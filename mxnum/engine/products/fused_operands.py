@@ -19,7 +19,7 @@ from mxnum.units.unit import ZERO_EXPONENT, MatrixUnit
 
 @dataclass(frozen=True)
 class Parts:
-    """An array of numbers as signed significands, exponents and classes (see `terms`)."""
+    """An array of numbers, held as signed significands, exponents and classes (see `terms`)."""
 
     significands: Array
     exponents: Array
@@ -27,7 +27,7 @@ class Parts:
 
     @classmethod
     def of_codes(cls, codes: Array, source: ElementFormat) -> Parts:
-        """Return the parts of the numbers that codes stand for.
+        """Return the significands, exponents and classes of the numbers that codes stand for.
 
         The codes are integers of any type and shape.
         """
@@ -41,7 +41,7 @@ class Parts:
 
     @classmethod
     def of_scales(cls, scales: Array, scale: ScaleFormat) -> Parts:
-        """Return the parts of scales, which are stored as in an MX array."""
+        """Return the significands, exponents and classes of scales, stored as in an MX array."""
         if scale.number is not None:
             bits = signed_bits(np.ascontiguousarray(scales))
             return cls.of_codes(bits.astype(np.int64) & ((1 << (scale.number.bits - 1)) - 1), scale.number)
@@ -53,7 +53,7 @@ class Parts:
         )
 
     def padded(self, length: int) -> Parts:
-        """Return these parts with each row padded to `length` by zeros."""
+        """Return these numbers, with each row padded to `length` by zeros."""
         rest = length - self.classes.shape[1]
         if not rest:
             return self
@@ -71,7 +71,7 @@ _ONE = 127 << 23
 
 @cache
 def table(source: ElementFormat) -> Parts:
-    """Return the parts of all numbers of a format, indexed by code."""
+    """Return the significands, exponents and classes of all numbers of a format, by code."""
     return Parts.of_codes(np.arange(1 << source.bits), source)
 
 

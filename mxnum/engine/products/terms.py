@@ -50,7 +50,7 @@ class Term:
         return Term(self.significands[index], self.exponents[index], self.classes[index])
 
     def scaled(self, scales: Array) -> Term:
-        """Return this term times scales, which are E8M0 codes or float32 values.
+        """Return the numbers of this term times scales, which are E8M0 codes or float32 values.
 
         If scales are float32 values, the significands of this term must have at most 29 bits.
         """

@@ -144,7 +144,7 @@ class Loops:
         return x, out, stored_bits(scales), tensor, x[:0] if maxima is None else maxima
 
     def marks(self) -> Array:
-        """Return an array with a clear mark for each group or panel of the walk."""
+        """Return an array of zeros: a clear mark for each group or panel of the walk."""
         return np.zeros(self._groups, _BYTE)
 
     def run(self, flat: Flat, marks: Array, words: Array, threads: int | None) -> None:
