@@ -316,7 +316,7 @@ def _ask_for(context, array, index, count, ahead):
         start = builder.bitcast(element_pointer(target, builder, array, *arguments[:2]), byte)
         for offset in range(first, last, _LINE):
             line = builder.gep(start, [ir.IntType(64)(offset)])
-            builder.call(prefetch, [line, word(0), word(3), word(1)])  # Prefetch for a read, to stay in the cache.
+            builder.call(prefetch, [line, word(0), word(3), word(1)])  # Prefetch the line for reading, and keep it.
         return target.get_dummy_value()
 
     return types.none(array, index, count, ahead), generate
