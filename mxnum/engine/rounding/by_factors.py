@@ -498,7 +498,7 @@ def decoding(element: ElementFormat, scale: ScaleFormat, target: ElementFormat) 
     if element.bits == 4 and not element.integer and target.name == "float32":
         return _by_values(element, scale)
     factor_of, value_of = _make_factor(scale), _make_value_of(element, target)
-    LEAST = 0 if element.infinity_code is None else 1  # The definition takes a factor of 0, as 0 * infinity is NaN.
+    LEAST = 0 if element.infinity_code is None else 1  # 0 * infinity is NaN, so the definition handles a factor of 0.
 
     @dialect
     def prepare(code, tensor, tables, b, room):
