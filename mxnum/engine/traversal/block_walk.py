@@ -69,12 +69,12 @@ class Walk:
 
     @cached_property
     def in_bands(self) -> Walk:
-        """This walk with panels of a fixed width, for loops that process bands of rows."""
+        """A copy of this walk with panels of fixed width, for loops that process bands of rows."""
         return replace(self, fixed_panel=self.panel)
 
     @cached_property
     def redone(self) -> Walk:
-        """This walk for loops that redo marked groups and treat each group as a panel."""
+        """A copy of this walk for loops that redo marked groups and treat each group as a panel."""
         return replace(self, fixed_panel=self.group * self.run) if self.along_rows else self
 
     @cached_property
