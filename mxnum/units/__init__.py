@@ -1,11 +1,11 @@
-"""Matrix units: how GPUs add the products of a matrix multiplication, one `MatrixUnit` each.
+"""Matrix units: a `MatrixUnit` says how a GPU adds the products of a matrix multiplication.
 
     import mxnum as mx
     mx.matmul(a, b, accumulate="hopper_fp8")
     print(mx.units.describe())
 
 `unit` defines `MatrixUnit`. `nvidia` has the units of NVIDIA's GPUs, with the evidence for each
-clause.
+clause of their descriptions.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def names() -> tuple[str, ...]:
 
 
 def get(unit: str | MatrixUnit) -> MatrixUnit:
-    """Return the unit with a name, in any spelling, or the given `MatrixUnit` itself.
+    """Return the unit with a given name, in any spelling, or a given `MatrixUnit` itself.
 
     >>> from mxnum import units
     >>> units.get("Hopper FP8").fraction_bits

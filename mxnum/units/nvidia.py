@@ -1,8 +1,8 @@
 """The matrix units of NVIDIA's GPUs, one `MatrixUnit` each.
 
 The data is from Khattak and Mikaitis, *Accurate Models of NVIDIA Tensor Cores* (TACO 2026,
-repository north-numerical-computing/MATLAB-tensor-core). Public models of the units are in this
-repository and in microsoft/MMA-Sim (arXiv 2511.10909).
+repository north-numerical-computing/MATLAB-tensor-core). The authors' repository and
+microsoft/MMA-Sim (arXiv 2511.10909) have public models of the units.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def rows() -> list[MatrixUnit]:
     ada = MatrixUnit("ada_fp8", _FP8, (16, 32), 16, 13, 13, evidence=_all("replayed", "L40S, RTX"))
     wgmma = _all("replayed", "H100, H200, with an addend of 0", addend=("published", _SIM), chains=("published", _SIM))
     hopper_fp8 = MatrixUnit("hopper_fp8", _FP8, (32,), 32, 13, 13, evidence=wgmma)
-    promotion = Evidence("promotion", "published", "CUTLASS and DeepGEMM; that nvcc contracts to fma is assumed")
+    promotion = Evidence("promotion", "published", "CUTLASS and DeepGEMM, assuming that nvcc contracts to fma")
     first = [k for k in range(32) if k % 4 < 2]
     emulated: dict[str, object] = {
         "addend": "after", "terms": 16, "order": (*first, *(k for k in range(32) if k % 4 >= 2)),

@@ -169,8 +169,8 @@ class MatrixUnit:
     def but(self, **changes: object) -> MatrixUnit:
         """Return a copy of this unit with some fields changed.
 
-        Unless `changes` has evidence, the copy has none, because the evidence of this unit is about
-        another rule. Only a new name keeps the evidence.
+        The copy has no evidence unless `changes` gives it, because the evidence of this unit is
+        about another rule. A change of the name alone keeps the evidence.
         """
         errors.known_fields(changes, MatrixUnit, "a unit")
         if set(changes) - {"name"}:

@@ -62,7 +62,7 @@ def make_unpack_run(bits: int) -> Callable[..., Any]:
 
 
 def _together(bits: int) -> tuple[int, int, Any]:
-    """Return `(codes, bytes, in_word)`: the fewest codes that fill whole bytes, and their bytes.
+    """Return the fewest codes that fill whole bytes, the number of these bytes, and `in_word`.
 
     `in_word` converts a code to an integer that is wide enough for all these codes together.
     """

@@ -1,6 +1,6 @@
 """The Hadamard transform of blocks whose sums are all exact in float64.
 
-The numbers have 24 significant bits or fewer, and the exponents of a block lie close together.
+The numbers of such a block have at most 24 significant bits, and exponents close together.
 
 All partial sums of a block are exact if the numbers are multiples of one power of two u, and the
 sum of their magnitudes is below 2**53 u. Let m be the largest magnitude and c = 4 * size * m. The
@@ -24,7 +24,7 @@ from mxnum.engine.machine.jit import compile_loop, forbid_inlining, not_inlined
 from mxnum.formats import FLOATS, ElementFormat
 from mxnum.modes import Overflow, Rounding
 
-#: The loop transforms this many numbers together, because they fit the first-level cache.
+#: The loop transforms about `AT_ONCE` numbers together, because they fit the first-level cache.
 AT_ONCE = 1 << 10
 _FLOAT32, _FLOAT64 = FLOATS["float32"], FLOATS["float64"]
 
@@ -34,15 +34,15 @@ def transform(source: ElementFormat) -> Any:
     """Return the loop that transforms blocks of `source` numbers whose sums are exact in float64.
 
     The loop is called as
-    `loop((x, out), step, (signs, signs_after, factor), (first, last), lanes, marks)`. It transforms
-    blocks `first` to `last`. A block whose sums may not be exact is not written but marked in
-    `marks`; the loop returns the number of such blocks.
+    `loop((x, out), step, (signs, signs_after, factor), (first, last), lanes, marks)`. The loop
+    transforms blocks `first` to `last`. A block whose sums may not be exact is not written but
+    marked in `marks`; the loop returns the number of marked blocks.
 
     The arrays `x` and `out` are flat and hold bit patterns. Block n begins at index (n // step) *
     step * size + n % step, and its numbers are `step` apart. The loop multiplies the numbers by
-    `signs` and the sums by `signs_after` and `factor`, a power of two. It transforms `lanes` blocks
-    side by side, so that the compiler can vectorize. `lanes` is an argument, because compilers
-    unroll loops of a short constant length instead of vectorizing them.
+    `signs` and the sums by `signs_after` and `factor`, a power of two. The loop transforms `lanes`
+    blocks side by side, so that the compiler can vectorize. `lanes` is an argument, because
+    compilers unroll loops of a short constant length instead of vectorizing them.
     """
     widen, narrow = _conversions(source)
 
@@ -97,8 +97,8 @@ def transform(source: ElementFormat) -> Any:
 def _look(values, limit, lost, signs):
     """Multiply `values` by `signs`, and set `lost` to 0 for each block whose sums are exact.
 
-    For each other block, `lost` becomes a positive number or NaN. This module's docstring explains
-    the test (x + c) - c == x.
+    If the sums of a block may not be exact, `lost` becomes a positive number or NaN. This module's
+    docstring explains the test (x + c) - c == x.
     """
     forbid_inlining()
     lanes = limit.size

@@ -55,7 +55,7 @@ def place(digits, index, significand, position):
 def carry(digits, index):
     """Limit the digits of column `index` to 0..2**48-1 by propagating carries.
 
-    The last digit keeps the sign.
+    The last digit keeps the sign of the number.
     """
     for k in range(digits.shape[0] - 1):
         digit = int(digits[k, index])
@@ -106,9 +106,9 @@ def transform(source: ElementFormat) -> Any:
     """Return the loop that transforms marked blocks of `source` numbers exactly.
 
     The loop is called as
-    `loop((x, out), step, (signs, signs_after, exponent), (first, last), marks)`. It transforms the
-    blocks from `first` to `last` whose mark is set, and multiplies the sums by 2**exponent.
-    `by_floats.transform` describes the arrays, the blocks and the signs.
+    `loop((x, out), step, (signs, signs_after, exponent), (first, last), marks)`. The loop
+    transforms the blocks from `first` to `last` whose mark is set, and multiplies the sums by
+    2**exponent. `by_floats.transform` describes the arrays, the blocks and the signs.
     """
     mantissa, mask = source.mantissa_bits, (1 << source.bits) - 1 if source.bits < 64 else -1
     unpack = make_unpack(source, mantissa)

@@ -14,7 +14,7 @@ from mxnum.engine.traversal.parts import contiguous, copy, memory_order
 from mxnum.formats import ElementFormat
 from mxnum.memory.dtypes import Array, signed_bits, stored_bits
 
-#: A thread with fewer numbers costs more time than it saves.
+#: A thread with fewer than `_NUMBERS_PER_THREAD` numbers costs more time than it saves.
 _NUMBERS_PER_THREAD = 1 << 16
 
 

@@ -1,14 +1,15 @@
 """Rounding for every scale and every finite number.
 
-The functions that round divide a number by the scale of its block, round the quotient at scale 1
-with `float_additions`, and multiply the rounded value by the scale if a value is wanted. Loops use
-these functions for blocks whose scale or magnitudes lie outside the domain of `float_additions`.
+A number is divided by the scale of its block, and `float_additions` rounds the quotient at scale 1.
+Functions that return values then multiply the rounded quotient by the scale. Loops use this module
+for blocks whose scale or magnitudes lie outside the domain in which `float_additions` is right.
 
-Scales are powers of two. `bring` divides by a scale exactly, except where a quotient is below
-2**-126 or above 2**100 and is replaced by that limit. The limits change no code: 2**-126 is far
+Scales are powers of two. `bring` divides by a scale exactly, except that it may replace a quotient
+below 2**-126 or above 2**100 by the limit. Replacing such quotients changes no code: 2**-126 is far
 below half the quantum of every element, and 2**100 is larger than every element. `return_to`
 multiplies by a scale and rounds once, to nearest even, as the definition does. Multiplying
-subnormal numbers is slow on many processors, so additions convert them to normal numbers and back.
+subnormal numbers is slow on many processors, so additions convert subnormal numbers to normal ones
+and back.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ _INFINITY = 0x7F800000
 #: The bit patterns of the least normal number and of 1. Setting the bits of 1 in a subnormal number
 #: x gives 1 + 2**126 * x.
 _NORMAL, _ONE = 1 << 23, UNIT << 23
-#: At scale codes below `_LOW`, `return_to` first computes 2**`_RAISED` times the result. If this
-#: product is below 1, the result is subnormal.
+#: At scale codes below `_LOW`, `return_to` first computes 2**`_RAISED` times the result. The result
+#: is subnormal if 2**`_RAISED` times the result is below 1.
 _LOW, _RAISED = 64, 126
 #: The exponent field of the least nonzero quotient that `bring` makes at scales of at least 1.
 _LEAST = 1
-#: 2**100, which is larger than every element.
+#: The bit pattern of 2**100, which is larger than every element.
 _GREATEST = (127 + 100) << 23
 
 
@@ -48,7 +49,7 @@ def bring(x: Any, scale: Any) -> Any:
     least = select(scale < UNIT, 0, (scale - UNIT + _LEAST) << 23)
     kept = select(magnitude < least, select(magnitude == 0, 0, least), magnitude)
     is_small = kept < _NORMAL
-    # At scale code 254 the factor 2**-127 would be subnormal. So decrementing the exponent field
+    # At scale code 254 the factor 2**-127 would be subnormal, so decrementing the exponent field
     # halves the number, and the factor is 2**-126.
     number = select(is_small, subtract_float32(kept | _ONE, _ONE), kept - select(scale == 254, _NORMAL, 0))
     power = (254 - select(scale == 254, 253, scale)) << 23

@@ -3,15 +3,15 @@
 Every bfloat16 or float16 number is a float32 number. A float64 number is rounded to odd: the last
 bit of the float32 number is set if any discarded bit is set. All rounding modes but the stochastic
 one only compare a number with values and midpoints of the element, so the float32 number rounds to
-the same element as the float64 number. Stochastic rounding needs the discarded bits too. It rounds
-the leading part, which is the float64 number truncated to float32, and adds the rest to its random
-bits.
+the same element as the float64 number. Stochastic rounding also needs the discarded bits. A float64
+number is therefore split into a leading part, which is the number truncated to float32, and a rest,
+which is added to the random bits.
 
-A nonzero float64 number below the normal float32 numbers becomes the least normal number, or zero
-if it is a leading part. A float64 number above the float32 numbers becomes the largest float32
-number. Loops leave a block to the definition if such a replacement could change a result: if the
-scale of the block is so low that the least normal number matters, or if the largest number of the
-block becomes the largest float32 number.
+A nonzero float64 number below the normal float32 numbers becomes the least normal number, but a
+leading part below the normal numbers becomes zero. A float64 number above the float32 numbers
+becomes the largest float32 number. Loops leave a block to the definition if replacing a number
+could change a result: if the scale of the block is so low that the least normal number matters, or
+if the largest number of the block becomes the largest float32 number.
 
 Two functions round to odd, with equal results. Theorems about rounding use `to_odd`, which computes
 with integers. Loops use `to_odd_by_conversion`, which takes half as many instructions.
@@ -83,7 +83,7 @@ def rest(x: Any, leading: Any, scale: Any, e: Any) -> Any:
 def to_odd_by_conversion(x: Any) -> Any:
     """Return the float32 bit pattern of a float64 number, rounded to odd.
 
-    The result equals that of `to_odd`. A float conversion converts the bits that float32 can hold.
+    The result equals that of `to_odd`. One float conversion handles all bits that float32 can hold.
     """
     magnitude = x & 0x7FFFFFFFFFFFFFFF
     kept = select(magnitude < _LEAST_WIDE, _LEAST_WIDE, magnitude)
@@ -97,7 +97,8 @@ def to_odd_by_conversion(x: Any) -> Any:
 def make_widen(source: ElementFormat) -> Callable[..., Any]:
     """Return `widen(x)`, which returns the float32 bit pattern of a finite number.
 
-    A float64 number is rounded to odd (`to_odd`), so that it still rounds to the same element.
+    `widen` rounds a float64 number to odd (`to_odd`), so that the result rounds to the same
+    element.
     """
 
     @dialect

@@ -1,19 +1,21 @@
 """Fast formulations for scales that are floats: float64 products, quotients and comparisons.
 
-A *factor* is scale times tensor scale. A factor has at most 11 + 24 significant bits, so float64
-holds it exactly. float64 also holds the product of a factor with any value of an element, or with
-any midpoint of two values. A *threshold* is a magnitude at which the result of rounding changes.
+A *factor* is scale times tensor scale. A factor has at most 11 + 24 significant bits, so a float64
+number holds it exactly. A float64 number also holds the product of a factor with any value of an
+element, or with any midpoint of two values. A *threshold* is a magnitude at which the result of
+rounding changes.
 
-- Elements of four bits have seven thresholds. Loops multiply each threshold by the factor once for
-  a block, which is exact. Then comparing |x| with the products rounds x without a division. In
-  E2M1, three thresholds are twice or four times another threshold, so four products suffice. Each
-  value of E2M1 is 1 or 1.5 times a power of two, so two products give all values.
-- Other elements take the quotient |x| / factor in float64, which `as_float32` and `float_additions`
-  round at scale 1. The quotient lies on the same side of every threshold as the exact quotient,
-  because its rounding error is too small. A threshold has at most 8 bits, so threshold * factor has
-  at most 43 bits. |x| has at most 48 bits, because float64 inputs are first rounded to odd, to 48
-  bits. If |x| is not threshold * factor, the two differ by at least 2**-48 of either. Rounding to
-  53 bits changes the quotient by at most 2**-53 of itself.
+- Elements of four bits have seven thresholds. Loops compute each product threshold * factor once
+  for a block, exactly. Comparing |x| with the products threshold * factor rounds x without a
+  division. In E2M1, three thresholds are twice or four times another threshold, so four products
+  suffice. Each value of E2M1 is 1 or 1.5 times a power of two, so two products give all values.
+- Larger elements take the quotient |x| / factor in float64, which `as_float32` and
+  `float_additions` round at scale 1. The quotient lies on the same side of every threshold as the
+  exact quotient, because the rounding error is too small to cross a threshold. A threshold has at
+  most 8 bits, so threshold * factor has at most 43 bits. The magnitude |x| has at most 48 bits,
+  because float64 inputs are first rounded to odd, to 48 bits. If |x| is not threshold * factor, the
+  two differ by at least 2**-48 of either. Rounding to 53 bits changes the quotient by at most
+  2**-53 of itself.
 """
 
 from __future__ import annotations
@@ -46,14 +48,14 @@ from mxnum.modes import FloatScaleRule, Overflow, Rounding, which
 UNIT = 127
 _BIAS, _MANTISSA = 1023, 52
 _NEVER, _NEVER_WIDE = 0x7FFFFFFF, 0x7FFFFFFFFFFFFFFF
-#: 2**100, a quotient that is larger than every element.
+#: The bit pattern of 2**100, a quotient that is larger than every element.
 _GREATEST = (UNIT + 100) << 23
 #: A float64 number above every finite factor and above every scale.
 _HUGE = (_BIAS + 700) << _MANTISSA
 #: The divisor that replaces a factor of zero, so that all quotients are zero.
 _INFINITY = 0x7FF << _MANTISSA
-#: 2**-600 replaces smaller nonzero float64 numbers. Divided by any factor, it is far below all
-#: thresholds.
+#: 2**-600 replaces smaller nonzero float64 numbers, because its quotient by every factor is far
+#: below all thresholds.
 _TINY = (_BIAS - 600) << _MANTISSA
 #: Input types for which loops process several numbers at once, in vectors.
 _IN_VECTORS = "float32", "bfloat16"
@@ -79,14 +81,15 @@ class Formulation(NamedTuple):
     is_wide: bool
     #: True if `element` takes items and random bits as words of 64 bits.
     in_wide_words: bool
-    #: True if `element` also accepts vectors of lanes.
+    #: True if `element` also accepts vectors of 32-bit integers.
     in_vectors: bool = False
     #: A function like `prepare` for the constants that `prepare` does not compute; None if
     #: `prepare` computes all constants.
     prepare_more: Callable[..., Any] | None = None
 
 
-#: Pairs (function, number): function(factor, number) fills one row of the tables of constants.
+#: Pairs (function, number). The result of function(factor, number) is the entry of one row of the
+#: tables of constants.
 Entries = tuple[tuple[Callable[..., Any], int], ...]
 
 
@@ -147,7 +150,7 @@ def make_scale(
 ) -> Callable[..., Any]:
     """Return `fast_float_scale(amax, tensor)`, which returns the scale code of a block.
 
-    The result equals that of `definition.float_scale.make_float_scale`'s function.
+    `fast_float_scale` equals the function that `definition.float_scale.make_float_scale` returns.
     `fast_float_scale` divides in float64 and rounds the quotient by an addition.
     """
     number, goal = number_of(scale), _bits(element.max if aim is None else element.value(aim))
@@ -306,9 +309,9 @@ def make_value_by_code(first: int) -> Callable[..., Any]:
 def by_places(
     source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rounding: Rounding, target: ElementFormat | None
 ) -> Formulation:
-    """Return the formulation that rounds to elements of four bits by comparing with thresholds.
+    """Return the `Formulation` that rounds to elements of four bits by comparing with thresholds.
 
-    Results are codes, or values in `target` if given. `target` must be the source.
+    Results are codes, or values in `target` if given. `target` must equal `source`.
     """
     make = by_doublings if element.mantissa_bits == 1 and source.name in _IN_VECTORS else by_seven_places
     return make(source, element, scale, rounding, target)
@@ -318,10 +321,10 @@ def by_places(
 def by_seven_places(
     source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rounding: Rounding, target: ElementFormat | None
 ) -> Formulation:
-    """Return the formulation by comparisons for any element of four bits.
+    """Return the `Formulation` that rounds to any element of four bits by comparisons.
 
-    The formulation multiplies all seven thresholds by the factor, and all seven values if values
-    are wanted.
+    Each of the seven thresholds is multiplied by the factor, and so is each of the seven values if
+    values are wanted.
     """
     IS_WIDE, MAKES_VALUES, FLIP = source.bits == 64, target is not None, -1 if element.integer else 0
     SIGN_DOWN, MAGNITUDE = (63, _NEVER_WIDE) if IS_WIDE else (31, _NEVER)
@@ -373,12 +376,12 @@ def by_seven_places(
 def by_doublings(
     source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rounding: Rounding, target: ElementFormat | None
 ) -> Formulation:
-    """Return the formulation by comparisons for an element of four bits with one mantissa bit.
+    """Return the `Formulation` that rounds to an element with one mantissa bit by comparisons.
 
-    Above the least normal number of the element, thresholds and values double from binade to
-    binade. A normal number is doubled by adding 1 to its exponent, which commutes with rounding. So
-    one product gives several thresholds or values. Blocks whose thresholds or values may not be
-    normal numbers are left to the definition.
+    The element has four bits. Above the least normal number of the element, thresholds and values
+    double from binade to binade. A normal number is doubled by adding 1 to its exponent, which
+    commutes with rounding. So one product gives several thresholds or values. Blocks whose
+    thresholds or values may not be normal numbers are left to the definition.
     """
     MAKES_VALUES = target is not None
     (p3, f3), (p4, f4) = ((_bits(place), on) for place, on in _places(element, rounding)[2:4])
@@ -446,7 +449,7 @@ def by_quotients(
     overflow: Overflow,
     target: ElementFormat | None,
 ) -> Formulation | None:
-    """Return the formulation that rounds float64 quotients to any element.
+    """Return the `Formulation` that rounds float64 quotients to any element.
 
     The result is None for stochastic rounding, and for elements without a proof.
     """
@@ -492,7 +495,7 @@ _FLOAT32 = FLOATS["float32"]
 
 @cache
 def decoding(element: ElementFormat, scale: ScaleFormat, target: ElementFormat) -> Formulation | None:
-    """Return the formulation that decodes codes, or None if the element has no proof."""
+    """Return the `Formulation` that decodes codes, or None if the element has no proof."""
     if not reaches(element):
         return None
     if element.bits == 4 and not element.integer and target.name == "float32":
@@ -514,7 +517,7 @@ def decoding(element: ElementFormat, scale: ScaleFormat, target: ElementFormat) 
 
 
 def _by_values(element: ElementFormat, scale: ScaleFormat) -> Formulation:
-    """Return the formulation that decodes codes of four bits to float32.
+    """Return the `Formulation` that decodes codes of four bits to float32.
 
     `prepare` computes the seven magnitudes of a block, and `element` selects one of them by the
     code.
@@ -609,7 +612,7 @@ def make_narrow(target: ElementFormat) -> Callable[..., Any]:
 
 @cache
 def _make_value_of(element: ElementFormat, target: ElementFormat | None) -> Callable[..., Any]:
-    """Return `value(code, factor)`, which returns the bits of code value * factor in `target`.
+    """Return `value(code, factor)`, which returns the bits, in `target`, of code value * factor.
 
     Without a `target`, the function returns the code.
     """

@@ -2,9 +2,9 @@
 
 `definition.stack_arithmetic` has the operations of each stack as functions of float32 numbers,
 which loops compile unchanged. This module converts bit patterns to numbers and back, and rounds to
-E4M3 and E2M1 by float additions at scale 1. Loops leave a block to the caller if its largest
-number, its factor or the value of its largest element is not finite, or if its factor is 0. No
-computation for other blocks meets a NaN or an infinity.
+E4M3 and E2M1 by float additions at scale 1. Loops handle only blocks in which no NaN or infinity
+can occur. Loops leave a block to the caller if its largest number, its factor or the value of its
+largest element is not finite, or if its factor is 0.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from mxnum.modes import Rounding
 
 E4M3, E2M1, FLOAT32 = ELEMENTS["e4m3"], ELEMENTS["e2m1"], FLOATS["float32"]
 _INFINITY, _NAN_SCALE = 0x7F800000, 0x7F
-#: 2**100, which is larger than every E4M3 and E2M1 number.
+#: The bit pattern of 2**100, which is larger than every E4M3 and E2M1 number.
 _GREATEST = (UNIT + 100) << 23
 _OF_SCALE, _OF_ELEMENT = float_additions.constants(E4M3), float_additions.constants(E2M1)
 _to_code = float_additions.make_code(Rounding.RNE, False)
@@ -137,7 +137,7 @@ def make_narrowed(source: ElementFormat) -> Callable[..., Any]:
 
 @cache
 def quantizing(source: ElementFormat, arithmetic: Arithmetic, makes_values: bool) -> Formulation:
-    """Return the formulation that converts floats to the codes of a stack.
+    """Return the `Formulation` that converts floats to codes as a software stack does.
 
     If `makes_values`, the formulation returns the float32 values of the codes instead.
     """
@@ -170,7 +170,8 @@ def quantizing(source: ElementFormat, arithmetic: Arithmetic, makes_values: bool
     def to_value(x, c, random):
         return _value_of(code_of(x, c[7]), c, random)
 
-    # A block has seven values, then its factor. If codes are wanted, `at` reads the factor alone.
+    # The constants of a block are seven values, then the factor. If codes are wanted, `at` reads
+    # the factor alone.
     at, element = (by_factors.rows_at(0, 8), to_value) if makes_values else (by_factors.rows_at(7, 1), to_code)
     in_vectors = source.name in ("float32", "bfloat16")
     return Formulation(prepare, at, element, 8, is_wide=False, in_wide_words=False, in_vectors=in_vectors)
@@ -178,7 +179,7 @@ def quantizing(source: ElementFormat, arithmetic: Arithmetic, makes_values: bool
 
 @cache
 def decoding(arithmetic: Arithmetic) -> Formulation:
-    """Return the formulation that decodes the codes of a stack to float32.
+    """Return the `Formulation` that decodes codes to float32 as a software stack does.
 
     `prepare` computes the seven magnitudes once per block.
     """

@@ -1,19 +1,20 @@
 """Rounding with float32 additions: the fast way to convert float32 to any element.
 
-The quantum of an element at x is the distance between its neighbouring values there. If a power of
-two whose last bit is worth the quantum is added to |x|, the hardware rounds the sum to the quantum,
-to nearest even. Subtracting the power of two leaves the rounded value. Subtracting the rounded
-value from |x|, which is exact, shows the rounding error and its sign. Every other rounding mode
-gives the rounded value or a neighbour of it. Adding 1 to the bits of the sum, or subtracting 1 from
-them, gives a neighbour.
+The quantum at x is the distance between neighbouring values of the element at x. If a power of two
+whose last bit is worth the quantum is added to |x|, the hardware rounds the sum to the quantum, to
+nearest even. Subtracting the power of two leaves the rounded value. Subtracting the rounded value
+from |x|, which is exact, shows the rounding error and its sign. Every rounding mode gives the
+nearest value or one of its neighbours. Adding 1 to the bits of the sum, or subtracting 1 from them,
+gives a neighbouring value.
 
-This method is right only inside a domain of scales and magnitudes, and only while the hardware
-rounds to nearest even. Loops check both conditions. Theorems say that under these conditions the
-functions of this module equal `encode`, `decode` after `encode`, and `shared_scale` of
-`mxnum.definition`.
+Float32 additions round correctly only inside a domain of scales and magnitudes, and only while the
+hardware rounds to nearest even. Loops check both conditions. Theorems say that, under both
+conditions, the functions of this module equal `encode`, `decode` after `encode`, and `shared_scale`
+of `mxnum.definition`.
 
-The functions use the float primitives of `lanes`. They take the element at run time, as
-`Constants`, so that one compiled loop serves all elements, overflow modes and scale rules.
+The functions of this module use the float primitives of `lanes`. The functions take the element at
+run time, as `Constants`, so that one compiled loop serves all elements, overflow modes and scale
+rules.
 """
 
 from __future__ import annotations
@@ -55,15 +56,16 @@ class Constants(NamedTuple):
     #: The fraction bits of float32 minus the fraction bits of the element.
     discarded: int
     emin: int
-    #: `discarded` in the exponent field. The bits of x's binade plus `up` are the bits of the power
-    #: of two to add to |x|.
+    #: `up` is `discarded`, shifted to the exponent field. The bits of x's binade plus `up` are the
+    #: bits of the power of two to add to |x|.
     up: int
     max_code: int
-    #: The magnitude codes to which too large finite numbers convert, positive and negative.
+    #: The magnitude codes of finite numbers that are too large: `above` for positive numbers,
+    #: `below` for negative ones.
     above: int
     below: int
     #: The float32 bits of `above` and `below` if these are NaN or infinity, else 0. `special_sign`
-    #: is the mask of the sign bit that such a NaN or infinity keeps.
+    #: is the mask of the sign bit that a NaN or infinite result keeps.
     value_above: int
     value_below: int
     special_sign: int
@@ -147,8 +149,8 @@ def domain(element: ElementFormat, rounding: Rounding) -> Domain:
     """Return the domain in which the functions of `make_code` and `make_value` are right.
 
     Inside the domain, no sum becomes infinite. The quantum is so far above the subnormal numbers
-    that flushing them to zero changes no result. Stochastic rounding, too, truncates a subnormal
-    rounding error to zero.
+    that flushing them to zero changes no result. Stochastic rounding truncates a subnormal rounding
+    error to zero in any case.
     """
     last_field = 254 - (FLOAT32.mantissa_bits - element.mantissa_bits)
     least = (SR_BITS + 1 if rounding == Rounding.SR else 3) + element.mantissa_bits - element.emin
@@ -215,7 +217,7 @@ def make_value(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
         limit = select(special == 0, largest, special)
         keeps = select(value > largest, select(special == 0, _SIGN, e.special_sign), _SIGN)
         value = select(value > largest, limit, value)
-        return value | (x & select(value == 0, e.zero_sign, keeps))  # Integers have no -0, and NaN has no sign.
+        return value | (x & select(value == 0, e.zero_sign, keeps))  # Integer elements have no -0, and NaN has no sign.
 
     fast_value.__name__ = f"fast_value_{rounding}{'_by_parity' if by_parity else ''}"
     return fast_value
@@ -273,10 +275,10 @@ def product_domain(element: ElementFormat) -> tuple[int, int]:
 def make_value_by_product(element: ElementFormat) -> Callable[..., Any]:
     """Return `value(code, scale, constants)`, which equals `value_of_code` in `product_domain`.
 
-    The function multiplies a number that is proportional to the code's value by a power of two. For
-    an integer code, the number is the difference of two numbers whose last bit is worth 1. For
-    other elements, the function moves the fields of the code, also of a subnormal code, to the
-    fields of float16, and the processor converts the float16 number to float32. Nothing is rounded.
+    The function multiplies a float32 number n by a power of two. If the element is an integer, n is
+    the code as an integer, computed as the difference of two numbers whose last bit is worth 1.
+    Otherwise n is a float16 number with the fields of the code, also of a subnormal code, which the
+    processor converts to float32. Nothing is rounded.
     """
     HAS_NANS = element.specials != "none"
 
@@ -310,7 +312,7 @@ def _magic_of(magnitude, scale, e):
 
 @cache
 def _make_round(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
-    """Return `round_to_quantum(x, magnitude, magic, steps, random)`.
+    """Return `round_to_quantum(x, magnitude, magic, steps, random)`, which rounds a magnitude.
 
     The function rounds a magnitude to the quantum, and returns the bits of `magic` plus the rounded
     magnitude. The last bit of the sum is worth the quantum, so adding 1 to the bits of the sum

@@ -1,7 +1,7 @@
-"""The functions that loops call for each element of an array, and the types that hold them.
+"""The functions that loops call for each element of an array, and the types of such functions.
 
-A loop calls a fast formulation or the definition. One fast formulation serves all elements; the
-definition has one function per conversion.
+A function is a fast formulation or one of `mxnum.definition`. One fast formulation serves all
+elements; the definition has one function per conversion.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Fast(NamedTuple):
     function: Callable[..., Any]
     #: The fields of the `Domain`, then of the `Constants`, in the array that a loop takes.
     numbers: Array
-    #: The same function with its constants compiled in, which is at least a fifth faster. None
-    #: except for the most common conversions.
+    #: `function` with its constants compiled in, which is at least a fifth faster. None except for
+    #: the most common conversions.
     special: Callable[..., Any] | None = None
 
 
-#: `numbers` for a function that ignores its domain and its constants.
+#: The `numbers` of a function that ignores its domain and its constants.
 NO_NUMBERS = np.zeros(len(Domain._fields) + len(Constants._fields), np.int32)
 
 
@@ -48,9 +48,9 @@ NO_NUMBERS = np.zeros(len(Domain._fields) + len(Constants._fields), np.int32)
 class Definition:
     """One conversion by the definition, as `function(x, scale, random, constants)`.
 
-    The function converts every x under every scale. Exceptions are the functions of
-    `quantizing_anywhere` and `decoding_anywhere`, which equal the definition for finite x and every
-    scale but NaN. Two `Definition` objects compare equal if one compiled loop serves both.
+    The function converts every x under every scale. Only the functions of `quantizing_anywhere` and
+    `decoding_anywhere` need a finite x and a scale that is not NaN. Two `Definition` objects
+    compare equal if one compiled loop serves both.
     """
 
     function: Callable[..., Any]
@@ -173,7 +173,7 @@ def quantizing_anywhere(
 ) -> Definition | None:
     """Return `fast_quantizing`'s conversion, extended to finite x and every scale but NaN.
 
-    The result is None if `paths` has no such conversion.
+    The result is None if `paths` lists no extended conversion for these formats and modes.
     """
     reaches_all = paths.BEYOND.covers(source, element, rounding=rounding)
     if not reaches_all or (target is not None and target.name != "float32"):
@@ -188,7 +188,7 @@ def quantizing_anywhere(
 def decoding_anywhere(element: ElementFormat, target: ElementFormat) -> Definition | None:
     """Return `fast_decoding`'s conversion, extended to every scale but NaN.
 
-    The result is None if `paths` has no such conversion.
+    The result is None if `paths` lists no extended conversion for the two formats.
     """
     if target.name != "float32" or not paths.BEYOND.covers(target, element):
         return None
@@ -222,7 +222,7 @@ def quantizing(source: ElementFormat, target: ElementFormat, rounding: Rounding,
 def requantizing(
     source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow, target: ElementFormat
 ) -> Definition:
-    """Return the definition's conversion from floats to the values, in `target`, of their codes."""
+    """Return the definition's conversion from floats to codes and on to values in `target`."""
     to_code, to_value = quantizing(source, element, rounding, overflow), decoding(element, target)
     encode, decode = to_code.function, to_value.function
 
@@ -252,7 +252,7 @@ def decoding(element: ElementFormat, target: ElementFormat) -> Definition:
 def scaling(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Definition:
     """Return the definition's conversion from the largest magnitude of a block to its scale code.
 
-    The function takes `(amax, bias, first_bumped)`, of which `numbers` holds the last two.
+    The function takes `(amax, bias, first_bumped)`; `numbers` holds `bias` and `first_bumped`.
     """
     width = scale_width(source, element)
     numbers = np.array(scale_constants(element, rule, width), np.int64)
@@ -366,7 +366,7 @@ def decoding_over(element: ElementFormat, scale: ScaleFormat, target: ElementFor
 
 
 def _defined(scale: ScaleFormat, element: Callable[..., Any]) -> Formulation:
-    """Return a formulation whose constants are the exponent, significand and kind of the factor."""
+    """Return a `Formulation` whose constants are the factor's exponent, significand and kind."""
     factor = make_factor(scale)
 
     @dialect

@@ -1,7 +1,7 @@
 """The table of fast formulations, with the formats of each and the theorems that prove it.
 
-The engine uses a fast formulation only for formats and modes that the table covers. Otherwise it
-uses the definition.
+The engine uses a fast formulation only for formats and modes that the table covers, and the
+definition for all others.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class FastPath:
         """Return True if the formulation is proved for these formats and modes.
 
         A user's own format may have the name of a standard format. Theorems about the standard
-        format count for the user's format only if the two are equal.
+        format count for the user's format only if the two formats are equal.
         """
         if float_type.name not in self.float_types or float_type != FLOATS[float_type.name]:
             return False

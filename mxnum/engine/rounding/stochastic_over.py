@@ -6,14 +6,15 @@ Let f be the factor, which is scale times tensor scale. The magnitude |x| lies b
 + w) * f, where v and v + w are neighbouring values of the element. The gap w is a power of two, and
 v is a small multiple of w. Comparisons find v (`by_factors.by_seven_places`, toward zero). Let R be
 the random bits and d = (|x| / f - v) / w. The magnitude rounds up if floor(d * 2**30) + R is at
-least 2**30. An equivalent condition is
+least 2**30, which is equivalent to
 
     |x| * 2**30 >= f * (v * 2**30 + w * (2**30 - R)) = f * w * ((v / w + 1) * 2**30 - R).
 
-The last bracket, (v / w + 1) * 2**30 - R, has 32 bits. Under scales of eight bits, the significand
-of f has at most 28 bits; a block with a longer significand is left to the definition. With a common
-exponent both sides are integers of 60 bits, held as two words, so nothing is divided or rounded.
-Bits of |x| below the unit of these integers are dropped, which does not change the comparison.
+The bracket (v / w + 1) * 2**30 - R has 32 bits. Under scales of eight bits, the significand of f
+has at most 28 bits; a block with a longer significand is left to the definition. With a common
+exponent, both sides of the inequality are integers of 60 bits, held as two words, so nothing is
+divided or rounded. Bits of |x| below the unit of these integers are dropped, which does not change
+the comparison.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from mxnum.modes import Rounding
 
 #: The greatest number of bits of a factor's significand.
 _DIGITS = 28
-#: The exponent used for a factor of zero. It makes every product larger than |x|, so no number
-#: rounds up.
+#: The exponent used for a factor of zero, which makes every product larger than |x|, so that no
+#: number rounds up.
 _FAR = 1 << 20
 _HALF = 1 << 31
 
@@ -42,9 +43,9 @@ _HALF = 1 << 31
 def by_products(
     source: ElementFormat, element: ElementFormat, scale: ScaleFormat, target: ElementFormat | None
 ) -> Formulation:
-    """Return the formulation that rounds stochastically to codes, or to values in `target`.
+    """Return the `Formulation` that rounds stochastically to codes, or to values in `target`.
 
-    If given, `target` must be the source.
+    If given, `target` must equal `source`.
     """
     places = by_factors.by_seven_places(source, element, scale, Rounding.RTZ, target)
     codes = by_factors.by_seven_places(source, element, scale, Rounding.RTZ, None)
@@ -83,8 +84,8 @@ def by_products(
 def make_goes_up(element: ElementFormat) -> Any:
     """Return `goes_up(x, code, significand, exponent, random)`: 1 if |x| rounds up, else 0.
 
-    `x` holds the float32 bits of |x|, and `code` is the code of |x| rounded toward zero. The factor
-    is `significand` times a power of two with `exponent`.
+    `x` holds the float32 bits of |x|, and `code` is the code of |x| rounded toward zero.
+    `significand` and `exponent` describe the factor.
     """
     MANTISSA, LEAST = element.mantissa_bits, element.emin - element.mantissa_bits
     #: The constant part of the exponent `up`: the bias and the fraction bits of float32, minus the

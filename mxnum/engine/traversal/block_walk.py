@@ -16,20 +16,20 @@ from mxnum.memory.dtypes import Array
 USUAL_RUN, SHORT_RUN = 32, 16
 #: Values of `Walk.run` for which the loops over tiles are also compiled with a constant length.
 CONSTANT_RUNS = (1, 2, 4, 8, 16)
-#: The greatest number of elements in a group of blocks. Random bits are drawn for at most this many
+#: The greatest number of elements in a group of blocks. Random bits are drawn for at most `PIECE`
 #: elements at once.
 PIECE = 4096
 #: The greatest number of blocks in a group. A group stays in the first-level cache between the
 #: phases of a loop.
 GROUP = 32
-#: `PANEL` is about the number of elements in a panel of columns, and `WIDEST_PANEL` is its greatest
-#: number of columns. While a loop processes one panel, the next panel is fetched into the first
-#: caches.
+#: A panel of columns has about `PANEL` elements, and at most `WIDEST_PANEL` columns. While a loop
+#: processes one panel, the next panel is fetched into the first caches.
 PANEL, WIDEST_PANEL = 1 << 14, 3072
-#: The number of elements of a panel along rows, for loops that process bands. Such loops prefetch
-#: this many float32 numbers, so that one panel is fetched while the panel before it is processed.
+#: The number of elements of a panel along rows, for loops that process bands. Loops over bands
+#: prefetch `ROW_PANEL` float32 numbers, so that one panel is fetched while the panel before it is
+#: processed.
 ROW_PANEL = 2048
-#: A thread with fewer elements costs more time than it saves.
+#: A thread with fewer than `ELEMENTS_PER_THREAD` elements costs more time than it saves.
 ELEMENTS_PER_THREAD = 1 << 19
 #: If a block is one column of several rows, loops over few columns are slower than a copy. So an
 #: array with fewer columns than NARROW and at least WORTH_A_COPY elements is copied so that its
@@ -58,8 +58,8 @@ class Walk:
     #: The bits of a code, for loops that read or write packed codes. In packed arrays, each row and
     #: each block begins at a byte.
     bits: int = 8
-    #: The number of columns of a panel, for loops that process bands even if blocks lie along rows.
-    #: It is 0 for all other loops.
+    #: The number of columns of a panel, for loops that process bands even if blocks lie along rows;
+    #: 0 for all other loops.
     fixed_panel: int = 0
 
     @cached_property
@@ -69,12 +69,12 @@ class Walk:
 
     @cached_property
     def in_bands(self) -> Walk:
-        """A copy of this walk with panels of fixed width, for loops that process bands of rows."""
+        """A copy of this `Walk` with panels of fixed width, for loops over bands of rows."""
         return replace(self, fixed_panel=self.panel)
 
     @cached_property
     def redone(self) -> Walk:
-        """A copy of this walk for loops that redo marked groups and treat each group as a panel."""
+        """A copy of this `Walk` for loops that redo marked groups, with each group as a panel."""
         return replace(self, fixed_panel=self.group * self.run) if self.along_rows else self
 
     @cached_property
@@ -152,7 +152,7 @@ class Walk:
 
 @lru_cache(maxsize=4096)
 def walk_of(shape: tuple[int, ...], blocks: Blocks) -> Walk | None:
-    """Return the walk through a contiguous array, or None if its blocks must become rows first.
+    """Return the `Walk` through a contiguous array, or None if its blocks must become rows first.
 
     Blocks must become rows if no loop supports their axes, or if the array has so few columns that
     a loop over columns is slow.
@@ -174,7 +174,7 @@ def walk_of(shape: tuple[int, ...], blocks: Blocks) -> Walk | None:
 
 
 def in_threads(loop: Callable[..., Any], walk: Walk) -> Callable[..., int]:
-    """Return `run(threads, arrays, *rest)`, which runs a loop over the whole array of a walk.
+    """Return `run(threads, arrays, *rest)`, which runs a loop over the array of a `Walk`.
 
     `run` calls `loop(arrays, (shape, bounds), *rest)` once per thread, and returns the sum of the
     results.

@@ -126,7 +126,7 @@ class Chunk(NamedTuple):
 
 
 class Part(NamedTuple):
-    """One part of each array of a call, made contiguous, with the walk of a loop through it."""
+    """One part of each array of a call, made contiguous, with the `Walk` of a loop through it."""
 
     walk: Walk
     #: The elements that the loop reads, and the array that it writes.
@@ -139,7 +139,7 @@ class Part(NamedTuple):
     #: The C-order index of the first element; None if the elements of the part are not consecutive.
     first: int | None
     #: The random words of the elements. None if rounding needs no words, or if `first` determines
-    #: them.
+    #: the words.
     words: Array | None
 
 
@@ -161,10 +161,10 @@ class Arrays:
     #: so that no array of words is read.
     first_will_do: bool = False
     writes_sides: bool = False
-    #: Cuts along the last axis are at multiples of this number.
+    #: Cuts along the last axis are at multiples of `whole_rows`.
     whole_rows: int = 1
-    #: True if results overwrite the input. Each part of such an input is copied first, because
-    #: compilers do not vectorize a loop that reads and writes the same array.
+    #: True if results overwrite the input. An input that is overwritten is first copied part by
+    #: part, because compilers do not vectorize a loop that reads and writes the same array.
     in_place: bool = False
     #: True if short blocks that become rows are padded with zeros; else they are padded with one of
     #: their elements.
@@ -250,8 +250,8 @@ def _clipped(shape: tuple[int, ...], blocks: Blocks) -> Blocks:
 def _by_blocks(array: Array, blocks: Blocks) -> Array:
     """Return a view of an array of whole blocks, with twice as many axes.
 
-    The first half of the axes counts the blocks along each axis of `array`. The second half counts
-    the elements of a block along each axis.
+    The first half of the axes counts the blocks along each axis of `array`. The second half of the
+    axes counts the elements of a block.
     """
     pairs = [(length // size, size) for length, size in zip(array.shape, blocks, strict=True)]
     rank = 2 * array.ndim

@@ -11,8 +11,8 @@ from mxnum.units.identify.family import Array, Cases, Problem, join
 KINDS = {
     "structure": 0.22, "sparse": 0.25, "pair": 0.1, "tie": 0.1, "crowded": 0.11, "subnormal": 0.11, "special": 0.11,
 }  # fmt: skip
-#: The largest distance between two exponents in a case of `Maker.structure`. A sum with more
-#: fraction bits is exact for these cases.
+#: The largest distance between two exponents in a case of `Maker.structure`. For such a case, a sum
+#: with more than `SPAN` fraction bits is exact.
 SPAN = 38
 
 
@@ -29,8 +29,8 @@ class Maker:
 
     def __init__(self, problem: Problem, seed: int | tuple[int, ...], depths: tuple[int, ...] = ()) -> None:
         self.problem, self.random = problem, np.random.default_rng(seed)
-        #: Numbers of fraction bits that cases should separate. The exponents of small terms often
-        #: lie this far below the largest exponent.
+        #: The numbers of fraction bits that the cases should separate. Small terms often lie one of
+        #: these numbers of bits below the largest term.
         self.depths = depths
         a, b = problem.formats
         c = problem.result
@@ -107,7 +107,7 @@ class Maker:
         return int(self.random.integers(low, high))
 
     def structure(self) -> tuple[Array, Array, int]:
-        """Make two large terms that cancel, and a small term that survives if added after them."""
+        """Make two large terms that cancel, and a small term that survives only if added last."""
         a, b, c = self.blank()
         r, where = self.random, self._some(3)
         high, low = self.high, self.low
@@ -152,7 +152,7 @@ class Maker:
         return a, b, c
 
     def pair(self) -> tuple[Array, Array, int]:
-        """Make two products of distant exponents, often neighbours, some with a small addend."""
+        """Make two products of distant exponents, often at neighbouring indices."""
         a, b, c = self.blank()
         r = self.random
         for index, depth in zip(self._some(2), (int(r.integers(4)), self._far(18, SPAN + 3)), strict=False):
@@ -169,7 +169,8 @@ class Maker:
         most, least = min(x.mantissa_bits, last - 1), max(last - y.mantissa_bits, 1)
         if most >= least and r.random() < 0.6:
             in_a = int(r.integers(least, most + 1))
-            self._put(a, b, where[0], top, negative)  # becomes (1 + 2**-in_a)(1 + 2**-(last - in_a))
+            # The product becomes +-2**top * (1 + 2**-in_a) * (1 + 2**-(last - in_a)).
+            self._put(a, b, where[0], top, negative)
             a[where[0]] |= 1 << (x.mantissa_bits - in_a)
             b[where[0]] |= 1 << (y.mantissa_bits - last + in_a)
         else:
@@ -349,9 +350,9 @@ def decode(codes: Array, fmt: ElementFormat) -> tuple[Array, Array, Array]:
 def _terms(problem: Problem, cases: Cases) -> tuple[Array, Array, Array, Array]:
     """Return the significands, exponents and points of all terms, and a mask of the odd cases.
 
-    The addend is the last term. A point is the number of fraction bits of a significand. Odd cases
-    have special or subnormal values, or a zero whose partner is so large that the exponent of their
-    product may count.
+    The addend is the last term. A point is the number of fraction bits of a significand. An odd
+    case has special or subnormal values, or a zero whose partner is so large that the exponent of
+    their product may affect alignment.
     """
     k, odd = problem.k, np.zeros(len(cases.c), bool)
     sig, exponent, point = np.ones((len(cases.c), k), np.int64), np.zeros((len(cases.c), k), np.int64), 0
@@ -385,12 +386,12 @@ def _scales(problem: Problem, codes: Array) -> tuple[tuple[Array, Array, Array],
 
 
 def ordinary(problem: Problem, cases: Cases, answers: Array) -> tuple[Array, Array]:
-    """Return a mask of the ordinary cases, and of the ordinary cases without carry overflow.
+    """Return a mask of the ordinary cases, and one of the ordinary cases without carry overflow.
 
-    An ordinary case has no subnormal numbers, NaN or infinities. Its terms, and all sums of its
-    terms, stay away from the least exponents and from the largest number. In a case without carry
-    overflow, no sum exceeds a limit of 3 integer bits: for each term, this term and all terms with
-    smaller exponents add to less than 6 times the term's power of two.
+    An ordinary case has no subnormal numbers, NaN or infinities. The terms of an ordinary case, and
+    all sums of its terms, stay away from the least exponents and from the largest number. In a case
+    without carry overflow, no sum needs more than 3 integer bits: for each term, this term and all
+    terms with smaller exponents add to less than 6 times the term's power of two.
     """
     fmt = problem.result
     sig, exponent, points, odd = _terms(problem, cases)
@@ -416,7 +417,7 @@ def ordinary(problem: Problem, cases: Cases, answers: Array) -> tuple[Array, Arr
 def structural(problem: Problem, cases: Cases) -> tuple[Array, int]:
     """Return the indices of the structure cases, and the answer in which the small term survives.
 
-    `Maker.structure` makes these cases. In each of them two large terms cancel.
+    In a structure case (`Maker.structure`), two large terms cancel and a small term may survive.
     """
     maker = Maker(problem, 0)
     sig, exponent, points, odd = _terms(problem, cases)

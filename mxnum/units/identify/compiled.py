@@ -141,8 +141,9 @@ def _products(row: Array, formats: Array, point: int, order: Array, case: Any, t
 def _exact(table: Array, first: int, last: int, limbs: Array) -> Any:
     """Return the exact sum of the terms in some rows, as an integer and the exponent of its unit.
 
-    The exponent does not include the point of the terms. If bits of a long sum do not fit in the
-    integer, its last bit says whether any of them is set.
+    The caller subtracts the point, the number of fraction bits of terms, from the exponent. If a
+    sum is too long for the integer, the last bit of the integer says whether any dropped bit is
+    set.
     """
     least, high = 1 << 20, -(1 << 20)
     for i in range(first, last):
@@ -232,8 +233,8 @@ def _fused(table: Array, first: int, last: int, row: Array, fmt: Array, point: i
 def _rounded(total: int, unit: int, negative: int, state: int, row: Array, fmt: Array, outside: bool) -> Number:
     """Return total * 2**unit, rounded to the result bits of a rule.
 
-    If `outside`, it is rounded to the bits of the accumulator, by the rule's rounding of additions
-    outside the sums.
+    If `outside`, the total is rounded to the bits of the accumulator, by the rule's rounding of
+    additions outside the sums.
     """
     m = fmt[MANTISSA]
     bits, mode = (m, row[ADD_ROUNDING]) if outside else (row[RESULT_BITS], row[ROUNDING])
@@ -374,7 +375,7 @@ def _same_products(x: Array, y: Array) -> Any:
 def answers(rows: Array, formats: Array, point: int, orders: Array, cases: Any) -> Array:
     """Return the bits of the results, a row for each rule.
 
-    Consecutive rules whose products have the same terms share these terms.
+    Consecutive rules whose products have the same terms share the computation of the terms.
     """
     a, b, c = cases
     k, limbs = orders.shape[1], np.empty(_LIMBS, np.int64)
@@ -397,8 +398,8 @@ def fitting(
 ) -> Array:
     """Return a mask of the rules that give the right answers in all but at most `wrong` cases.
 
-    A zero may differ from the right zero in the bits of `zeros`. A case that rules out a rule is
-    tried earlier on the rules that follow.
+    Two zeros count as equal if they differ only in the bits of `zeros`. A case that rules out a
+    rule is tried earlier on the rules that follow.
     """
     a, b, c = cases
     k, limbs = orders.shape[1], np.empty(_LIMBS, np.int64)

@@ -49,7 +49,7 @@ def probe_gpu(folder: Path, device: str, count: int = 1000, seed: int = 0) -> It
 
 
 def _compiled(folder: Path) -> Path:
-    """Compile `probe.cu` for the GPU of this machine into `folder`, and return its path."""
+    """Compile `probe.cu` for this machine's GPU into `folder`, and return the program's path."""
     capability = _run("nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader").split()[0].replace(".", "")
     arch = "90a" if capability == "90" else capability
     lacking = ["-DNO_WGMMA"] * (capability != "90") + ["-DNO_FP8"] * (int(capability) < 89)
@@ -73,7 +73,7 @@ def _run(*command: str, given: str = "") -> str:
 
 
 def integer_cases(count: int, seed: int) -> Cases:
-    """Return random int8 operands with int32 addends, half of which are near the ends of int32."""
+    """Return random int8 operands with int32 addends, half of which are near the int32 limits."""
     random = np.random.default_rng(seed)
     c = random.integers(0, 1 << 32, count)
     ends = (random.integers(0, 2, count) << 31) + random.integers(-(1 << 17), 1 << 17, count)

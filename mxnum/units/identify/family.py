@@ -38,7 +38,7 @@ class Rule:
     """A rule of the family, which says how a unit adds.
 
     An instruction adds `terms` products at a time. Each sum of `terms` products aligns its terms at
-    the largest exponent, keeps `fraction_bits` of them, and rounds once.
+    the largest exponent, keeps `fraction_bits` fraction bits, and rounds once.
     """
 
     #: The number of products of one sum.
@@ -51,12 +51,14 @@ class Rule:
     #: "term": the addend is a term of the first sum. "before": the addend is added to the first
     #: sum. "after": the addend is added to the last sum. "none": the addend is ignored.
     addend: str = "term"
-    #: The order (width, step) in which sums take the indices. Runs of `width` indices are numbered;
+    #: The order (width, step) in which sums take the indices. The indices form runs of `width`;
     #: sums first take the runs whose number is 0 modulo `step`, then the runs whose number is 1
-    #: modulo `step`, and so on. (1, 1) is index order; (1, -2) swaps the two indices of each pair.
+    #: modulo `step`, and so on. (1, 1) is ascending order; (1, -2) swaps the two indices of each
+    #: pair.
     order: tuple[int, int] = (1, 1)
     #: How alignment drops bits: "rtz" truncates magnitudes, "floor" truncates in two's complement,
-    #: "rne" rounds, and "sticky" keeps one more bit, which is set if any dropped bit is set.
+    #: "rne" rounds to nearest even, and "sticky" keeps one more bit, which is set if any dropped
+    #: bit is set.
     align: str = "rtz"
     #: The number of fraction bits of an aligned term; None for an exact sum.
     fraction_bits: int | None = 25
@@ -85,8 +87,8 @@ class Rule:
     infinities: str = "ieee"
     #: The bits of a NaN result; -1 if NaN results have different bits.
     nan: int = 0x7FFFFFFF
-    #: The number of products that are added exactly to make one term. The term has the exponent of
-    #: its scales.
+    #: The number of products that are added exactly to make one term. A term of several products
+    #: has the exponent of its scales.
     group: int = 1
 
 
@@ -125,9 +127,10 @@ class Problem:
 
     @property
     def groups(self) -> tuple[int, ...]:
-        """The numbers of products that a rule can add exactly to make one term, above 1.
+        """The numbers of products, above 1, that a rule can add exactly to make one term.
 
-        Operands of more than 6 bits have none, because the sum might not fit in a word.
+        There are none for operands of more than 6 bits, because their exact sums might not fit in a
+        word.
         """
         if not self.block or any(fmt.bits > 6 for fmt in self.formats):
             return ()
@@ -183,8 +186,8 @@ def order_of(order: tuple[int, int], k: int) -> list[int]:
     return sorted(range(k), key=lambda i: (i // width) % step)
 
 
-#: The values of fields whose values are not integers. The code of a value in a table of rules is
-#: its index.
+#: The possible values of fields that are not integers. The code of a value in a table of rules is
+#: the index of the value.
 CHOICES: dict[str, tuple[Any, ...]] = {
     "combine": tuple(COMBINATIONS), "addend": ("term", "before", "after", "none"), "align": ALIGNMENTS,
     "normalize": (False, True), "rounding": ROUNDINGS, "add_rounding": ROUNDINGS, "flush_operands": (False, True),
@@ -246,7 +249,7 @@ class Evaluator:
     def fitting(self, table: Array, cases: Cases, right: Array, zeros: int = 0, wrong: int = 0) -> Array:
         """Return the rules of a table that give the right answers in all but at most `wrong` cases.
 
-        A zero may differ from the right zero in the bits of `zeros`.
+        Two zeros count as equal if they differ only in the bits of `zeros`.
         """
         from mxnum.units.identify import compiled
 

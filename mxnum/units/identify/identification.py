@@ -31,7 +31,7 @@ from mxnum.units.unit import OPERANDS, MatrixUnit
 
 #: The search for the nearest rule accepts rules with at most this many wrong answers.
 FEW = 3
-#: The number of rules whose answers are compared at once, to find cases that separate them.
+#: The number of rules whose answers are compared at once, to find cases that separate the rules.
 COMPARED = 64
 #: The numbers of random cases, and of mixtures of two cases, that are tried at once to separate
 #: rules.
@@ -66,7 +66,7 @@ class Identification:
 
     @property
     def fields(self) -> dict[str, list[Any]]:
-        """The values of each field of a rule with which a rule reproduces every answer."""
+        """The values that each field has in the rules that reproduce every answer."""
         return {name: list(dict.fromkeys(getattr(rule, name) for rule in self.rules)) for name in FIELDS}
 
     @property
@@ -81,7 +81,7 @@ class Identification:
         return canonical(self.problem, self.answers)[1] is not None
 
     def contradictions(self) -> list[int]:
-        """Return the cases that contradict the nearest rule, cases with the fewest terms first."""
+        """Return the indices of cases that contradict the nearest rule, fewest terms first."""
         if self.rules or self.nearest is None:
             return []
         answers, _ = canonical(self.problem, self.answers)
@@ -114,7 +114,7 @@ class Identification:
         return join(*found) if found else None
 
     def to_json(self) -> str:
-        """Return the findings as JSON."""
+        """Return this result of `identify` as JSON."""
         nearest = asdict(self.nearest) if self.nearest is not None and not self.rules else None
         unit = self.unit
         return json.dumps(
@@ -135,7 +135,7 @@ class Identification:
 def shuffled(table: Array, seed: int) -> Array:
     """Return rules in random order, but with one rule of each core first.
 
-    The core of a rule is all its fields but those in `search.SIDES`.
+    The core of a rule is all fields of the rule but those in `search.SIDES`.
     """
     table = np.random.default_rng(seed).permutation(table)
     first = np.unique(core_of(table), return_index=True)[1]
@@ -154,7 +154,7 @@ def random_cases(problem: Problem, seed: int, index: int, depths: tuple[int, ...
 
 
 def separating(answers: Array, count: int) -> list[int]:
-    """Return at most `count` columns of answers that together separate the most rows."""
+    """Return the indices of at most `count` columns that together separate the most rows."""
     columns = np.flatnonzero((answers != answers[0]).any(axis=0))
     if not len(columns):
         return []

@@ -21,7 +21,7 @@ _FIELDS = {
 
 
 def report(found: Identification) -> str:
-    """Return a text with the values of every field that fit, or the smallest contradicting case."""
+    """Return a text with the possible values of each field, or the smallest contradicting case."""
     problem, count = found.problem, len(found.cases.c)
     scales = f", {problem.scale} scales in blocks of {problem.block}" if problem.block else ""
     head = f"{problem.a} x {problem.b}, K = {problem.k}, {problem.accumulator}{scales}: {count} answers."
@@ -45,7 +45,7 @@ def report(found: Identification) -> str:
     if open_fields:
         lines.append(f"These cases do not determine: {', '.join(open_fields)}.")
     if not found.complete:
-        lines.append("Not all rules were tried, so these values are a sample. Further cases narrow it down.")
+        lines.append("Not all rules were tried, so more values may fit. Further cases rule out values.")
     more = found.further_cases()
     if more is not None:
         first = case_text(problem, more, 0)

@@ -2,7 +2,7 @@
 
 1. Structure cases rule out most ways to group and order the products.
 2. Ordinary cases decide alignment, fraction bits and roundings. Many rules are evaluated at once.
-3. All cases decide the other fields, in all combinations.
+3. All cases decide the fields in `SIDES`, which are tried in all combinations.
 """
 
 from __future__ import annotations
@@ -136,7 +136,8 @@ class Search:
         if self.sparse.sum() < 30:
             self.sparse = self.fine
         self.left = np.empty((0, len(FIELDS)), np.int64)
-        #: True if the fields in `SIDES` were tried for every rule that gives the ordinary answers.
+        #: True if the fields in `SIDES` were tried for every rule that reproduces the answers of
+        #: ordinary cases.
         self.complete = False
         self.random = np.random.default_rng(0)
         self.result_bits = self._result_bits()
@@ -150,7 +151,7 @@ class Search:
             self.base = {"nan": 0x7FFF}
 
     def _result_bits(self) -> tuple[int, ...]:
-        """Return the possible fraction bits of results, from the trailing zeros of all answers.
+        """Return the possible numbers of fraction bits of results, from trailing zeros of answers.
 
         Results may have more bits than the answers use, because answers with few terms use few
         bits.
@@ -166,8 +167,8 @@ class Search:
     def narrowed(self, left: Array, rules: Array, complete: bool) -> Array:
         """Return the rules that still fit, among the rules that fitted the cases of earlier rounds.
 
-        `left` holds the rules that gave the ordinary answers. `complete` is True if `rules` holds
-        every rule that fitted the earlier cases.
+        `left` holds the rules that gave the answers of ordinary cases. `complete` is True if
+        `rules` holds every rule that fitted the earlier cases.
         """
         self.complete = complete
         if self.nan is not None:  # earlier answers may have had no NaN
@@ -190,7 +191,7 @@ class Search:
         return found
 
     def cores(self, shapes: list[Rule]) -> Array:
-        """Return the rules with one of the shapes that give the ordinary answers."""
+        """Return the variants of rules in `shapes` that reproduce the answers of ordinary cases."""
         k, m = self.problem.k, self.problem.sum.mantissa_bits
         found, small = structural(self.problem, self.cases)
         order = self.random.permutation(np.flatnonzero(self.sparse))
@@ -201,7 +202,7 @@ class Search:
                 continue
             chained = shape.combine == "chain"
             finite: tuple[Any, ...] = FRACTION_BITS[:-1]
-            if shape.terms == 1 and not chained:  # more bits than the term has change nothing
+            if shape.terms == 1 and not chained:  # bits beyond those of the single term change nothing
                 finite = tuple(f for f in finite if f < sum(fmt.mantissa_bits for fmt in self.problem.formats) + 1)
             outside = ROUNDINGS if shape.addend == "after" or not chained else ("rne",)
             bits = self.result_bits if shape.addend == "term" else (m,)
@@ -213,7 +214,7 @@ class Search:
         return np.concatenate(kept)
 
     def _fits_structure(self, table: Array, found: Array, small: int) -> bool:
-        """Return True if a rule with few or many fraction bits keeps the right small terms."""
+        """Return True if a rule keeps small terms in the structure cases as the answers do."""
         answers = self.evaluator.answers(
             varied(table, self.problem.k, fraction_bits=(1, SPAN + 2)), self.cases.at(found)
         )
@@ -226,7 +227,7 @@ class Search:
         return self.evaluator.fitting(table, self.cases.at(order), self.answers[order], sign, self.wrong)
 
     def with_sides(self, cores: Array) -> Array:
-        """Return the cores with all values of the fields in `SIDES` that reproduce the answers."""
+        """Return rules that add the fields in `SIDES` to cores and reproduce the answers."""
         fine = self.random.permutation(np.flatnonzero(self.fine))
         # In ordinary cases the fields in `SIDES` seldom matter, except for the sign of a zero.
         telling = self.random.permutation(np.flatnonzero(~self.fine | (self.answers == 0)))
