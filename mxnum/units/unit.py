@@ -93,10 +93,10 @@ class MatrixUnit:
     group: int = 1
     #: The pairs (scale format, block length) of MX operands; () if the unit has no scales.
     scales: tuple[tuple[str, int], ...] = ()
-    #: After this many products, software adds the accumulator to a float32 total, to nearest even,
-    #: and restarts the accumulator from zero; 0 for never. Operands may have float32 scales in
-    #: blocks of `promotion` products. With such scales, the total becomes fma(scale of a * scale of
-    #: b, accumulator, total).
+    #: After `promotion` products, software adds the accumulator to a float32 total, to nearest
+    #: even, and restarts the accumulator from zero; 0 for never. Operands may have float32 scales
+    #: in blocks of `promotion` products. With float32 scales, the total becomes fma(scale of a *
+    #: scale of b, accumulator, total).
     promotion: int = 0
     #: The evidence for each clause. A clause that is left out counts as assumed.
     evidence: tuple[Evidence, ...] = ()
@@ -141,7 +141,7 @@ class MatrixUnit:
 
     @property
     def most_fraction_bits(self) -> int:
-        """The most fraction bits with which a sum of terms fits in the words of the definition."""
+        """The most fraction bits with which a sum of terms fits in `SUM_BITS` bits."""
         # A significand is below 2, so a product is below 4. A group sum is not normalized, so it
         # has the whole range of the elements. Float scales have significands below 2.
         product, scale = 2, 2 if any(SCALES[name].number for name, _ in self.scales) else 0

@@ -1,14 +1,14 @@
 """The Hadamard transform of blocks whose sums are all exact in float64.
 
-The numbers of such a block have at most 24 significant bits, and exponents close together.
+Blocks qualify if their numbers have at most 24 significant bits and exponents close together.
 
 All partial sums of a block are exact if the numbers are multiples of one power of two u, and the
 sum of their magnitudes is below 2**53 u. Let m be the largest magnitude and c = 4 * size * m. The
 loop tests (x + c) - c == x for each number x. Let u be half a unit in the last place of c. The
-rounded sum x + c lies within c / 16 of c, so it is a multiple of u. If the test holds, x is the
-difference of two multiples of u, and so a multiple of u. As u > 2**-54 c, the magnitudes sum to at
-most size * m = c / 4 < 2**52 u. The test fails for infinities and NaN, so `by_integers` transforms
-their blocks.
+rounded sum x + c lies within c / 16 of c, so it is a multiple of u. If (x + c) - c == x, then x is
+the difference of two multiples of u, and so a multiple of u. As u > 2**-54 c, the magnitudes sum to
+at most size * m = c / 4 < 2**52 u. The test (x + c) - c == x fails for infinities and NaN, so
+`by_integers` transforms their blocks.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ def transform(source: ElementFormat) -> Any:
 def _look(values, limit, lost, signs):
     """Multiply `values` by `signs`, and set `lost` to 0 for each block whose sums are exact.
 
-    If the sums of a block may not be exact, `lost` becomes a positive number or NaN. This module's
-    docstring explains the test (x + c) - c == x.
+    If the sums of a block may not be exact, `lost` becomes a positive number or NaN. The sums are
+    exact if (x + c) - c == x for each number x, as this module's docstring explains.
     """
     forbid_inlining()
     lanes = limit.size
@@ -108,7 +108,7 @@ def _look(values, limit, lost, signs):
         sign = signs[j]
         for k in range(lanes):
             value = values[j * lanes + k]
-            # A NaN makes `lost` NaN. Since NaN is not 0, the block counts as inexact.
+            # A NaN makes `lost` NaN, which is not 0, so a block with a NaN does not count as exact.
             lost[k] += abs((value + limit[k]) - limit[k] - value)
             values[j * lanes + k] = value * sign
 

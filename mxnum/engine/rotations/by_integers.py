@@ -23,7 +23,7 @@ from mxnum.modes import Overflow, Rounding
 #: than 2**14 numbers.
 _DIGIT = 48
 _MASK = (1 << _DIGIT) - 1
-#: Fraction bits of a sum before it is rounded.
+#: The number of fraction bits of a sum before rounding.
 _WIDTH = 60
 
 
@@ -134,8 +134,8 @@ def transform(source: ElementFormat) -> Any:
                 if significand:
                     least, greatest = min(least, e), max(greatest, e)
             if state != FINITE:
-                # Every sum of a block contains all infinities of the block. So a sum is infinite if
-                # all infinities have the same sign in the sum, and NaN otherwise.
+                # Every sum of a block contains all infinities of the block, so a sum is infinite if
+                # its infinities all have the same sign, and NaN otherwise.
                 butterflies(infinite)
                 for j in range(size):
                     total = int(infinite[j]) if signs_after[j] > 0 else -int(infinite[j])

@@ -36,8 +36,8 @@ def hadamard(
     order = memory_order(x)
     given = contiguous(x.transpose(order))
     made = np.empty(given.shape, x.dtype) if out is None else out.transpose(order)
-    # The loops read a whole block before they write it. So each result may overwrite its own block
-    # of `x`, but `out` needs a buffer if it overlaps `x` in any other way.
+    # The loops read a whole block before they write it, so each result may overwrite its own block
+    # of `x`. If `out` overlaps `x` in any other way, results go to a buffer first.
     is_aside = not made.flags.c_contiguous or (
         np.may_share_memory(made, given) and made.ctypes.data != given.ctypes.data
     )

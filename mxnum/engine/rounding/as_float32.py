@@ -3,15 +3,15 @@
 Every bfloat16 or float16 number is a float32 number. A float64 number is rounded to odd: the last
 bit of the float32 number is set if any discarded bit is set. All rounding modes but the stochastic
 one only compare a number with values and midpoints of the element, so the float32 number rounds to
-the same element as the float64 number. Stochastic rounding also needs the discarded bits. A float64
-number is therefore split into a leading part, which is the number truncated to float32, and a rest,
-which is added to the random bits.
+the same element as the float64 number. For stochastic rounding, a float64 number is split into a
+leading part, which is the number truncated to float32, and a rest, which is added to the random
+bits.
 
 A nonzero float64 number below the normal float32 numbers becomes the least normal number, but a
 leading part below the normal numbers becomes zero. A float64 number above the float32 numbers
-becomes the largest float32 number. Loops leave a block to the definition if replacing a number
-could change a result: if the scale of the block is so low that the least normal number matters, or
-if the largest number of the block becomes the largest float32 number.
+becomes the largest float32 number. Loops leave two kinds of block to the definition: blocks with so
+low a scale that the least normal number matters, and blocks whose largest number becomes the
+largest float32 number.
 
 Two functions round to odd, with equal results. Theorems about rounding use `to_odd`, which computes
 with integers. Loops use `to_odd_by_conversion`, which takes half as many instructions.
@@ -125,8 +125,8 @@ def make_widen(source: ElementFormat) -> Callable[..., Any]:
 def make_convert_value(target: ElementFormat) -> Callable[..., Any]:
     """Return `convert(value)`, which converts a float32 result of `value_of_code` to `target`.
 
-    `convert` takes and returns bit patterns. bfloat16 and float64 hold every result of
-    `value_of_code`. A conversion to float16 rounds to nearest even.
+    `convert` takes and returns bit patterns. Every result of `value_of_code` is exact in bfloat16
+    and float64. A conversion to float16 rounds to nearest even.
     """
 
     @dialect

@@ -5,17 +5,18 @@ number holds it exactly. A float64 number also holds the product of a factor wit
 element, or with any midpoint of two values. A *threshold* is a magnitude at which the result of
 rounding changes.
 
-- Elements of four bits have seven thresholds. Loops compute each product threshold * factor once
-  for a block, exactly. Comparing |x| with the products threshold * factor rounds x without a
-  division. In E2M1, three thresholds are twice or four times another threshold, so four products
-  suffice. Each value of E2M1 is 1 or 1.5 times a power of two, so two products give all values.
-- Larger elements take the quotient |x| / factor in float64, which `as_float32` and
-  `float_additions` round at scale 1. The quotient lies on the same side of every threshold as the
-  exact quotient, because the rounding error is too small to cross a threshold. A threshold has at
-  most 8 bits, so threshold * factor has at most 43 bits. The magnitude |x| has at most 48 bits,
-  because float64 inputs are first rounded to odd, to 48 bits. If |x| is not threshold * factor, the
-  two differ by at least 2**-48 of either. Rounding to 53 bits changes the quotient by at most
-  2**-53 of itself.
+Elements of four bits have seven thresholds. Loops compute each product threshold * factor once for
+a block, exactly. Comparing |x| with the products threshold * factor rounds x without a division. In
+E2M1, three thresholds are twice or four times another threshold, so four products suffice. Each
+value of E2M1 is 1 or 1.5 times a power of two, so two products give all values.
+
+For larger elements, loops compute the quotient |x| / factor in float64, and `as_float32` and
+`float_additions` round the quotient at scale 1. The quotient lies on the same side of every
+threshold as the exact quotient, because the rounding error is too small to cross a threshold. A
+threshold has at most 8 bits, so threshold * factor has at most 43 bits. The magnitude |x| has at
+most 48 bits, because float64 inputs are first rounded to odd, to 48 bits. If |x| is not threshold *
+factor, the two differ by at least 2**-48 of either. Rounding to 53 bits changes the quotient by at
+most 2**-53 of itself.
 """
 
 from __future__ import annotations
@@ -379,9 +380,9 @@ def by_doublings(
     """Return the `Formulation` that rounds to an element with one mantissa bit by comparisons.
 
     The element has four bits. Above the least normal number of the element, thresholds and values
-    double from binade to binade. A normal number is doubled by adding 1 to its exponent, which
-    commutes with rounding. So one product gives several thresholds or values. Blocks whose
-    thresholds or values may not be normal numbers are left to the definition.
+    double from binade to binade. Adding 1 to its exponent doubles a normal number and commutes with
+    rounding, so one product gives several thresholds or values. Blocks whose thresholds or values
+    may not be normal numbers are left to the definition.
     """
     MAKES_VALUES = target is not None
     (p3, f3), (p4, f4) = ((_bits(place), on) for place, on in _places(element, rounding)[2:4])

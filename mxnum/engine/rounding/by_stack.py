@@ -81,7 +81,7 @@ def _global_scale(tensor):
 
 @dialect
 def _encoded(bits, constants):
-    """Return the code to which a float32 number rounds, given by its bits; NaN is not allowed."""
+    """Return the code to which a float32 number, given by its bits, rounds; NaN is not allowed."""
     magnitude = bits & 0x7FFFFFFF
     magnitude = select(magnitude > _GREATEST, _GREATEST, magnitude)
     return _to_code(magnitude | (bits & -0x80000000), UNIT, low_word(0), constants)

@@ -1,16 +1,16 @@
 """Rounding with float32 additions: the fast way to convert float32 to any element.
 
 The quantum at x is the distance between neighbouring values of the element at x. If a power of two
-whose last bit is worth the quantum is added to |x|, the hardware rounds the sum to the quantum, to
-nearest even. Subtracting the power of two leaves the rounded value. Subtracting the rounded value
-from |x|, which is exact, shows the rounding error and its sign. Every rounding mode gives the
-nearest value or one of its neighbours. Adding 1 to the bits of the sum, or subtracting 1 from them,
-gives a neighbouring value.
+whose last bit is worth the quantum is added to |x| and subtracted again, the hardware rounds |x| to
+the quantum, to nearest even. Subtracting the rounded value from |x|, which is exact, shows the
+rounding error and its sign. Every rounding mode gives the nearest value or one of its neighbours.
+Adding 1 to the bits of the sum of |x| and the power of two, or subtracting 1 from them, gives a
+neighbouring value.
 
 Float32 additions round correctly only inside a domain of scales and magnitudes, and only while the
-hardware rounds to nearest even. Loops check both conditions. Theorems say that, under both
-conditions, the functions of this module equal `encode`, `decode` after `encode`, and `shared_scale`
-of `mxnum.definition`.
+hardware rounds to nearest even. Loops check both conditions. Theorems say that, inside the domain
+and with rounding to nearest even, the functions of this module equal `encode`, `decode` after
+`encode`, and `shared_scale` of `mxnum.definition`.
 
 The functions of this module use the float primitives of `lanes`. The functions take the element at
 run time, as `Constants`, so that one compiled loop serves all elements, overflow modes and scale
@@ -69,9 +69,9 @@ class Constants(NamedTuple):
     value_above: int
     value_below: int
     special_sign: int
-    #: `mask` has all bits of a code, and `sign` its sign bit (0 in two's complement). A right shift
-    #: by `sign_down` moves bit 31 to the top bit of a code. `flip` is -1 in two's complement, else
-    #: 0.
+    #: `mask` has all bits of a code. `sign` is the sign bit of a code (0 in two's complement). A
+    #: right shift by `sign_down` moves bit 31 to the top bit of a code. `flip` is -1 in two's
+    #: complement, else 0.
     mask: int
     sign: int
     sign_down: int
@@ -137,7 +137,7 @@ def constants(
 
 
 class Domain(NamedTuple):
-    """The scales and magnitudes for which a formulation is right, bounds included."""
+    """The scales and magnitudes for which a fast formulation is right, bounds included."""
 
     least_scale: int
     greatest_scale: int
@@ -276,9 +276,9 @@ def make_value_by_product(element: ElementFormat) -> Callable[..., Any]:
     """Return `value(code, scale, constants)`, which equals `value_of_code` in `product_domain`.
 
     The function multiplies a float32 number n by a power of two. If the element is an integer, n is
-    the code as an integer, computed as the difference of two numbers whose last bit is worth 1.
-    Otherwise n is a float16 number with the fields of the code, also of a subnormal code, which the
-    processor converts to float32. Nothing is rounded.
+    the code as an integer, computed as the difference of two numbers whose last bit is worth 1. If
+    the element is a float, n is a float16 number with the fields of the code, also of a subnormal
+    code, which the processor converts to float32. Nothing is rounded.
     """
     HAS_NANS = element.specials != "none"
 

@@ -1,7 +1,7 @@
 """The functions that loops call for each element of an array, and the types of such functions.
 
-A function is a fast formulation or one of `mxnum.definition`. One fast formulation serves all
-elements; the definition has one function per conversion.
+Each function is either a fast formulation or taken from `mxnum.definition`. One fast formulation
+serves all elements; the definition has one function per conversion.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from mxnum.modes import Overflow, Rounding, ScaleRule
 
 
 class Fast(NamedTuple):
-    """A fast formulation for all elements, with the numbers that select one element."""
+    """A fast function for all elements, with the numbers that select one element."""
 
     #: `function(x, scale, random, constants)` converts one number.
     function: Callable[..., Any]
     #: The fields of the `Domain`, then of the `Constants`, in the array that a loop takes.
     numbers: Array
-    #: `function` with its constants compiled in, which is at least a fifth faster. None except for
-    #: the most common conversions.
+    #: `function` with its constants compiled in, which is at least a fifth faster; None for less
+    #: common conversions.
     special: Callable[..., Any] | None = None
 
 
@@ -46,7 +46,7 @@ NO_NUMBERS = np.zeros(len(Domain._fields) + len(Constants._fields), np.int32)
 
 @dataclass(frozen=True)
 class Definition:
-    """One conversion by the definition, as `function(x, scale, random, constants)`.
+    """One conversion by `mxnum.definition`, as `function(x, scale, random, constants)`.
 
     The function converts every x under every scale. Only the functions of `quantizing_anywhere` and
     `decoding_anywhere` need a finite x and a scale that is not NaN. Two `Definition` objects
@@ -54,7 +54,8 @@ class Definition:
     """
 
     function: Callable[..., Any]
-    #: True if every intermediate result fits 32 bits, so that a loop may compute with 32-bit lanes.
+    #: True if every intermediate result fits 32 bits, so that a loop may compute with 32-bit
+    #: integers.
     in_lanes: bool
     #: The array from which the loop makes the constants that it passes to `function`.
     numbers: Array = field(default_factory=lambda: NO_NUMBERS, compare=False)
@@ -114,9 +115,9 @@ def fast_quantizing(
     rule: ScaleRule,
     target: ElementFormat | None,
 ) -> Fast | None:
-    """Return the fast formulation that converts floats to codes, or to values in `target`.
+    """Return the `Fast` conversion from floats to codes, or to values in `target`.
 
-    The result is None if `paths` has no fast formulation for these formats and modes.
+    The result is None if `paths` lists no fast conversion for these formats and modes.
     """
     can_round = paths.rounds_fast(source, element, rounding, rule)
     if not can_round or (target is not None and not paths.DECODING.covers(target, element)):
@@ -143,9 +144,9 @@ def fast_quantizing(
 
 @cache
 def fast_decoding(element: ElementFormat, target: ElementFormat) -> Fast | None:
-    """Return the fast formulation that converts codes to their values under the scale.
+    """Return the `Fast` conversion from codes to their values under the scale.
 
-    The result is None if `paths` has no fast formulation for the two formats.
+    The result is None if `paths` lists no fast conversion for the two formats.
     """
     if not paths.DECODING.covers(target, element):
         return None
@@ -207,7 +208,7 @@ def _anywhere(function: Callable[..., Any], constants: float_additions.Constants
 
 @cache
 def quantizing(source: ElementFormat, target: ElementFormat, rounding: Rounding, overflow: Overflow) -> Definition:
-    """Return the definition's conversion from floats to codes."""
+    """Return the conversion of `mxnum.definition` from floats to codes."""
     overflow = overflow.of(target.specials)  # Overflow modes with equal results for `target` share one kernel.
     encode = make_encode(source, target, rounding, overflow)
 
@@ -222,7 +223,7 @@ def quantizing(source: ElementFormat, target: ElementFormat, rounding: Rounding,
 def requantizing(
     source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow, target: ElementFormat
 ) -> Definition:
-    """Return the definition's conversion from floats to codes and on to values in `target`."""
+    """Return the conversion of `mxnum.definition` from floats to codes and on to values."""
     to_code, to_value = quantizing(source, element, rounding, overflow), decoding(element, target)
     encode, decode = to_code.function, to_value.function
 
@@ -235,7 +236,7 @@ def requantizing(
 
 @cache
 def decoding(element: ElementFormat, target: ElementFormat) -> Definition:
-    """Return the definition's conversion from codes to their values under the scale.
+    """Return the conversion of `mxnum.definition` from codes to their values under the scale.
 
     The conversion ignores random bits.
     """
@@ -250,7 +251,7 @@ def decoding(element: ElementFormat, target: ElementFormat) -> Definition:
 
 @cache
 def scaling(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Definition:
-    """Return the definition's conversion from the largest magnitude of a block to its scale code.
+    """Return the conversion from the largest magnitude of a block to its scale code.
 
     The function takes `(amax, bias, first_bumped)`; `numbers` holds `bias` and `first_bumped`.
     """
@@ -332,7 +333,7 @@ def quantizing_over(
     overflow: Overflow,
     target: ElementFormat | None,
 ) -> Formulation:
-    """Return the definition's conversion from floats to codes, under scales that are floats.
+    """Return the conversion of `mxnum.definition` from floats to codes, with float scales.
 
     If `target` is given, the conversion returns the values of the codes in `target`.
     """
@@ -355,7 +356,7 @@ def quantizing_over(
 
 @cache
 def decoding_over(element: ElementFormat, scale: ScaleFormat, target: ElementFormat) -> Formulation:
-    """Return the definition's conversion from codes to values, under scales that are floats."""
+    """Return the conversion of `mxnum.definition` from codes to values, with float scales."""
     decode = make_decode_over(element, scale, target)
 
     @dialect

@@ -25,15 +25,15 @@ GROUP = 32
 #: A panel of columns has about `PANEL` elements, and at most `WIDEST_PANEL` columns. While a loop
 #: processes one panel, the next panel is fetched into the first caches.
 PANEL, WIDEST_PANEL = 1 << 14, 3072
-#: The number of elements of a panel along rows, for loops that process bands. Loops over bands
-#: prefetch `ROW_PANEL` float32 numbers, so that one panel is fetched while the panel before it is
-#: processed.
+#: The number of elements of a panel along rows, for loops that process bands (the rows that one row
+#: of blocks spans). Loops over bands prefetch `ROW_PANEL` float32 numbers, so that one panel is
+#: fetched while the panel before it is processed.
 ROW_PANEL = 2048
 #: A thread with fewer than `ELEMENTS_PER_THREAD` elements costs more time than it saves.
 ELEMENTS_PER_THREAD = 1 << 19
-#: If a block is one column of several rows, loops over few columns are slower than a copy. So an
-#: array with fewer columns than NARROW and at least WORTH_A_COPY elements is copied so that its
-#: blocks become rows.
+#: Loops over few columns are slower than a copy. So if blocks are single columns of several rows,
+#: an array with fewer columns than NARROW and at least WORTH_A_COPY elements is copied, which turns
+#: its blocks into rows.
 NARROW, WORTH_A_COPY = 8, 1 << 14
 
 #: Marks of groups of blocks that are still to be processed. A group with the mark MIXED may hold

@@ -1,8 +1,8 @@
 """Cuts arrays of any strides into contiguous parts, each with a `Walk` for a loop.
 
 Arrays that are not contiguous are copied chunk by chunk, in an order that uses every element of a
-cache line while the line is in the cache. If no walk supports the blocks, every block is copied to
-a row.
+cache line while the line is in the cache. If no `Walk` supports the shape of the blocks, every
+block is copied to a row.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ def contiguous(array: Array) -> Array:
 def copy(source: Array, target: Array) -> None:
     """Store the elements of `source` in `target`, a separate array of the same shape and dtype.
 
-    numpy copies in the memory order of the target. If the source has another memory order, each
-    element touches another cache line, and the cache keeps few lines whose addresses are a power of
-    two apart. So this function first copies a tile in the memory order of the source: all cache
-    lines of the copied tile stay in the cache until their last element is read.
+    numpy copies in the memory order of the target. If the source has a different memory order, each
+    element touches a different cache line, and the cache keeps few lines whose addresses are a
+    power of two apart. First copying each tile in the memory order of the source avoids cache
+    misses: all cache lines of the copied tile stay in the cache until their last element is read.
     """
     fast, slow = _innermost(target), _innermost(source)
     if fast == slow or min(source.shape[fast], source.shape[slow]) < _SIDE // 16:
@@ -138,7 +138,7 @@ class Part(NamedTuple):
     tensor_scale: Array | None
     #: The C-order index of the first element; None if the elements of the part are not consecutive.
     first: int | None
-    #: The random words of the elements. None if rounding needs no words, or if `first` determines
+    #: The random words of the elements; None if rounding needs no words, or if `first` determines
     #: the words.
     words: Array | None
 
@@ -274,7 +274,7 @@ def chunks(shape: tuple[int, ...], cuts: Blocks, blocks: Blocks, most: int = CHU
     axis = next((i for i, small in enumerate(fits) if small), len(shape) - 1)
     at_once = max(1, most // max(1, math.prod(sizes[: axis + 1]) * math.prod(shape[axis + 1 :])))
     in_all = -(-shape[axis] // sizes[axis])
-    # This step makes all chunks about the same size.
+    # Choose the step so that all chunks have about the same size.
     step = -(-in_all // max(1, -(-in_all // at_once))) * sizes[axis]
     steps = [*sizes[:axis], max(step, 1)]
     strides, in_line = element_strides(shape), all(size == 1 for size in sizes[:axis])

@@ -11,8 +11,8 @@ from mxnum.units.identify.family import Array, Cases, Problem, join
 KINDS = {
     "structure": 0.22, "sparse": 0.25, "pair": 0.1, "tie": 0.1, "crowded": 0.11, "subnormal": 0.11, "special": 0.11,
 }  # fmt: skip
-#: The largest distance between two exponents in a case of `Maker.structure`. For such a case, a sum
-#: with more than `SPAN` fraction bits is exact.
+#: The largest distance between two exponents in a case of `Maker.structure`. A sum with more than
+#: `SPAN` fraction bits is exact for a structure case.
 SPAN = 38
 
 
@@ -29,8 +29,8 @@ class Maker:
 
     def __init__(self, problem: Problem, seed: int | tuple[int, ...], depths: tuple[int, ...] = ()) -> None:
         self.problem, self.random = problem, np.random.default_rng(seed)
-        #: The numbers of fraction bits that the cases should separate. Small terms often lie one of
-        #: these numbers of bits below the largest term.
+        #: The numbers of fraction bits that the cases should separate: small terms often lie that
+        #: many bits below the largest term.
         self.depths = depths
         a, b = problem.formats
         c = problem.result

@@ -346,7 +346,7 @@ def _answer(row: Array, formats: Array, point: int, c: int, table: Array, limbs:
     total = addend if row[ADDEND] == TERM else (0, 1 - fmt[BIAS], 0, 0)
     count, size = len(table) - 1, row[TERMS] // row[GROUP]
     for start in range(0, count, size):
-        if row[COMBINE] == CHAIN:  # the row of a product that has been added is free
+        if row[COMBINE] == CHAIN:  # rows of added products can be overwritten
             _accumulator(table[start], total, row, fmt, point)
             total = _fused(table, start, start + size + 1, row, fmt, point, limbs)
         else:

@@ -129,8 +129,8 @@ class Problem:
     def groups(self) -> tuple[int, ...]:
         """The numbers of products, above 1, that a rule can add exactly to make one term.
 
-        There are none for operands of more than 6 bits, because their exact sums might not fit in a
-        word.
+        The tuple is empty for operands of more than 6 bits, because exact sums of their products
+        might not fit in a word.
         """
         if not self.block or any(fmt.bits > 6 for fmt in self.formats):
             return ()

@@ -29,7 +29,7 @@ from mxnum.units.identify.registered import rule_of, unit_of
 from mxnum.units.identify.search import Search, canonical, core_of
 from mxnum.units.unit import OPERANDS, MatrixUnit
 
-#: The search for the nearest rule accepts rules with at most this many wrong answers.
+#: The search for the nearest rule accepts rules with at most `FEW` wrong answers.
 FEW = 3
 #: The number of rules whose answers are compared at once, to find cases that separate the rules.
 COMPARED = 64
@@ -53,8 +53,8 @@ class Identification:
     unstable: list[int] = field(default_factory=list)
     #: The names of the registered units that reproduce every answer.
     registered: list[str] = field(default_factory=list)
-    #: All rules that reproduce the answers of ordinary cases, as a table. A later round starts from
-    #: these rules.
+    #: A table of all rules that reproduce the answers of ordinary cases. The next round starts from
+    #: the rules in `left`.
     left: Array | None = field(default=None, repr=False)
     #: True if `rules` has every rule of the family that reproduces all answers.
     complete: bool = False
@@ -103,7 +103,7 @@ class Identification:
         depths = tuple(bits[bits > 0].tolist()) if len(bits) > 1 else ()
         found: list[Cases] = []
         for index in range(-(-pool // (PART + MIXED))):
-            start = index * COMPARED % len(rules)  # each part compares other rules, and the first rule
+            start = index * COMPARED % len(rules)  # each part compares the first rule with other rules
             some = np.concatenate([rules[:1], rules[start : start + COMPARED]])
             part = random_cases(self.problem, seed, index, depths)
             part = join(part, mixed(self.problem, join(part, self.cases), MIXED, random))
@@ -133,10 +133,7 @@ class Identification:
 
 
 def shuffled(table: Array, seed: int) -> Array:
-    """Return rules in random order, but with one rule of each core first.
-
-    The core of a rule is all fields of the rule but those in `search.SIDES`.
-    """
+    """Return rules in random order, but first one of each core (the fields not in `SIDES`)."""
     table = np.random.default_rng(seed).permutation(table)
     first = np.unique(core_of(table), return_index=True)[1]
     rest = np.setdiff1d(np.arange(len(table)), first)
@@ -220,8 +217,8 @@ def identify(
     Returns
     -------
     Identification
-        The rules that reproduce every answer. As text, it lists the values of every field, or the
-        smallest contradicting case.
+        The rules that reproduce every answer. As text, the result lists the values of every
+        field, or the smallest contradicting case.
 
     Examples
     --------
@@ -265,7 +262,7 @@ def problem_of(
 
 
 def judge(problem: Problem, cases: Cases, answers: Array, before: Identification | None = None) -> Identification:
-    """Return the `Identification` of the rules of the family that give the answers.
+    """Return an `Identification` with the rules of the family that reproduce the answers.
 
     `before` is the result for the cases of earlier rounds, from which the search continues.
     """

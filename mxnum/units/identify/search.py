@@ -1,8 +1,8 @@
 """Searches the family for the rules that reproduce all answers.
 
-1. Structure cases rule out most ways to group and order the products.
-2. Ordinary cases decide alignment, fraction bits and roundings. Many rules are evaluated at once.
-3. All cases decide the fields in `SIDES`, which are tried in all combinations.
+First, structure cases rule out most ways to group and order the products. Second, ordinary cases
+decide alignment, fraction bits and roundings; many rules are evaluated at once. Third, all cases
+decide the fields in `SIDES`, which are tried in all combinations.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def canonical(problem: Problem, answers: Array) -> tuple[Array, int | None]:
 
 
 def structures(problem: Problem) -> Iterator[Rule]:
-    """Yield a rule for each way to group, order and combine the products and add the addend."""
+    """Yield a rule for each way to group, order and combine products and to add the addend."""
     k, m = problem.k, problem.sum.mantissa_bits
     for group in (1, *problem.groups):
         for terms in [t for t in range(group, k + 1, group) if k % t == 0]:
@@ -202,7 +202,7 @@ class Search:
                 continue
             chained = shape.combine == "chain"
             finite: tuple[Any, ...] = FRACTION_BITS[:-1]
-            if shape.terms == 1 and not chained:  # bits beyond those of the single term change nothing
+            if shape.terms == 1 and not chained:  # more fraction bits than the single term has change nothing
                 finite = tuple(f for f in finite if f < sum(fmt.mantissa_bits for fmt in self.problem.formats) + 1)
             outside = ROUNDINGS if shape.addend == "after" or not chained else ("rne",)
             bits = self.result_bits if shape.addend == "term" else (m,)
@@ -227,7 +227,7 @@ class Search:
         return self.evaluator.fitting(table, self.cases.at(order), self.answers[order], sign, self.wrong)
 
     def with_sides(self, cores: Array) -> Array:
-        """Return rules that add the fields in `SIDES` to cores and reproduce the answers."""
+        """Return rules that differ from cores only in `SIDES` fields and reproduce the answers."""
         fine = self.random.permutation(np.flatnonzero(self.fine))
         # In ordinary cases the fields in `SIDES` seldom matter, except for the sign of a zero.
         telling = self.random.permutation(np.flatnonzero(~self.fine | (self.answers == 0)))
