@@ -5,11 +5,11 @@ Functions that return values then multiply the rounded quotient by the scale. Lo
 for blocks whose scale or magnitudes lie outside the domain in which `float_additions` is right.
 
 Scales are powers of two. `bring` divides by a scale exactly, except that it may replace a quotient
-below 2**-126 or above 2**100 by the limit. Replacing such quotients changes no code: 2**-126 is far
-below half the quantum of every element, and 2**100 is larger than every element. `return_to`
-multiplies by a scale and rounds once, to nearest even, as the definition does. Multiplying
-subnormal numbers is slow on many processors, so additions convert subnormal numbers to normal ones
-and back.
+below 2**-126 or above 2**100 by the limit. Replacing a quotient by the limit changes no code:
+2**-126 is far below half the quantum of every element, and 2**100 is larger than every element.
+`return_to` multiplies by a scale and rounds once, to nearest even, as the definition does.
+Multiplying subnormal numbers is slow on many processors, so additions convert subnormal numbers to
+normal ones and back.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _GREATEST = (127 + 100) << 23
 def bring(x: Any, scale: Any) -> Any:
     """Return x / 2**(scale - 127) for the bit pattern of a finite float32 number x.
 
-    The magnitude of the quotient is limited at both ends, which changes no element code.
+    The magnitude of the quotient is limited to a range, which changes no element code.
     """
     magnitude = x & 0x7FFFFFFF
     least = select(scale < UNIT, 0, (scale - UNIT + _LEAST) << 23)

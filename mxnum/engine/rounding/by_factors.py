@@ -211,7 +211,7 @@ def _values(element: ElementFormat, target: ElementFormat) -> Entries:
 def _make_threshold(first_from: Callable[..., Any], never: int, inclusive: bool) -> Callable[..., Any]:
     """Return `threshold(factor, place)`, which returns the least magnitude above place * factor.
 
-    If `inclusive`, the least magnitude may equal the product. For a factor of 0, the function
+    If `inclusive`, the least magnitude may equal place * factor. For a factor of 0, the function
     returns `never`.
     """
     INCLUSIVE, NEVER = inclusive, never

@@ -150,7 +150,7 @@ def domain(element: ElementFormat, rounding: Rounding) -> Domain:
 
     Inside the domain, no sum becomes infinite. The quantum is so far above the subnormal numbers
     that flushing them to zero changes no result. Stochastic rounding truncates a subnormal rounding
-    error to zero in any case.
+    error to zero even without flushing.
     """
     last_field = 254 - (FLOAT32.mantissa_bits - element.mantissa_bits)
     least = (SR_BITS + 1 if rounding == Rounding.SR else 3) + element.mantissa_bits - element.emin
@@ -196,9 +196,9 @@ def make_code(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
 
 @cache
 def make_value(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
-    """Return `fast_value(x, scale, random, constants)`, which rounds to a value.
+    """Return `fast_value(x, scale, random, constants)`, which rounds x to an element's value.
 
-    The result is the value, with the scale, of the code that `fast_code` (from `make_code`)
+    The result is the value, times the scale, of the code that `fast_code` (from `make_code`)
     returns. The value is a float32 bit pattern. `fast_value` makes no code, so it does not need to
     decode one.
     """
@@ -277,8 +277,8 @@ def make_value_by_product(element: ElementFormat) -> Callable[..., Any]:
 
     The function multiplies a float32 number n by a power of two. If the element is an integer, n is
     the code as an integer, computed as the difference of two numbers whose last bit is worth 1. If
-    the element is a float, n is a float16 number with the fields of the code, also of a subnormal
-    code, which the processor converts to float32. Nothing is rounded.
+    the element is a float, the processor makes n from a float16 number with the fields of the code,
+    also if the code is subnormal. Nothing is rounded.
     """
     HAS_NANS = element.specials != "none"
 
@@ -316,8 +316,8 @@ def _make_round(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
 
     The function rounds a magnitude to the quantum, and returns the bits of `magic` plus the rounded
     magnitude. The last bit of the sum is worth the quantum, so adding 1 to the bits of the sum
-    steps to the next multiple of the quantum. The bits of the sum, minus `magic`, plus `steps` are
-    the code.
+    steps to the next multiple of the quantum. The code is the bits of the sum minus `magic` plus
+    `steps`.
     """
     RNE, RNA, RTZ, RTO, RTP, _RTN, SR = which(
         rounding, Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.RTO, Rounding.RTP, Rounding.RTN, Rounding.SR

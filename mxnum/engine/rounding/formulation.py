@@ -33,7 +33,7 @@ class Fast(NamedTuple):
 
     #: `function(x, scale, random, constants)` converts one number.
     function: Callable[..., Any]
-    #: The fields of the `Domain`, then of the `Constants`, in the array that a loop takes.
+    #: The array that a loop takes, with the fields of the `Domain`, then those of the `Constants`.
     numbers: Array
     #: `function` with its constants compiled in, which is at least a fifth faster; None for less
     #: common conversions.
@@ -265,7 +265,7 @@ _scale_of = cache(make_scale_of)
 
 @cache
 def _rounding(source: ElementFormat, rounding: Rounding, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `function`, which rounds float32 numbers, extended to inputs in `source`."""
+    """Return a function that converts `source` numbers to float32 and rounds them by `function`."""
     widen = as_float32.make_widen(source)
 
     @dialect
@@ -282,7 +282,7 @@ def _rounding(source: ElementFormat, rounding: Rounding, function: Callable[...,
 
 @cache
 def _valuing(function: Callable[..., Any], gives_codes: bool, target: ElementFormat) -> Callable[..., Any]:
-    """Return `function`, which rounds inputs, extended to return values in `target`.
+    """Return a function that converts the results of `function` to values in `target`.
 
     `function` returns codes if `gives_codes`, else float32 values.
     """

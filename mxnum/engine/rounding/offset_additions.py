@@ -1,6 +1,6 @@
 """Subtracts the offsets of blocks from numbers, and adds them to values, in float32.
 
-Theorems say that both operations equal the definition.
+Theorems say that the subtraction and the addition equal those of `mxnum.definition`.
 """
 
 from __future__ import annotations

@@ -62,8 +62,8 @@ class FastPath:
     ) -> bool:
         """Return True if the formulation is proved for these formats and modes.
 
-        A user's own format may have the name of a standard format. Theorems about the standard
-        format count for the user's format only if the two formats are equal.
+        Theorems about a standard format count for a user's format of the same name only if the two
+        formats are equal.
         """
         if float_type.name not in self.float_types or float_type != FLOATS[float_type.name]:
             return False

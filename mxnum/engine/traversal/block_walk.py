@@ -31,9 +31,9 @@ PANEL, WIDEST_PANEL = 1 << 14, 3072
 ROW_PANEL = 2048
 #: A thread with fewer than `ELEMENTS_PER_THREAD` elements costs more time than it saves.
 ELEMENTS_PER_THREAD = 1 << 19
-#: Loops over few columns are slower than a copy. So if blocks are single columns of several rows,
-#: an array with fewer columns than NARROW and at least WORTH_A_COPY elements is copied, which turns
-#: its blocks into rows.
+#: If blocks are single columns of several rows, an array with fewer columns than NARROW and at
+#: least WORTH_A_COPY elements is copied so that its blocks become rows, because loops over few
+#: columns are slower than the copy.
 NARROW, WORTH_A_COPY = 8, 1 << 14
 
 #: Marks of groups of blocks that are still to be processed. A group with the mark MIXED may hold
@@ -55,8 +55,8 @@ class Walk:
     columns: int
     k: int
     run: int
-    #: The bits of a code, for loops that read or write packed codes. In packed arrays, each row and
-    #: each block begins at a byte.
+    #: The width in bits of a code, for loops that read or write packed codes. In packed arrays,
+    #: each row and each block begins at a byte.
     bits: int = 8
     #: The number of columns of a panel, for loops that process bands even if blocks lie along rows;
     #: 0 for all other loops.

@@ -1,4 +1,4 @@
-"""Cases whose answers separate the rules of the family, such as powers of two that cancel."""
+"""Cases whose answers tell rules of addition apart, such as powers of two that cancel."""
 
 from __future__ import annotations
 
@@ -376,7 +376,7 @@ def _terms(problem: Problem, cases: Cases) -> tuple[Array, Array, Array, Array]:
 def _scales(problem: Problem, codes: Array) -> tuple[tuple[Array, Array, Array], int]:
     """Return the scale of each product, decoded as by `decode`, and its number of fraction bits.
 
-    Scales of zero count as special.
+    Scales of zero count as special values.
     """
     scale, codes = SCALES[problem.scale], np.repeat(codes, problem.block, axis=1)
     if scale.number is None:

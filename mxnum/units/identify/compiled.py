@@ -35,7 +35,7 @@ IEEE, ALL_NAN, FINITE = range(3)
 #: The columns of the row of integers that describes a format. KIND is 2 for scales that are powers
 #: of two, 1 for formats with NaN or infinities, and 0 for all other formats.
 BITS, MANTISSA, BIAS, MAX_CODE, INFINITY, EMAX, KIND = range(7)
-#: The rows of a problem's table of formats.
+#: The rows of the table of formats of a `Problem`.
 A, B, SUM, RESULT, SCALE = range(5)
 #: States of a number: a bit for each sign of infinity, and both bits for NaN.
 PLUS, MINUS, NAN = 1, 2, 3
