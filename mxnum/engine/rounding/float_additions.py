@@ -60,7 +60,7 @@ class Constants(NamedTuple):
     #: bits of the power of two to add to |x|.
     up: int
     max_code: int
-    #: The magnitude codes of finite numbers that are too large: `above` for positive numbers,
+    #: The magnitude codes to which too large finite numbers convert: `above` for positive numbers,
     #: `below` for negative ones.
     above: int
     below: int

@@ -269,7 +269,7 @@ def _rounded(total: int, unit: int, negative: int, state: int, row: Array, fmt: 
 
 @_jit
 def _sum(x: Any, y: Any, row: Array, fmt: Array) -> Number:
-    """Return the sum of two accumulators, rounded as an addition outside the fused sums."""
+    """Return the sum of two accumulators, rounded by `row[ADD_ROUNDING]`."""
     largest = max(NO_EXPONENT if x[0] == 0 else x[1], NO_EXPONENT if y[0] == 0 else y[1])
     total = 0
     for sig, exponent in ((x[0], x[1]), (y[0], y[1])):

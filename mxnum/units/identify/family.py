@@ -49,7 +49,7 @@ class Rule:
     #: is left.
     combine: str = "chain"
     #: "term": the addend is a term of the first sum. "before": the addend is added to the first
-    #: sum. "after": the addend is added to the last sum. "none": the addend is ignored.
+    #: sum. "after": the addend is added to the total of all sums. "none": the addend is ignored.
     addend: str = "term"
     #: The order (width, step) in which sums take the indices. The indices form runs of `width`;
     #: sums first take the runs whose number is 0 modulo `step`, then the runs whose number is 1

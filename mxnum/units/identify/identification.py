@@ -47,7 +47,7 @@ class Identification:
     answers: Array
     #: The rules of the family that reproduce every answer, as a table of integers.
     table: Array = field(repr=False)
-    #: A rule with few wrong answers, set only if no rule reproduces all answers.
+    #: The tried rule with the fewest wrong answers, set only if no rule reproduces all answers.
     nearest: Rule | None = None
     #: Indices of the cases for which the function gave two different answers.
     unstable: list[int] = field(default_factory=list)

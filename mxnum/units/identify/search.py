@@ -191,7 +191,7 @@ class Search:
         return found
 
     def cores(self, shapes: list[Rule]) -> Array:
-        """Return the variants of rules in `shapes` that reproduce the answers of ordinary cases."""
+        """Return the rules that refine one of `shapes` and fit the ordinary cases."""
         k, m = self.problem.k, self.problem.sum.mantissa_bits
         found, small = structural(self.problem, self.cases)
         order = self.random.permutation(np.flatnonzero(self.sparse))
