@@ -307,7 +307,7 @@ def test_text_is_read_as_it_was_written():
     [
         (lambda lines: lines[:-1] + [lines[-1][:-9]], "must have 10 words"),
         (lambda lines: lines[:-1] + ["G" + lines[-1][1:]], "hexadecimal words"),
-        (lambda lines: lines[:-1] + ["1" + lines[-1]], "codes of 8 bits"),
+        (lambda lines: lines[:-1] + ["1" + lines[-1]], "a code of at most 8 bits"),
         (lambda lines: lines[1:], "must have a line '# mxnum-unit 1'"),
         (lambda lines: lines[:3], "at least one case"),
     ],
