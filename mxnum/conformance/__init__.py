@@ -3,10 +3,11 @@
 `check` compares a Python callable with the right answers on small cases. `check_arrays` compares a
 Python callable with the right answers on whole arrays. `check_stochastic` judges a callable that
 draws its own random bits. `write_vectors` and `verify` exchange cases and answers as plain text,
-for implementations in any other language. `answer_vectors` answers cases that the user writes. The
-commands ``mxnum vectors``, ``mxnum verify`` and ``mxnum answer`` do the same on the command line.
-`CHOICES` names the differences from the right answers that the standard permits; ``accept=`` takes
-the choices that an implementation documents. `identify` finds out how a matrix unit adds.
+for implementations in any other language. `answer_vectors` computes the right answers to cases that
+the user writes. The commands ``mxnum vectors``, ``mxnum verify`` and ``mxnum answer`` do the work
+of `write_vectors`, `verify` and `answer_vectors` on the command line. `CHOICES` names the
+differences from the right answers that the standard permits; ``accept=`` takes the choices that an
+implementation documents. `identify` finds out how a matrix unit adds.
 
 `prove` checks an implementation for all inputs with a solver (``mxnum prove``). `prove` reads
 Verilog with yosys, C with clang, LLVM IR, PTX, functions of numba and Python functions in the
@@ -14,6 +15,7 @@ dialect of `mxnum.definition.word`.
 """
 
 from mxnum.conformance.arrays import check_arrays
+from mxnum.conformance.calling import in_place
 from mxnum.conformance.check import check
 from mxnum.conformance.judging.judge import CHOICES
 from mxnum.conformance.judging.report import ConformanceError, Report, StochasticReport
@@ -37,6 +39,7 @@ __all__ = [
     "check_arrays",
     "check_stochastic",
     "identify",
+    "in_place",
     "make_task",
     "prove",
     "verify",

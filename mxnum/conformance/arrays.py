@@ -30,7 +30,7 @@ from mxnum.memory.dtypes import Array, code_dtype, scale_dtype
 
 #: Layouts that the array of scales may have.
 SCALES = ("plain", "transposed", "swizzled")
-#: Arrays with more elements than this are checked in the contiguous layout only, to save time.
+#: Arrays with more than `LARGE` elements are checked in the contiguous layout only, to save time.
 LARGE = 100_000
 
 
@@ -71,9 +71,9 @@ def check_arrays(
 
         If the format has a tensor scale, each array is one tensor. If the function has parameters
         called ``largest`` and ``tensor_scale``, it receives the tensor's largest magnitude and
-        tensor scale. A quantizer without these parameters has to compute the largest magnitude and
-        the tensor scale itself. Codes have the shape of x, or are packed row by row along the last
-        axis. Arguments and answers have the types that `check` describes.
+        tensor scale. A quantizer without the parameters ``largest`` and ``tensor_scale`` has to
+        compute the tensor scale itself. Codes have the shape of x, or are packed row by row along
+        the last axis. Arguments and answers have the types that `check` describes.
     format
         An MX format, whose blocks lie along `axis`, or are tiles of
         ``block_shape=(rows, columns)``.
@@ -133,7 +133,7 @@ def check_arrays(
 def _task(
     operation: str, format: str | MXFormat, axis: int, block_shape: Sequence[int] | None, modes: dict[str, Any]
 ) -> tuple[Task, Blocks]:
-    """Return the task for whole arrays, and the shape of the blocks of the arrays."""
+    """Return the task for whole arrays, and the shape of a block in these arrays."""
     others = {name: mode for name, mode in known(modes).items() if name != "block"}
     plain = make_task(operation, in_blocks(format, modes.get("block")), **others)
     along = None if block_shape is not None else axis
@@ -153,8 +153,8 @@ class _Kernel:
         few = self.scales != "swizzled" or task.scale_bits <= 8
         errors.require(few, "scales", f"one of {SCALES[:2]} for scales of more than 8 bits", scales)
         errors.require(not packed or task.takes_codes, "packed", "False but for 'dequantize'", packed)
-        #: True once an answer had packed codes. Rows of one code have the same shape packed and
-        #: unpacked, so earlier answers decide how to read such rows.
+        #: True after the function has answered with packed codes. Rows of one code have the same
+        #: shape packed and unpacked, so earlier answers decide how to read such rows.
         self.packs = False
 
     def run(self, collector: Collector, shape: Shape, layout: str, seed: int) -> tuple[ArrayResult, Answered | None]:
@@ -188,7 +188,7 @@ class _Kernel:
         return ArrayResult(shape, layout, count, wrong), Answered(inputs, answers, self.blocks, layout, wrong, tensor)
 
     def _numbers(self, shape: Shape, seed: int) -> dict[str, Array]:
-        """Return an array of random blocks as bit patterns, with random words if needed."""
+        """Return an array of random bit patterns, and random words if rounding is stochastic."""
         count, task = math.prod(scales_shape(shape, self.blocks)), self.task
         made = [_blocks_of_tensor(task, count, seed)] if task.has_tensor else list(_blocks(task, count, seed))
         return {
@@ -205,7 +205,7 @@ class _Kernel:
         return {"codes": codes, "scales": of_scales}
 
     def _tensor(self, inputs: dict[str, Array], seed: int) -> Columns:
-        """Return an array's largest finite magnitude and tensor scale, in one row.
+        """Return an array's largest finite magnitude and tensor scale, as columns of one row.
 
         An array of codes has no largest magnitude, so take a magnitude from `largest_of_tensors`.
         """
@@ -265,12 +265,12 @@ class _Kernel:
 
 
 def as_floats_there(view: Array, task: Task) -> Array:
-    """Return a view of bit patterns as a view of floats, without copying."""
+    """Return a view of the memory of `view`, with bit patterns read as floats."""
     return view.view(as_floats(np.zeros(1, view.dtype), task.source).dtype)
 
 
 def _blocks_of_tensor(task: Task, count: int, seed: int) -> Columns:
-    """Return `count` finite blocks of one random tensor (a case of level 2), in random order.
+    """Return `count` random finite blocks of one random tensor, which `cases` makes at level 2.
 
     A NaN or an infinity in one block would make the tensor scale useless for all blocks.
     """
@@ -281,7 +281,7 @@ def _blocks_of_tensor(task: Task, count: int, seed: int) -> Columns:
 
 
 def _blocks(task: Task, count: int, seed: int) -> Iterator[Columns]:
-    """Yield `count` random blocks (cases of level 2), in batches."""
+    """Yield `count` random blocks, which `cases` makes at level 2, in batches."""
     # To save time, arrays of millions of elements repeat a few hundred thousand numbers.
     limit = max(1, min(count, LARGE * 4 // task.block))
     made = list(cases(task, level=2, seed=seed & ((1 << 64) - 1), count=limit))

@@ -20,7 +20,7 @@ def as_floats(bits: Array, source: ElementFormat) -> Array:
 
 @cache
 def _values(element: ElementFormat) -> Array:
-    """Return the value of each code in float32. NaN has the sign of its code."""
+    """Return the float32 value of each code of an element. A NaN keeps the sign of its code."""
     values = np.array(element.values(), np.float32)
     negative = np.arange(1 << element.bits) >> (element.bits - 1)
     return np.where(np.isnan(values), np.copysign(values, 0.5 - negative), values)
@@ -53,7 +53,7 @@ def fits(codes: Array, bits: int) -> Array:
 
 
 def fitted(array: Array, bits: int) -> Array:
-    """Return codes in the smallest type with `bits` bits, or in int64 if a code does not fit."""
+    """Return codes in the smallest type that holds `bits` bits, or in int64 if a code is wider."""
     if array.dtype.kind == "u" and array.dtype.itemsize == 8:
         array = np.minimum(array, np.uint64((1 << 63) - 1))
     wide = array.astype(np.int64)
@@ -69,7 +69,7 @@ def ordinal(fmt: ElementFormat, code: int) -> int:
 
 
 def unpacked(packed: Array, length: int, bits: int) -> Array:
-    """Return the codes of packed rows, whose bits are read from the lowest bit of each byte up.
+    """Return the codes of packed rows, reading each byte from its lowest bit up.
 
     Unused bits of the last byte of a row are ignored.
     """

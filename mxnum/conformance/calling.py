@@ -1,4 +1,4 @@
-"""Call an implementation, and copy its answers to columns.
+"""Call an implementation, and copy its answers to columns, one array for each field.
 
 A callable gets its own copies of the arrays and may overwrite them. An answer of a wrong shape or
 type raises an error. A code that has too many bits is kept in a column of int64, and the judge
@@ -12,7 +12,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ SCALES = ("plain", "swizzled")
 OWN_SCALES = {"e8m0": "float8_e8m0fnu", "e4m3": "float8_e4m3fn"}
 #: The torch type that holds two codes in a byte, the first code in the low four bits.
 PAIRS = "float4_e2m1fn_x2"
-#: Names of parameters with which a function receives the tensor's largest magnitude and its
+#: Names of the parameters through which a function receives the tensor's largest magnitude and the
 #: tensor scale.
 OF_TENSORS = ("largest", "tensor_scale")
 #: The largest distance from the right scale code at which `parts_of` tries other scale codes.
@@ -48,7 +48,7 @@ _REACH = 16
 
 @dataclass(frozen=True)
 class Implementation:
-    """A callable under test: its kind of arrays, and the layout of its scales."""
+    """A callable under test, with the kind of arrays it takes and the layout of its scales."""
 
     function: Callable[..., Any]
     arrays: str = "numpy"
@@ -64,7 +64,7 @@ class Implementation:
             return self.function(*(handed(argument, self.arrays) for argument in arguments))
 
     def answers(self, task: Task, inputs: Columns) -> Columns:
-        """Call the callable with a batch, once for each tensor, and return its answers."""
+        """Call the callable once for each tensor of a batch; return the answers to all cases."""
         if not task.has_tensor:
             return _called_once(self, task, inputs)
         made: list[tuple[Array, Columns]] = []
@@ -92,6 +92,28 @@ class Implementation:
             value = as_floats(bits, task.source)[0] if name == "largest" else bits.view(np.float32)[0]
             given[name] = value if self.arrays == "numpy" else handed(np.array(value), self.arrays)
         return replace(self, function=partial(self.function, **given)) if given else self
+
+
+def in_place(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls a kernel and returns the array that the kernel overwrote.
+
+    This is the kernel's first argument. Pass the function to `check`, `check_arrays` or
+    `check_stochastic`.
+
+    >>> import mxnum as mx
+    >>> from mxnum.conformance import check, in_place
+    >>> def kernel(x):
+    ...     x[:] = mx.fake_quantize(x, "mxfp4_e2m1")
+    >>> check(in_place(kernel), format="mxfp4_e2m1").bugs
+    0
+    """
+
+    @wraps(kernel)
+    def overwriting(x: Any, *arguments: Any, **keywords: Any) -> Any:
+        kernel(x, *arguments, **keywords)
+        return x
+
+    return overwriting
 
 
 def _wanted_by_name(function: Callable[..., Any]) -> list[str]:
@@ -147,7 +169,7 @@ def _called_once(implementation: Implementation, task: Task, inputs: Columns) ->
 
 
 def _argument(task: Task, field: Field, column: Array) -> Array:
-    """Return a copy of a field of many cases, in the type and shape that the callable takes."""
+    """Return a copy of one field of a batch, in the type and shape that the callable takes."""
     array = column[:, 0] if task.operation.is_flat or field.kind == "addend" else column
     if field.kind == "operand" and isinstance(task.format, ArrayFormat):
         return np.ascontiguousarray(array).view(numpy_dtype(task.element)).copy()
@@ -184,7 +206,7 @@ def _column(value: Any, field: Field, count: int, task: Task, scales: str) -> Ar
 
 
 def read_floats(value: Any, name: str, task: Task, shape: tuple[int, ...]) -> Array:
-    """Return the values in native byte order; raise an error if their type or shape is wrong."""
+    """Return an answer's floats in native byte order; raise an error if type or shape is wrong."""
     array, kind = as_array(value, name)
     wanted = numpy_dtype(task.source)
     errors.require_type(kind == wanted.name, name, f"an array of {wanted.name}", kind)
@@ -196,8 +218,7 @@ def read_element_codes(value: Any, name: str, task: Task, shape: tuple[int, ...]
     """Return codes of elements as integers; accept also the element's own type and packed rows.
 
     Integers of any size are accepted. Rows of one code have the same shape packed and unpacked;
-    such rows are read as packed if `packs` is True, because other answers of the callable were
-    packed.
+    such rows are read as packed if `packs` is True, which says that earlier answers were packed.
     """
     array, kind = as_array(value, name)
     element, bits = task.element, task.element.bits
@@ -268,9 +289,10 @@ def parts_of(task: Task, inputs: Columns, values: Array) -> Columns:
     """Return each block's scale and codes from its values; `NO_CODE` for a value without a code.
 
     Values do not always determine the scale: zero has a code at every scale. The scales follow the
-    scale rule that can give the values of most blocks; the claimed rule is preferred. If the scale
-    by that rule cannot give all values of a block, the nearest scale code that can is taken. If the
-    right codes give the values, the right codes are returned.
+    scale rule that can give the values of most blocks; if several rules tie, the claimed rule wins.
+    If the chosen rule's scale cannot give all values of a block, the block gets the nearest scale
+    code that can give all its values. If the right codes give the values, the right codes are
+    returned.
     """
     bits = np.where(np.isnan(values), values.dtype.type(np.nan), values)
     bits = as_bits(np.where(values == 0, values * 0, bits) if task.element.integer else bits, task.source)
@@ -299,9 +321,10 @@ def _is_known(task: Task, inputs: Columns) -> bool:
 
 
 def _by_rule(task: Task, inputs: Columns, bits: Array) -> tuple[int, Array, Array]:
-    """Return a count of matches, the scales by the task's scale rule, and the values' codes.
+    """Return the number of matching blocks, and for all blocks the scales and codes.
 
-    A block matches if its scale and codes give all its values.
+    The scales follow the task's scale rule. A block matches if its scale and codes give all its
+    values.
     """
     scale = right_scales(task, inputs).astype(np.int64)
     codes = _codes_at(task, inputs, bits, scale)
@@ -314,7 +337,7 @@ def _by_rule(task: Task, inputs: Columns, bits: Array) -> tuple[int, Array, Arra
 
 
 def _codes_at(task: Task, inputs: Columns, bits: Array, scale: Array) -> Array:
-    """Return the codes that give values at a scale; `NO_CODE` for a value without a code."""
+    """Return the codes of values at the scales `scale`; `NO_CODE` for a value without a code."""
     nearest = replace(task, rounding=Rounding.RNE, overflow=Overflow.SATURATE)
     codes = element_codes(nearest, bits, scale, None, tensor_scales(inputs))
     return np.where(_decoded(task, inputs, codes, scale) == bits, codes.astype(np.int64), NO_CODE)
@@ -371,7 +394,7 @@ def as_array(value: Any, name: str) -> tuple[Array, str]:
     if is_tensor(value):
         array, kind = to_numpy(value)
         return array.copy(), kind
-    for method in ("copy_to_host", "get"):  # names in numba and CuPy of the method that copies to the host
+    for method in ("copy_to_host", "get"):  # the methods with which numba and CuPy copy to the host
         if hasattr(value, "__cuda_array_interface__") and hasattr(value, method):
             value = getattr(value, method)()
     try:

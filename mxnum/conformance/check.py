@@ -108,7 +108,7 @@ def check(
 def judge_all(collector: Collector, implementation: Implementation, batches: Iterable[Columns]) -> None:
     """Call an implementation with all cases and judge its answers.
 
-    The call may raise an error for NaNs if the element has no code for NaN.
+    The implementation may raise an error for NaNs if no answer to a NaN is right.
     """
     task, number = collector.task, 1
     for inputs in batches:

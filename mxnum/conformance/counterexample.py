@@ -1,4 +1,4 @@
-"""Counterexamples in words, and the command that explains each."""
+"""Describe counterexamples in words, with a command that explains each of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mxnum.prove.verdict import Counterexample
 def described(
     claim: Claim, inputs: Mapping[str, int], right: Mapping[str, int], found: Mapping[str, int | None]
 ) -> Counterexample:
-    """Return a counterexample with its sentences."""
+    """Return a counterexample with a text that describes it and a command that explains it."""
     taken = [each for each in claim.inputs if each.name in inputs]
     said = ", ".join(f"{each.name} = {_text(each, inputs[each.name])}" for each in taken)
     answers = []
@@ -34,7 +34,7 @@ def described(
 
 
 def _of_float(claim: Claim, inputs: Mapping[str, int]) -> tuple[Claim, Mapping[str, int]]:
-    """Return the claim and the inputs; encoding an element is encoding the float32 that it is."""
+    """Return claim and inputs; an element code x to encode becomes the float32 of equal value."""
     if claim.operation != "encode" or claim.source.name in FLOATS:
         return claim, inputs
     (x,) = struct.unpack("<I", struct.pack("<f", claim.source.value(inputs["x"])))
@@ -43,7 +43,7 @@ def _of_float(claim: Claim, inputs: Mapping[str, int]) -> tuple[Claim, Mapping[s
 
 
 def _text(quantity: Quantity, bits: int) -> str:
-    """Return numbers of a quantity, each in hexadecimal and as the number that it is."""
+    """Return the numbers of a quantity as text, each in decimal and in hexadecimal."""
     return " ".join(_one(quantity.number, each, quantity.bits) for each in quantity.parts(bits))
 
 
@@ -63,7 +63,7 @@ def _steps(claim: Claim, inputs: Mapping[str, int]) -> str:
 
 
 def _command(claim: Claim, inputs: Mapping[str, int]) -> str:
-    """Return a command that shows how the right answer comes about."""
+    """Return a shell command that shows how the right answer is computed."""
     if claim.operation in ("decode", "dot"):
         scales = "".join(f" * E8M0.value({inputs.get(q.name, 127)})" for q in claim.inputs if q.number is None)
         value = f"value({inputs['code']:#x})" if "code" in inputs else ""

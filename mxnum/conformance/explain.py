@@ -41,7 +41,7 @@ def number(x: float | Fraction) -> str:
 
 
 def fraction_text(f: Fraction) -> str:
-    """Return a fraction of a gap as text, as a quotient if the quotient is short."""
+    """Return a fraction of a gap as text: a quotient if that is short, otherwise a decimal."""
     if f.denominator == 1:
         return str(f.numerator)
     if f.denominator <= 64:
@@ -67,7 +67,7 @@ class FloatScaleSteps:
 
     task: Task
     #: The index of the largest finite magnitude in the block, and that magnitude. The index is None
-    #: if the block has no nonzero finite number.
+    #: if no element decides the scale, because the block is NaN or has no nonzero finite number.
     place: int | None
     maximum: Fraction
     #: The tensor scale, or 1 if the format has none.
@@ -89,7 +89,7 @@ class FloatScaleSteps:
 
     @property
     def divided(self) -> str:
-        """The division that gives the quotient, in words."""
+        """The division that gives the quotient, as text."""
         largest = number(self.task.element.max)
         has_tensor = self.task.format.tensor_scale is not None
         return f"{number(self.maximum)} / {f'({largest} * {number(self.tensor_scale)})' if has_tensor else largest}"
@@ -114,7 +114,7 @@ class FloatScaleSteps:
 
 
 def _float_scale_steps(task: Task, values: list[float], tensor: Fraction, code: int) -> FloatScaleSteps:
-    """Return the steps to a known scale code; raise AssertionError if the steps give another.
+    """Return the steps to a known scale code; raise AssertionError if the steps give another code.
 
     The steps are computed in rationals from the values of elements and scales.
     """
@@ -142,7 +142,7 @@ def _float_scale_steps(task: Task, values: list[float], tensor: Fraction, code: 
 def _rounded(
     scale: ScaleFormat, quotient: Fraction, rule: FloatScaleRule
 ) -> tuple[int, int, int | None, Fraction | None, str]:
-    """Return a quotient's code, its neighbouring codes, its position, and the rule in words."""
+    """Return a rounded quotient's code, the codes around it, its position, the rule in words."""
     low, high = 0, scale.max_code + 1
     while high - low > 1:  # bisection, since larger codes have larger values
         middle = (low + high) // 2
@@ -163,7 +163,7 @@ def _rounded(
 
 
 def _error(task: Task, numbers: list[Fraction], factor: Fraction, power: int) -> Fraction:
-    """Return the sum of |error|**power for numbers rounded to nearest at a factor."""
+    """Return the sum of |error|**power of numbers divided by a factor and rounded to nearest."""
     grid = [Fraction(task.element.value(code)) for code in range(task.element.max_code + 1)]
     total = Fraction(0)
     for x in numbers:
@@ -175,7 +175,7 @@ def _error(task: Task, numbers: list[Fraction], factor: Fraction, power: int) ->
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A neighbouring value of a number: its code (None beyond the largest value) and the value."""
+    """A grid value next to a number, with its code (None beyond the largest value)."""
 
     code: int | None
     value: Fraction
@@ -190,8 +190,8 @@ class ElementSteps:
     x: float
     factor: Fraction
     divisor: str
-    #: The magnitude that is rounded (None for NaN and infinity) and its neighbours in the grid of
-    #: magnitudes.
+    #: The magnitude that is rounded, and its neighbours in the grid of magnitudes. All three are
+    #: None if nothing is rounded, as for NaN, infinity or a scale of zero.
     magnitude: Fraction | None
     below: Neighbour | None
     above: Neighbour | None
@@ -213,7 +213,7 @@ class ElementSteps:
         return self.fraction == Fraction(1, 2)
 
     def sentence(self) -> str:
-        """Return a sentence that says what is rounded and by which rule."""
+        """Return a sentence that names the rounded number, its neighbours and the rounding rule."""
         if self.magnitude is None or self.below is None or self.above is None:
             return f"{self.rule}."
         scaled = f" / {self.divisor} = {number(self.signed)}" if self.factor != 1 else ""
@@ -246,7 +246,7 @@ class ScaleSteps:
     """The steps from the values of a block to its scale code."""
 
     #: The index of the largest finite magnitude in the block, and that magnitude. The index is None
-    #: if the block has no nonzero finite number.
+    #: if no element decides the scale, because the block is NaN or has no nonzero finite number.
     place: int | None
     maximum: Fraction
     #: maximum = fraction * 2**exponent.
@@ -379,7 +379,7 @@ def _code(e: ElementFormat, place: int, x: float) -> int:
 
 
 def _parity(e: ElementFormat, value: Fraction) -> int:
-    """Return the parity of a magnitude's code; codes are continued beyond the largest."""
+    """Return the parity of a magnitude's code; codes are continued beyond the largest value."""
     exponent = max(reference_exponent(value), e.emin) if value else e.emin
     if e.integer:
         exponent = 0
@@ -434,10 +434,11 @@ def explain_scale(task: Task, bits: Any, tensor: float | None = None) -> ScaleSt
 
 
 def _decisive(task: Task, values: list[float]) -> tuple[int | None, Fraction, str]:
-    """Return the index and magnitude of the element that decides the scale, and "".
+    """Return the index and magnitude of the element that decides the scale, and an empty text.
 
-    The element with the largest finite magnitude decides the scale, unless that magnitude is 0. If
-    no element decides the scale, the index is None and the text says why.
+    The element with the largest finite magnitude decides the scale, unless that magnitude is 0 or a
+    NaN or infinity makes the whole block NaN. If no element decides the scale, the index is None
+    and the text says why.
     """
     finite = [(abs(Fraction(v)), -i) for i, v in enumerate(values) if math.isfinite(v)]
     maximum, minus_place = max(finite, default=(Fraction(0), 0))

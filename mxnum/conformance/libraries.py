@@ -48,7 +48,7 @@ class Peer:
 
 
 def version(library: str) -> str | None:
-    """Return the installed version without build tags, or None if not installed."""
+    """Return the version of a library without build tags, or None if it is not installed."""
     try:
         return importlib.metadata.version(library).split("+")[0]
     except importlib.metadata.PackageNotFoundError:
@@ -128,7 +128,7 @@ def _gfloat() -> Iterator[Peer]:
                 scale = gfloat.compute_scale_amax(info.etype.emax, row)
                 try:
                     rows.append(list(gfloat.encode_block(info, scale, row / scale)))
-                except ValueError:  # gfloat raises for a NaN without a code: give a block of NaN
+                except ValueError:  # gfloat raises ValueError for a NaN without a code, so return a block of NaN
                     rows.append([E8M0.nan_code] + [0] * len(row))
         codes = np.array(rows, np.uint8)
         return codes[:, 1:], codes[:, 0]
@@ -192,7 +192,7 @@ def _torchao() -> Iterator[Peer]:
         data = torch.from_numpy(stored)
         data = (
             data.view(dtypes[element]) if element in ("e4m3", "e5m2") else data
-        )  # the other elements are stored as bytes
+        )  # elements other than E4M3 and E5M2 are stored as bytes
         e8m0 = torch.from_numpy(scales).view(torch.float8_e8m0fnu)
         values = mx_tensor.to_dtype(data.reshape(len(codes), -1), e8m0, dtypes[element], 2, torch.float32)
         return values.reshape(len(codes), 2)[:, 0]
@@ -315,7 +315,7 @@ def _gguf() -> Iterator[Peer]:
     yield Peer("gguf", "MXFP4.dequantize_blocks", "dequantize", "mxfp4_e2m1", dequantize)
 
 
-#: Number of wrong parts of a conversion for which the smallest input is searched.
+#: The largest number of wrong parts of a conversion for which a smallest failing input is searched.
 PARTS = 4
 #: Number of examples that hypothesis tries for each part. If no example fails, the numbers of a
 #: known failure are made simpler one by one.
@@ -361,7 +361,7 @@ class Row:
         ]  # fmt: skip
 
     def finding(self) -> str | None:
-        """Return a paragraph that says what is wrong, or None if nothing is wrong."""
+        """Return a paragraph about the wrong answers, or None if no answer is wrong."""
         r = self.report
         if not r.bugs:
             return None

@@ -1,4 +1,4 @@
-"""Proves that an implementation computes an operation of the definition for all inputs."""
+"""Prove that an implementation computes an operation of the definition for all inputs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from mxnum import errors
 from mxnum.prove.claims import DECIDES, OPERATIONS, Claim, make_claim
 from mxnum.prove.verdict import Counterexample, Proof, ProofPart
 
-#: The share of the time limit for the question as a whole, before it is asked in parts.
+#: The share of the time limit for one question about all inputs. If the solver needs more time, the
+#: question is split by classes of inputs.
 WHOLE = 0.5
-#: Seconds for each look for a counterexample that is easy to read.
+#: The time limit, in seconds, of each search for a counterexample that is easy to read.
 SIMPLE = 3.0
 
 
@@ -31,12 +32,12 @@ def prove(
     seconds: float = 300,
     **settings: Any,
 ) -> Proof:
-    """Prove that an implementation is the definition for all inputs, or find a counterexample.
+    """Prove that an implementation equals the definition for all inputs, or find a counterexample.
 
     Parameters
     ----------
     implementation
-        A file or several: Verilog or SystemVerilog (``.v``, ``.sv``), C or C++ (``.c``, ``.h``,
+        One file or several: Verilog or SystemVerilog (``.v``, ``.sv``), C or C++ (``.c``, ``.h``,
         ``.cpp``, ...), LLVM IR (``.ll``), PTX (``.ptx``) or Python (``.py``, which is run); or a
         Python function, compiled by numba or in the dialect of `mxnum.definition.word`.
     operation
@@ -44,30 +45,30 @@ def prove(
     format
         An MX format or an element.
     function
-        The module or function that is proved, where the files have several.
+        The name of the module or function to prove, if the files have several.
     ports
-        For names of ports or parameters, the input or output that each is, or a constant:
-        ``{"in_data": "x", "enable": 1}``. Inputs are ``x``, ``scale`` and ``random`` (encode),
-        ``code`` and ``scale`` (decode), ``amax`` (scale), ``x`` (quantize), ``a``, ``b``,
+        The input or output of the operation, or the constant, to which each port or parameter is
+        bound: ``{"in_data": "x", "enable": 1}``. Inputs are ``x``, ``scale`` and ``random``
+        (encode), ``code`` and ``scale`` (decode), ``amax`` (scale), ``x`` (quantize), ``a``, ``b``,
         ``a_scale`` and ``b_scale`` (dot). Scales that are not given are 1.
     parameters
         Parameters of a Verilog module, or macros for C.
     latency
         Number of cycles from inputs to outputs, for a pipeline.
     include
-        Folders in which included files are looked for.
+        Folders that are searched for included files.
     seconds
         The time limit of the solver.
     settings
-        ``source`` (the number's type; decode's result), ``rounding``, ``overflow``, ``scale_rule``,
-        ``nonfinite`` and ``block`` (quantize), ``sr_bits``, ``terms`` (dot), ``assume``
-        (restrictions of the inputs) and ``accept`` (other right answers).
+        ``source`` (the type of the numbers, or of decode's result), ``rounding``, ``overflow``,
+        ``scale_rule``, ``nonfinite`` and ``block`` (quantize), ``sr_bits``, ``terms`` (dot),
+        ``assume`` (restrictions of the inputs) and ``accept`` (other right answers).
 
     Returns
     -------
     Proof
-        The verdict ``"proved"``, ``"refuted"`` with a counterexample, or ``"open"``. It is true if
-        the implementation is proved.
+        The verdict ``"proved"``, ``"refuted"`` with a counterexample, or ``"open"``. A `Proof`
+        counts as True in a condition only if the implementation is proved.
     """
     errors.package("z3", "prove")
     from mxnum.prove.circuit import bind
@@ -86,7 +87,7 @@ def prove(
 
 
 class _Prover:
-    """The questions about one claim, and the time that is left."""
+    """Asks solvers the questions about one claim, within the time that is left."""
 
     def __init__(self, claim: Claim, circuit: Any, binding: Any, seconds: float):
         import z3
@@ -109,7 +110,7 @@ class _Prover:
         self.premises = [*self.answer.premises, *hypotheses(claim, self.symbols)]
 
     def proof(self) -> Proof:
-        """Return the outcome of all questions."""
+        """Ask all questions and return the proof with its verdict."""
         example = self.decided()
         verdicts = {part.verdict for part in self.parts}
         verdict: Any = "refuted" if example else "open" if "open" in verdicts else "proved"
@@ -120,7 +121,7 @@ class _Prover:
         return Proof(self.claim, self.circuit.name, verdict, tuple(self.parts), assumptions, example)
 
     def decided(self) -> Counterexample | None:
-        """Ask as a whole, then in parts if the time does not suffice; return a counterexample."""
+        """Ask about all inputs at once, or in parts if time runs out; return any counterexample."""
         import z3
 
         from mxnum.prove.claims import agrees
@@ -148,7 +149,7 @@ class _Prover:
         return self.counterexample(goal, self.simplest(goal, values)) if verdict == "refuted" else None
 
     def proved_by_products(self) -> bool:
-        """Return True if each product is proved, and then the sum of any numbers in their place."""
+        """Return True if each product is proved, and the sum is proved for arbitrary products."""
         import z3
 
         from mxnum.prove.claims import agrees
@@ -169,10 +170,11 @@ class _Prover:
         return True
 
     def decided_block(self) -> Counterexample | None:
-        """Ask for the scale of a block, then for each element under the scale that was found.
+        """Ask about the scale of a block, then about each element; return any counterexample.
 
-        What the code promises (no undefined behaviour) is asked promise by promise: together they
-        take solvers much longer.
+        The questions about elements take the implementation's scale as given. The conditions that
+        exclude undefined behaviour are asked one by one, because solvers need much longer for all
+        conditions together.
         """
         from mxnum.prove.claims import agrees, element_of
 
@@ -186,7 +188,7 @@ class _Prover:
             given = {name: parts[i] for name, parts in numbers.items()} | {"scale": self.found["scale"]}
             questions.append((f"element {i}", agrees(element, element.outputs[0], code, definition(element, given))))
         for i, (name, goal) in enumerate(questions):
-            # The scale depends on all numbers, so that it takes longer than an element.
+            # The question about the scale takes longest, because the scale depends on all numbers.
             share = WHOLE if i == 0 else 1 / (len(questions) - i)
             verdict, values = self.asked(name, goal, share * max(0.0, self.deadline - time.perf_counter()))
             if verdict == "refuted":
@@ -208,7 +210,7 @@ class _Prover:
         return verdict, answer.values
 
     def simplest(self, goal: Any, values: dict[str, int]) -> dict[str, int]:
-        """Return a counterexample that is easy to read, if there is one and it is quickly found."""
+        """Return a counterexample that is easy to read, or `values` if none is found quickly."""
         import z3
 
         from mxnum.prove.solvers import solve
@@ -233,7 +235,7 @@ class _Prover:
         return values
 
     def split(self) -> list[tuple[str, Any]]:
-        """Return classes of inputs that together are all inputs: by exponent where there is one."""
+        """Return classes that cover all inputs: by exponent if the input has one, or one class."""
         import z3
 
         first = next(each for each in self.claim.inputs if each.name in self.symbols)
@@ -246,7 +248,7 @@ class _Prover:
         return [(f"|{first.name}| with exponent field {i * step} to {(i + 1) * step - 1}", top == i) for i in range(8)]
 
     def counterexample(self, goal: Any, values: Mapping[str, int]) -> Counterexample:
-        """Return the counterexample with answers for these inputs that are not the goal."""
+        """Return the counterexample for the inputs `values`, with wrong answers that may occur."""
         from mxnum.conformance.counterexample import described
 
         right = concrete(self.claim, values)
@@ -254,7 +256,7 @@ class _Prover:
         return described(self.claim, values, right, found)
 
     def answers(self, goal: Any, values: Mapping[str, int]) -> dict[str, int | None]:
-        """Return answers that the implementation may give and that are wrong; None if undefined."""
+        """Return wrong answers that the implementation may give; None for an undefined answer."""
         import z3
 
         from mxnum.prove.solvers import solve
@@ -287,7 +289,7 @@ def definition(claim: Claim, symbols: Mapping[str, Any]) -> Any:
 
 
 def concrete(claim: Claim, values: Mapping[str, int]) -> dict[str, int]:
-    """Return the answer of the definition for integers."""
+    """Return the answer of the definition for integer inputs."""
 
     def word(quantity: Any) -> Any:
         if quantity.name not in values:

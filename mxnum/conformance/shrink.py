@@ -88,7 +88,7 @@ def _with_fewer_products(wrong: Wrong, found: Columns) -> Columns:
 
 
 def _simplest(task: Task, wrong: Wrong, found: Columns, pool: list[int]) -> Columns:
-    """Return the case with simpler numbers that still fails.
+    """Return a case that still fails, with simpler numbers.
 
     Each number becomes zero or the first number in `pool` with which the case still fails.
     """
@@ -114,9 +114,10 @@ def _simplest(task: Task, wrong: Wrong, found: Columns, pool: list[int]) -> Colu
 
 
 def _simplest_tensor(task: Task, wrong: Wrong, case: Columns) -> Columns:
-    """Return the case in the first tensor with which it still fails.
+    """Return the case with the first tensor, in order of simplicity, in which the case still fails.
 
-    The tensors tried are the block alone, and tensors with a few plain largest magnitudes.
+    The tensors tried are the block alone, and tensors with simple largest magnitudes or the largest
+    magnitude of the case.
     """
     sizes = _largest(task, [case])
     batch = select(case, [0] * len(sizes))
@@ -163,7 +164,7 @@ def _inputs(task: Task, seen: Sequence[Columns]) -> Any:
 
 
 def _largest(task: Task, seen: Sequence[Columns]) -> list[int]:
-    """Return largest magnitudes of tensors, as bit patterns: 0, plain numbers, those of `seen`.
+    """Return bit patterns of largest magnitudes: 0, plain numbers, and magnitudes in `seen`.
 
     0 stands for the maximum of the block itself.
     """
@@ -173,7 +174,7 @@ def _largest(task: Task, seen: Sequence[Columns]) -> list[int]:
 
 
 def _scale_codes(task: Task) -> list[int]:
-    """Return scale codes, the codes nearest to that of scale 1 first.
+    """Return scale codes, sorted by their distance from the code of scale 1.
 
     Of scales with more than 8 bits, only powers of two and the ends of the range are returned.
     """

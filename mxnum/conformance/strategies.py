@@ -44,8 +44,8 @@ def boundary_values(
     """Return a strategy for floats at or next to a value or midpoint of the element.
 
     The floats are multiplied by the scale with the code `scale`. Without `scale` the floats are not
-    multiplied. If the first argument is an element alone, `scale` is an E8M0 code. If scales are
-    floats, the floats are multiplied by `tensor_scale`, too.
+    multiplied. If the first argument is an element alone, `scale` is an E8M0 code. If the format's
+    scales are floats, the numbers are also multiplied by `tensor_scale`.
     """
     float_type, element = FLOATS[errors.choose("source", source, tuple(FLOATS))], _element(format)
     of_scales = E8M0
@@ -143,7 +143,7 @@ def scale_codes(format: str | MXFormat | None = None, *, nan: bool = True) -> An
 
 
 def tensor_scales(format: str | MXFormat) -> Any:
-    """Return a strategy for tensor scales: positive float32 numbers, plain ones first.
+    """Return a strategy for tensor scales: positive float32 numbers, simple numbers first.
 
     The strategy gives None if the format has no tensor scale.
     """
@@ -180,7 +180,7 @@ def elements(*, custom: bool = True) -> Any:
 
 
 def mx_formats(*, custom: bool = True, scales: str | Sequence[str] = "e8m0") -> Any:
-    """Return a strategy for MX formats with these scales; `custom` adds custom formats.
+    """Return a strategy for MX formats with the scales `scales`; `custom` adds custom formats.
 
     Custom formats have any element and a block length of 1 to 64. `scales` are names of
     `mxnum.formats.SCALES`.

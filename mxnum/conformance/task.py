@@ -1,4 +1,4 @@
-"""The fields of one case, an operation, and a task (an operation with its modes)."""
+"""Define a field of a case, an operation, and a task (an operation with format and modes)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from mxnum.conformance.bits import Generator
     from mxnum.conformance.judging.judge import Judgement, Tallies
 
-#: The fields of many cases: for each field name an array (cases, numbers) of unsigned integers.
+#: The fields of many cases: for each field name an array of unsigned integers, of shape (cases,
+#: numbers).
 Columns = dict[str, Array]
 #: A function that computes one field of the answers from a task and its inputs.
 Answer = Callable[["Task", Columns], Array]
@@ -29,7 +30,7 @@ def number_of(columns: Columns) -> int:
 
 
 def select(columns: Columns, rows: Any) -> Columns:
-    """Return the cases with these indices."""
+    """Return the cases at the indices `rows`."""
     return {name: column[rows] for name, column in columns.items()}
 
 
@@ -52,7 +53,7 @@ class Field:
 
 
 class ArrayFormat(MXFormat):
-    """The type of arrays of floats without scales, where a task expects a format."""
+    """The stand-in for a format in tasks about float arrays, which have no scales."""
 
     def __init__(self, element: ElementFormat, name: str) -> None:
         fields = {"element": element, "scale": E8M0, "block": 1, "name": name, "tensor_scale": None}
@@ -74,7 +75,7 @@ class Operation:
     #: The settings that decide the answers.
     settings: tuple[str, ...]
     #: The input fields, ordered like the callable's arguments, and the output fields, ordered like
-    #: the items of the tuple that it returns.
+    #: the items of the tuple that the callable returns.
     takes: tuple[str, ...]
     gives: tuple[str, ...]
     #: Number of cases of level 2, unless the caller gives a count.
@@ -113,7 +114,7 @@ class Operation:
         return f"{self.name}, {task.format.name}"
 
     def notes(self, task: Task) -> list[str]:
-        """Return sentences that every report has."""
+        """Return sentences that every report on the task contains."""
         return []
 
     def boundaries(self, task: Task, rng: Generator) -> Columns:
@@ -152,7 +153,7 @@ class Operation:
         raise NotImplementedError
 
     def hypotheses(self, task: Task) -> Iterator[tuple[str, str, Answer]]:
-        """Yield possible mistakes: the field, the name, and the resulting answers."""
+        """Yield the field and name of each possible mistake, and a function for its answers."""
         raise NotImplementedError
 
     def given(self, task: Task, inputs: Columns) -> str:
@@ -181,7 +182,8 @@ class Task:
     #: Number of blocks in each operand of a dot product. Four blocks show the order in which an
     #: implementation adds blocks.
     dot_blocks: int = 4
-    #: The matrix unit that adds, in place of `accumulate`, and the number of products of a case.
+    #: The matrix unit whose arithmetic sums the products, or None if `accumulate` says how to sum,
+    #: and the number of products of a case.
     unit: MatrixUnit | None = None
     k: int = 0
 

@@ -237,7 +237,7 @@ class Reader:
 
     @property
     def cases(self) -> int | None:
-        """The number of cases that the stream states, once it is read; None if it states none."""
+        """The number of cases that the stream states, known after reading all cases, or None."""
         stated = self.header.get("cases")
         if stated == BELOW:
             raise Incomplete("The last line must be '# cases: ...', as the header says; there is none.")
@@ -349,7 +349,7 @@ def answer_vectors(cases: BinaryIO | Arriving, out: BinaryIO, *, advance: Advanc
 
     The stream holds a header and inputs, as `verify` reads them. The output states the number of
     cases in its header if the header of the input does, and otherwise in its last line. Each batch
-    of answers is flushed, because a simulation may wait for it.
+    of answers is flushed, because a simulation may wait for these answers.
     """
     reader = Reader(cases)
     task, total = task_of(reader.header), 0
@@ -431,7 +431,7 @@ def verify(
 
 
 def _unchecked(header: Mapping[str, str], count: int | None, stated: _Stated | None) -> str:
-    """Return a sentence that says what cannot be checked if answers come without the vectors."""
+    """Return a sentence about missing or changed cases that go unnoticed without the vectors."""
     if count is None:
         return "No line '# cases: ...' states the number of cases, so missing answers would go unnoticed."
     if stated is None and "level" in header:
@@ -457,13 +457,14 @@ class _Stated:
     def __init__(self, batches: Iterator[Columns]) -> None:
         self._batches = (_hashes(batch) for batch in batches)
         self._ahead = np.empty(0, np.uint64)
-        #: The sum of the hashes of the lines read, minus the sum of the hashes of the given cases.
+        #: The sum of the hashes of the lines read, minus the sum of the hashes of the described
+        #: cases.
         self._excess = 0
-        #: The first line that differs from the given case at the same position.
+        #: The first line that differs from the described case at the same position.
         self._line: int | None = None
 
     def compare(self, inputs: Columns, first: int) -> None:
-        """Compare a batch of lines with the given cases.
+        """Compare a batch of lines with the next cases that the header describes.
 
         `first` is the line number of the first line of the batch.
         """
@@ -478,7 +479,7 @@ class _Stated:
         self._excess += sum(found.tolist()) - sum(given.tolist())
 
     def require_all(self) -> None:
-        """Raise ValueError unless the lines repeated all given cases."""
+        """Raise ValueError unless the lines repeated all cases that the header describes."""
         rest = sum(sum(batch.tolist()) for batch in (self._ahead, *self._batches))
         if self._excess != rest:
             raise ValueError(
@@ -498,10 +499,10 @@ def _hashes(columns: Columns) -> Array:
 
 
 def _stated_cases(task: Task, header: Mapping[str, str]) -> _Stated | None:
-    """Make the cases that the header describes again, or return None if that is impossible.
+    """Return the cases that a header describes, or None if the cases cannot be made again.
 
     The cases cannot be made again if the header says too little, or if another version of mxnum
-    wrote it.
+    wrote the header.
     """
     numbers = [header.get(key, "") for key in ("level", "seed", "cases")]
     if header.get("mxnum") != mxnum.__version__ or not all(number.isdecimal() for number in numbers):
@@ -549,8 +550,8 @@ def _alone(task: Task, reader: Reader, given: Reader) -> Iterator[Batch]:
 def _checked(inputs: Columns, names: Sequence[str]) -> Columns:
     """Return the inputs; raise ValueError if a tensor scale is unusable.
 
-    A scale that divides must be positive and finite; a scale that multiplies must have no sign.
-    `names` has the names of the lines for error messages.
+    A tensor scale that divides must be positive and finite; a tensor scale that multiplies must not
+    have a minus sign. `names` has the names of the lines for error messages.
     """
     tensor = tensor_scales(inputs)
     if tensor is not None:

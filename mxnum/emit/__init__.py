@@ -1,8 +1,9 @@
-"""Reference models in other languages, written from the definition.
+"""Reference models in other languages, translated from the definition.
 
-`reference_model` and `matrix_unit_model` write one file that needs nothing else: a C header,
-SystemVerilog functions, a JavaScript module or plain Python. ``mxnum emit`` is the command.
-`explorer` writes a page for browsers; ``mxnum explain --html`` is its command.
+`reference_model` and `matrix_unit_model` return a self-contained file: a C header, SystemVerilog
+functions, a JavaScript module or plain Python. The command ``mxnum emit`` writes a reference model
+to a file. `explorer` returns a page for browsers; the command ``mxnum explain --html`` writes the
+same page.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from mxnum.units import MatrixUnit
 
 __all__ = ["LANGUAGES", "explorer", "matrix_unit_model", "reference_model"]
 
-#: The languages, and the module and the class of the printer of each.
+#: For each language, the module and the class of its printer.
 LANGUAGES = {
     "c": ("in_c", "C"),
     "systemverilog": ("in_systemverilog", "SystemVerilog"),
@@ -39,11 +40,12 @@ def reference_model(
     sr_bits: int = 30,
     name: str | None = None,
 ) -> str:
-    """Return the text of a reference model of a format: a file that needs no other.
+    """Return the text of a reference model of a format, a self-contained file.
 
     The model has the functions `encode`, `decode` and `shared_scale` for bit patterns,
     `quantize_block` and `dequantize_block` for blocks of numbers and, for a format with a tensor
-    scale, `tensor_scale`. They are the functions of the definition, in integers.
+    scale, `tensor_scale`. The functions for bit patterns are translations of the definition's
+    functions, which compute with integers only.
 
     Parameters
     ----------
@@ -53,11 +55,12 @@ def reference_model(
     format
         An MX format.
     source, target
-        The float type that is quantized, and the one that `decode` gives.
+        The float type of the numbers that `encode` takes, and of the numbers that `decode` returns.
     rounding, scale_rule, overflow, nonfinite, sr_bits
-        The modes, as in `mxnum.quantize`. Rules that try several scales have no model.
+        The modes, as in `mxnum.quantize`. A scale rule that tries several scales has no model.
     name
-        What names begin with in C, and the package in SystemVerilog (default: the format's name).
+        The prefix of all names in C, and the name of the package in SystemVerilog (default: the
+        format's name).
 
     Examples
     --------
@@ -83,20 +86,21 @@ def matrix_unit_model(
 ) -> str:
     """Return the text of a reference model of a matrix unit's fused sum, a self-contained file.
 
-    The model has the function `fused_sum`, which takes the codes of products and the bits of an
-    addend and returns the bits of the result. `add` adds two accumulators, for units that add the
-    addend after the sums.
+    The model has the function `fused_sum`. `fused_sum` takes the codes of the factors of each
+    product and the bits of an addend, and returns the bits of the result. If the unit adds the
+    addend after the sums, the model also has the function `add`, which adds two accumulators.
 
     Parameters
     ----------
     language
         As in `reference_model`.
     unit
-        A matrix unit whose terms are single products without scales, or its name.
+        A matrix unit, or its name. The unit's terms must be single products without scales.
     a, b
-        The formats of the operands (default: the unit's first, and that of `a`).
+        The formats of the operands (default: the unit's first format, and the format of `a`).
     name
-        What names begin with in C, and the package in SystemVerilog (default: the unit's name).
+        The prefix of all names in C, and the name of the package in SystemVerilog (default: the
+        unit's name).
 
     Examples
     --------
@@ -112,7 +116,7 @@ def matrix_unit_model(
 
 
 def _prefix(default: str, name: str | None) -> str:
-    """Return what names begin with; raise ValueError for text that no name may begin with."""
+    """Return the prefix of all names; raise ValueError if `name` cannot be a prefix."""
     prefix = re.sub(r"\W+", "_", default) if name is None else name
     errors.require(bool(re.fullmatch(r"[A-Za-z]\w*", prefix)), "name", "a name of letters, digits and _", name)
     return prefix
@@ -138,15 +142,16 @@ def explorer(
 ) -> str:
     """Return a page for browsers that shows how numbers and blocks are quantized, bit by bit.
 
-    The page needs no other file and no network. Readers choose the format and the modes there, and
-    change the numbers. The arguments say what it shows first.
+    The page needs no other file and no network. Readers of the page can choose the format and the
+    modes, and change the numbers. The arguments say what the page shows first.
 
     Parameters
     ----------
     x
-        A block: at most as many float32 numbers as `format` has in one (default: an example).
+        A block of float32 numbers, at most as many as a block of `format` has (default: an
+        example).
     format
-        An MX format. The page offers all named formats, and this one.
+        An MX format. The page offers this format and all named formats.
     rounding, scale_rule, overflow, nonfinite
         The modes, as in `mxnum.quantize`.
 

@@ -1,4 +1,4 @@
-"""C99: one header without dependencies; it is C++ too."""
+"""The printer of C99: one header without dependencies, which is valid C++ too."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from mxnum.emit.printer import INDENT, Printer, paragraphs
 from mxnum.emit.program import Assignment, Call, Function, Loop, Number, Operation
 from mxnum.formats import FLOATS, ElementFormat
 
-#: What an array of numbers of a float type holds; the types of 16 bits are given as bits.
+#: The C type that holds numbers of each float type. Numbers of 16-bit types are given as bits, in
+#: uint16_t.
 _FLOAT = {"float32": "float", "float64": "double"}
 
 
 class C(Printer):
-    """Functions are ``static inline``, and begin with the name of the model."""
+    """The printer of C: functions are ``static inline``, and have the model's name as a prefix."""
 
     def called(self, function: Function) -> str:
-        """Return the name with the model's before it, since C has no name spaces."""
+        """Return a function's name with the model's name as a prefix: C has no namespaces."""
         return f"{self.model.name}_{function.name}"
 
     def text(self) -> str:
@@ -31,7 +32,7 @@ class C(Printer):
         return "\n".join(lines) + "\n"
 
     def function(self, function: Function) -> Iterator[str]:
-        """Yield a function. One with several results writes them through pointers."""
+        """Yield the lines of a function; several results are written through pointers."""
         kind = f"int{function.word}_t"
         parameters = [f"{kind} {name}" for name in function.parameters]
         several = len(function.results) > 1
@@ -69,18 +70,22 @@ class C(Printer):
         return f"for (int {loop.index} = 0; {loop.index} < {loop.count}; {loop.index}++) {{"
 
     def operation(self, operation: Operation, word: int) -> str:
-        """Return an operation; C defines left shifts of negative numbers only as unsigned ones."""
+        """Return an operation.
+
+        Left shifts are on unsigned integers, because C leaves left shifts of negative numbers
+        undefined.
+        """
         if operation.operator != "<<" or isinstance(operation.left, Number):
             return super().operation(operation, word)
         left, right = self.expression(operation.left, word, True), self.expression(operation.right, word, True)
         return f"(int{word}_t)((uint{word}_t){left} << {right})"
 
     def literal(self, value: int, word: int) -> str:
-        """Return an integer of the word's type."""
+        """Return an integer literal of the word's type."""
         return f"INT64_C({value})" if word == 64 else str(value)
 
     def bits(self, kind: ElementFormat, name: str, word: int) -> Iterator[str]:
-        """Yield the function that gives the bits of a float."""
+        """Yield the function that returns the bits of a float."""
         held = _FLOAT.get(kind.name, "uint16_t")
         yield f"/* The bits of a {kind.name}, as the functions above take them. */"
         yield f"static inline int{word}_t {self.model.name}_{name}({held} x)"
@@ -95,9 +100,9 @@ class C(Printer):
         yield ""
 
     def of_bits(self, target: ElementFormat, word: int) -> Iterator[str]:
-        """Yield the function that gives the float with certain bits."""
+        """Yield the function that returns the float whose bits are given."""
         held = _FLOAT.get(target.name, "uint16_t")
-        yield f"/* The {target.name} with these bits. */"
+        yield f"/* The {target.name} whose bits are given. */"
         yield f"static inline {held} {self.model.name}_of_bits(int{word}_t bits)"
         yield "{"
         if target.bits == 16:
@@ -111,7 +116,7 @@ class C(Printer):
         yield ""
 
     def blocks(self, model: Model) -> Iterator[str]:
-        """Yield the functions for whole blocks."""
+        """Yield the lines of the functions that quantize and dequantize a block."""
         settings = model.settings
         yield from self.bits(settings.source, "bits", model.encode.word)
         yield from self.of_bits(settings.target, model.decode.word)
@@ -124,12 +129,12 @@ class C(Printer):
         encode = self.use(model.encode, x=f"{name}_bits(x[i])", scale="scale", tensor="tensor", random=drawn)
         nan = f"{INDENT}if (!finite) scale = {settings.format.scale.nan_code};"
         yield "/*"
-        yield f" * Quantize a block of n numbers ({settings.format.block}, or fewer at the end of a row): write"
-        yield " * their codes, and return the code of their scale."
+        yield f" * Quantize a block of n numbers: {settings.format.block}, or fewer at the end of a row."
+        yield " * Write the codes of the numbers to codes, and return the code of the block's scale."
         if model.has_tensor_scale:
             yield " * tensor: the bits of the tensor scale, which the function tensor_scale finds."
         if model.align_random is not None:
-            yield f" * random: for each number a random integer of which {settings.sr_bits} bits are used."
+            yield f" * random: one random integer for each number; its low {settings.sr_bits} bits are used."
         yield " */"
         yield f"static inline {scale} {name}_quantize_block(const {held} *x, int n, uint8_t *codes{tensor}{random})"
         yield "{"
@@ -154,7 +159,7 @@ class C(Printer):
         yield "}"
 
     def fused_sum(self, model: SumModel) -> Iterator[str]:
-        """Yield the function for a sum of products."""
+        """Yield the lines of the function `fused_sum`."""
         name, word = model.name, f"uint{FLOATS[model.unit.accumulator].bits}_t"
         p, q = (f"uint{8 if each.bits <= 8 else 32 if each.bits > 16 else 16}_t" for each in model.operands)
         yield "/*"
@@ -176,12 +181,12 @@ class C(Printer):
         yield "}"
 
 
-#: What every header begins with.
+#: The lines with which every header begins.
 _ASSUMED = (
     "#include <stdint.h>",
     "#include <string.h>",
     "",
-    "/* Right shifts keep the sign, as in every current compiler; floats are those of IEEE 754. */",
+    "/* Assumed: right shifts keep the sign, as in every current compiler; floats follow IEEE 754. */",
 )
-#: A type that is an error where the assumption does not hold.
+#: A type declaration that compiles only if right shifts keep the sign and float has 4 bytes.
 _CHECKED = "typedef char {}_assumes_arithmetic_shifts[(-1 >> 1) == -1 && sizeof(float) == 4 ? 1 : -1];"

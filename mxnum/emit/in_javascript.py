@@ -1,6 +1,6 @@
-"""JavaScript: an ES module for browsers, node and deno.
+"""The printer of JavaScript: an ES module for browsers, node and deno.
 
-Functions whose word has 32 bits take numbers; those of 64 bits take BigInts.
+Functions with words of 32 bits take numbers; functions with words of 64 bits take BigInts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from mxnum.emit.program import Assignment, Function, Loop
 
 
 class JavaScript(Printer):
-    """Functions that a user calls are exported; those with several results return arrays."""
+    """The printer of JavaScript: it exports the functions that users call.
+
+    A function with several results returns an array.
+    """
 
     operators: ClassVar[Mapping[str, str]] = {"==": "===", "!=": "!=="}
 
@@ -53,11 +56,11 @@ class JavaScript(Printer):
         yield "}"
 
     def is_exported(self, function: Function) -> bool:
-        """Return True if users of the module call a function."""
+        """Return True if a function is one that users of the module call."""
         return function in self.model.roots
 
     def assignment(self, statement: Assignment, word: int) -> str:
-        """Return an assignment of one or several names."""
+        """Return an assignment to one or several names."""
         names = statement.names
         left = names[0] if len(names) == 1 else f"[{', '.join(names)}]"
         return f"{left} = {self.expression(statement.value, word)};"
@@ -68,11 +71,14 @@ class JavaScript(Printer):
         return f"for (let {loop.index} = {first}; {loop.index} < {last}; {loop.index}++) {{"
 
     def literal(self, value: int, word: int) -> str:
-        """Return an integer of the word's type."""
+        """Return an integer literal of the word's type."""
         return f"{value}n" if word == 64 else str(value)
 
     def conversions(self, model: Model) -> Iterator[str]:
-        """Yield the functions between numbers and bits; 16-bit numbers are given by bits."""
+        """Yield the functions that convert numbers to bits and back.
+
+        Numbers of 16-bit types are always given as bits.
+        """
         source, target = model.settings.source, model.settings.target
         wide, wide_back = model.encode.word == 64, model.decode.word == 64
         yield f"/** The bits of a {source.name}, as the functions above take them. */"
@@ -85,7 +91,7 @@ class JavaScript(Printer):
         yield f"{INDENT}return {f'BigInt({found})' if wide and source.bits < 64 else found};"
         yield "}"
         yield ""
-        yield f"/** The {target.name} with these bits. */"
+        yield f"/** The {target.name} whose bits are given. */"
         yield "export function of_bits(code) {"
         narrow = f"Number(BigInt.asIntN({target.bits}, code))" if wide_back else "code"
         if target.bits == 16:
@@ -98,7 +104,7 @@ class JavaScript(Printer):
         yield ""
 
     def fused_sum(self, model: SumModel) -> Iterator[str]:
-        """Yield the function for a sum of products."""
+        """Yield the lines of the function `fused_sum`."""
         yield "/**"
         yield from (f" * {line}".rstrip() for line in paragraphs(model.comment, 96))
         yield " */"
@@ -117,7 +123,7 @@ class JavaScript(Printer):
         yield "}"
 
     def blocks(self, model: Model) -> Iterator[str]:
-        """Yield the functions for whole blocks."""
+        """Yield the lines of the functions that quantize and dequantize a block."""
         settings = model.settings
         yield from self.conversions(model)
         wide, wide_back = model.encode.word == 64, model.decode.word == 64
@@ -132,7 +138,7 @@ class JavaScript(Printer):
         if model.has_tensor_scale:
             yield " * tensor: the bits of the tensor scale, as tensor_scale returns them."
         if model.align_random is not None:
-            yield f" * random: for each number a random integer of which {settings.sr_bits} bits are used."
+            yield f" * random: one random integer for each number; its low {settings.sr_bits} bits are used."
         yield " */"
         yield f"export function quantize_block(x{tensor}{random}) {{"
         yield f"{INDENT}let amax = {zero}, finite = {one};"

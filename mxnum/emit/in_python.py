@@ -1,4 +1,4 @@
-"""Python: plain integers, for reading and for porting."""
+"""The printer of Python: functions of plain integers, which are easy to read and to port."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from mxnum.emit.model import Model
 from mxnum.emit.printer import INDENT, Printer, paragraphs
 from mxnum.emit.program import Assignment, Choice, Function, Loop
 
-#: The letter of `struct` for the bits and the values of each float type.
+#: For each float type, the format letters of `struct` for its bits (an integer) and for its values.
 _STRUCT = {"float64": ("q", "d"), "float32": ("i", "f"), "float16": ("h", "e")}
 
 
 class Python(Printer):
-    """Functions of integers without annotations; comments are docstrings."""
+    """The printer of Python: functions of integers without annotations, with docstrings."""
 
     constant = "{}"
 
@@ -39,7 +39,7 @@ class Python(Printer):
         yield f"{INDENT}return {', '.join(results)}"
 
     def assignment(self, statement: Assignment, word: int) -> str:
-        """Return an assignment of one or several names."""
+        """Return an assignment to one or several names."""
         return f"{', '.join(statement.names)} = {self.expression(statement.value, word)}"
 
     def loop_begin(self, loop: Loop, word: int) -> str:
@@ -55,7 +55,7 @@ class Python(Printer):
         return f"{both[0]} if {condition} else {both[1]}"
 
     def fused_sum(self, model: SumModel) -> Iterator[str]:
-        """Yield the function for a sum of products."""
+        """Yield the lines of the function `fused_sum`."""
         first, *rest = paragraphs(model.comment, 92)
         yield ""
         yield "def fused_sum(a, b, c):"
@@ -73,7 +73,7 @@ class Python(Printer):
         yield f"{INDENT}return {self.use(model.rounded, total='total', largest='largest', state='state')}"
 
     def blocks(self, model: Model) -> Iterator[str]:
-        """Yield the functions for whole blocks."""
+        """Yield the lines of the functions that quantize and dequantize a block."""
         settings = model.settings
         tensor = ", tensor" if model.has_tensor_scale else ""
         random = ", random" if model.align_random is not None else ""
@@ -85,7 +85,7 @@ class Python(Printer):
         yield ""
         yield ""
         yield "def of_bits(code):"
-        yield f'{INDENT}"""Return the number with these bits of a {settings.target.name}."""'
+        yield f'{INDENT}"""Return the number whose {settings.target.name} bits are given."""'
         yield f"{INDENT}return {_of_bits(settings.target.name)}"
         yield ""
         yield ""
@@ -96,7 +96,7 @@ class Python(Printer):
         if model.has_tensor_scale:
             yield f"{INDENT}tensor: the bits of the tensor scale, which `tensor_scale` finds."
         if model.align_random is not None:
-            yield f"{INDENT}random: for each number a random integer of which {settings.sr_bits} bits are used."
+            yield f"{INDENT}random: one random integer for each number; its low {settings.sr_bits} bits are used."
         yield f'{INDENT}"""'
         yield f"{INDENT}amax, finite = 0, 1"
         yield f"{INDENT}for number in x:"

@@ -1,4 +1,7 @@
-"""SystemVerilog: a package of functions without DPI, as yosys and Icarus Verilog read it too."""
+"""The printer of SystemVerilog: a package of functions without DPI.
+
+yosys and Icarus Verilog can read the package.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ from mxnum.formats import FLOATS
 
 
 class SystemVerilog(Printer):
-    """Functions of signed vectors; several results come as one vector, the first on the left."""
+    """The printer of SystemVerilog: functions of signed vectors.
+
+    Several results are returned as one vector, with the first result in the highest bits.
+    """
 
     operators: ClassVar[Mapping[str, str]] = {">>": ">>>"}
 
@@ -43,7 +49,7 @@ class SystemVerilog(Printer):
         yield "endfunction"
 
     def assignment(self, statement: Assignment, word: int) -> str:
-        """Return an assignment of one or several names."""
+        """Return an assignment to one or several names."""
         names = statement.names
         left = names[0] if len(names) == 1 else f"{{{', '.join(names)}}}"
         return f"{left} = {self.expression(statement.value, word)};"
@@ -57,11 +63,11 @@ class SystemVerilog(Printer):
         return ("end",)
 
     def literal(self, value: int, word: int) -> str:
-        """Return an integer; one of more than 32 bits says its width."""
+        """Return an integer literal, with a width if the integer has more than 32 bits."""
         return str(value) if -(1 << 31) <= value < 1 << 31 else f"{'-' if value < 0 else ''}64'sd{abs(value)}"
 
     def fused_sum(self, model: SumModel) -> Iterator[str]:
-        """Yield the function for a sum of products; product 0 is on the right."""
+        """Yield the lines of the function `fused_sum`; product 0 is in the lowest bits."""
         n, out = model.unit.terms, FLOATS[model.unit.accumulator].bits
         (p, q), product = (each.bits for each in model.operands), {"a": "code_a", "b": "code_b", "largest": "largest"}
         yield from (f"// {line}".rstrip() for line in paragraphs(model.comment, 96))
@@ -94,7 +100,10 @@ class SystemVerilog(Printer):
         yield ""
 
     def blocks(self, model: Model) -> Iterator[str]:
-        """Yield the functions for whole blocks, each one vector with element 0 on the right."""
+        """Yield the lines of the functions that quantize and dequantize a block.
+
+        A block is one vector, with element 0 in the lowest bits.
+        """
         settings = model.settings
         fmt, word = settings.format, model.encode.word
         source, bits, scale, k = settings.source.bits, fmt.element.bits, fmt.scale.bits, fmt.block
@@ -102,11 +111,11 @@ class SystemVerilog(Printer):
         random = f", input logic [{32 * k - 1}:0] random" if model.align_random is not None else ""
         drawn = self.use(model.align_random, word="word") if model.align_random is not None else ""
         encode = self.use(model.encode, x="bits", scale="scale", tensor="wide_tensor", random=drawn)
-        yield f"// Quantize a block of {k} numbers: the scale's code on the left of the element codes."
+        yield f"// Quantize a block of {k} numbers. The scale's code stands on the left of the element codes."
         if model.has_tensor_scale:
             yield "// tensor: the bits of the tensor scale, which tensor_scale finds."
         if model.align_random is not None:
-            yield f"// random: for each number a random word of which {settings.sr_bits} bits are used."
+            yield f"// random: one random word for each number; its low {settings.sr_bits} bits are used."
         yield (
             f"function automatic logic [{scale + bits * k - 1}:0] quantize_block("
             f"input logic [{source * k - 1}:0] x{tensor}{random});"

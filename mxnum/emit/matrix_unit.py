@@ -17,7 +17,10 @@ from mxnum.modes import Rounding
 from mxnum.units import MatrixUnit
 
 _WORD = 64
-_SIGNIFICANDS = "Terms are not normalized; zeros have the exponent -126, subnormal numbers that of the least normal."
+_SIGNIFICANDS = (
+    "Terms are not normalized. Zeros have the exponent -126. "
+    "Subnormal numbers have the exponent of the smallest normal number."
+)
 
 
 @dataclass(frozen=True)
@@ -39,19 +42,19 @@ class SumModel(Emitted):
     aligned_product: Function
     #: ``(total, largest, state)``
     rounded: Function
-    #: ``(a, b)`` adds two accumulators; None unless the unit adds its addend after the sums.
+    #: ``add(a, b)`` adds two accumulators; None unless the unit adds its addend after the sums.
     add: Function | None
 
     @property
     def about(self) -> str:
-        """Return what the functions compute, in one line."""
+        """One line that says what the functions compute."""
         a, b = self.operands
         rules = "; ".join(self.unit.describe().split("\nevidence", 1)[0].splitlines()[1:])
         return f"a fused sum of the matrix unit {self.unit.name}, of {a.name} times {b.name}: {rules}"
 
     @property
     def comment(self) -> str:
-        """Return what the function `fused_sum` does."""
+        """The comment of the function `fused_sum`."""
         after = (
             "The unit starts its sums from c = 0, and adds the addend to the last result with the function add."
             if self.add is not None
@@ -65,12 +68,12 @@ class SumModel(Emitted):
 
     @property
     def roots(self) -> tuple[Function, ...]:
-        """The functions that a user calls: `fused_sum` is no function of the program."""
+        """The functions that a user calls, except `fused_sum`, which the printers write."""
         return () if self.add is None else (self.add,)
 
 
 def sum_model_of(unit: str | MatrixUnit, a: str | None, b: str | None, name: str) -> SumModel:
-    """Return the model of a unit; raise ValueError for one with groups or scales."""
+    """Return the model of a unit; raise ValueError for a unit with groups or scales."""
     row = units.get(unit)
     if row.group > 1 or row.scales:
         raise ValueError(
@@ -91,12 +94,12 @@ def sum_model_of(unit: str | MatrixUnit, a: str | None, b: str | None, name: str
 
 
 def _comments(unit: MatrixUnit) -> dict[str, str]:
-    """Return what each function does."""
+    """Return the comment of each function, by the function's name."""
     rule = "toward zero" if unit.rounding == "rtz" else "to nearest even"
     return {
         "addend_exponent": f"The exponent of the addend. {_SIGNIFICANDS}",
-        "addend_state": "0, or the state that an infinite or invalid addend gives to a sum.",
-        "larger_exponent": "The larger of an exponent and that of a product.",
+        "addend_state": "The state of a sum after the addend: 0 if it is finite, 1 and 2 for infinities, 3 for NaN.",
+        "larger_exponent": "The larger of an exponent and the exponent of a product.",
         "product_state": "The state of a sum after a product: 1 and 2 for infinities, 3 for NaN.",
         "aligned_addend": "The addend in units of the last fraction bit of the sum.",
         "aligned_product": "A product in units of the last fraction bit of the sum.",
@@ -105,7 +108,7 @@ def _comments(unit: MatrixUnit) -> dict[str, str]:
 
 
 def _functions(unit: MatrixUnit, a: ElementFormat, b: ElementFormat) -> tuple[Callable[..., Any], ...]:
-    """Return the functions of a sum, which have the names of `SumModel`."""
+    """Return the functions of a sum, named like the fields of `SumModel`."""
     accumulator = FLOATS[unit.accumulator]
     parts_a, parts_b, parts_c = make_parts(a), make_parts(b), make_parts(accumulator)
     finish, align_term = make_finish(accumulator, Rounding(unit.rounding)), cast(Callable[..., Any], align)

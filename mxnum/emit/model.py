@@ -1,4 +1,4 @@
-"""What a reference model of a format holds: the functions that every language prints."""
+"""The contents of a format's reference model: the functions that every printer prints."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule, scale_rule_of
 
 _Scalar = Callable[..., Any]
 
-#: The clauses of the standards for the factories of the definition's functions.
+#: The clauses of standards that the definition's functions implement, by the name of the factory.
 CLAUSES = {
     "make_encode": "OCP MX v1.0 6.3: conversion to an MX format.",
-    "make_unpack": "OCP MX v1.0 5.3 and OFP8 v1.0: the fields of an element. IEEE 754-2019 3.4: those of a float.",
+    "make_unpack": "OCP MX v1.0 5.3 and OFP8 v1.0: the fields of an element. IEEE 754-2019 3.4: the fields of a float.",
     "make_pack": "OFP8 v1.0 5: saturating and non-saturating overflow.",
     "make_round": "IEEE 754-2019 4.3: rounding directions.",
     "make_shared_scale": "OCP MX v1.0 6.3: the scale of a block. OCP MX v1.0 5.4.1: E8M0.",
@@ -52,7 +52,7 @@ class Settings:
 
     @property
     def text(self) -> str:
-        """The settings in one line, as arguments of `mxnum.quantize` are written."""
+        """The settings in one line, written like the arguments of `mxnum.quantize`."""
         random = f", sr_bits={self.sr_bits}" if self.rounding.is_stochastic else ""
         return (
             f"{self.format.name}, blocks of {self.format.block}; from {self.source.name}, rounding={self.rounding}"
@@ -63,50 +63,51 @@ class Settings:
 
 @dataclass(frozen=True)
 class Emitted:
-    """What every file has: a name and functions."""
+    """The base class of models: the name and the functions of an emitted file."""
 
     name: str
     program: Program
 
     @property
     def about(self) -> str:
-        """Return what the functions compute, in one line."""
+        """One line that says what the functions compute."""
         raise NotImplementedError
 
     @property
     def roots(self) -> tuple[Function, ...]:
-        """The functions that a user calls; all others are parts of them."""
+        """The functions that a user calls; all other functions are helpers."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Model(Emitted):
-    """The functions of a format, by what they are for."""
+    """The functions of a format's reference model."""
 
     settings: Settings
-    #: ``(x, scale[, tensor][, random])`` gives an element code.
+    #: ``encode(x, scale[, tensor][, random])`` returns an element code.
     encode: Function
-    #: ``(code, scale[, tensor])`` gives bits of the target.
+    #: ``decode(code, scale[, tensor])`` returns the bits of a number in the target format.
     decode: Function
-    #: ``(amax[, tensor])`` gives the code of a scale.
+    #: ``shared_scale(amax[, tensor])`` returns the code of a scale.
     shared_scale: Function
-    #: ``(amax, x)`` gives the larger of two magnitudes, if x is finite.
+    #: ``larger(amax, x)`` returns max(amax, |x|), or amax if x is not finite.
     larger: Function
-    #: ``(x)`` gives 1 or 0.
+    #: ``is_finite(x)`` returns 1 if x is finite, else 0.
     is_finite: Function
-    #: ``(word)`` gives the random bits of `encode`; None unless rounding is stochastic.
+    #: ``align_random(word)`` returns the random bits that `encode` takes; None unless rounding is
+    #: stochastic.
     align_random: Function | None
-    #: ``(amax)`` gives float32 bits; None where the format has no tensor scale.
+    #: ``tensor_scale(amax)`` returns float32 bits; None if the format has no tensor scale.
     tensor_scale: Function | None
 
     @property
     def about(self) -> str:
-        """Return what the functions compute, in one line."""
+        """One line that says what the functions compute."""
         return self.settings.text
 
     @property
     def roots(self) -> tuple[Function, ...]:
-        """The functions that a user calls; all others are parts of them."""
+        """The functions that a user calls; all other functions are helpers."""
         found = (self.encode, self.decode, self.shared_scale, self.larger, self.is_finite, self.align_random)
         return tuple(each for each in (*found, self.tensor_scale) if each is not None)
 
@@ -125,11 +126,11 @@ def settings_of(
     nonfinite: str | Nonfinite,
     sr_bits: int,
 ) -> Settings:
-    """Return checked settings; raise ValueError for those that no model has."""
+    """Return checked settings; raise ValueError for settings that no model has."""
     fmt = formats.get(format)
     rule = scale_rule_of(fmt, scale_rule)
     if getattr(rule, "error_power", 0):
-        raise ValueError(f"Argument 'scale_rule' must be a rule that reads the maximum of a block, not {str(rule)!r}.")
+        raise ValueError(f"Argument 'scale_rule' must be a rule that reads only a block's maximum, not {str(rule)!r}.")
     policy = errors.choose_member("nonfinite", nonfinite, Nonfinite)
     errors.require(not policy.by_error, "nonfinite", "'block' or 'element' in a model", str(policy))
     mode = errors.choose_member("rounding", rounding, Rounding)
@@ -149,7 +150,7 @@ def settings_of(
 
 
 def model_of(settings: Settings, name: str) -> Model:
-    """Return the model: the functions of the definition, read with everything that they call."""
+    """Return the model of a format: the definition's functions, with the functions they call."""
     fmt, source, target = settings.format, settings.source, settings.target
     element, program, has_tensor = fmt.element, Program(CLAUSES), fmt.tensor_scale is not None
     encode, decode, scale, words = definition_of(settings)
@@ -199,9 +200,9 @@ def model_of(settings: Settings, name: str) -> Model:
 
 
 def definition_of(settings: Settings) -> tuple[_Scalar, _Scalar, _Scalar, tuple[int, int]]:
-    """Return the definition's `encode`, `decode` and `shared_scale`, and their words.
+    """Return the definition's `encode`, `decode` and `shared_scale`, and two word lengths.
 
-    The words are those of `encode` and `decode`.
+    The first word length is for `encode` and `shared_scale`, the second for `decode`.
     """
     fmt, source, target = settings.format, settings.source, settings.target
     if not fmt.scale.power_of_two:
@@ -216,7 +217,7 @@ def definition_of(settings: Settings) -> tuple[_Scalar, _Scalar, _Scalar, tuple[
 
 
 def _over_float_scales(settings: Settings) -> tuple[_Scalar, _Scalar, _Scalar]:
-    """Return `encode`, `decode` and `shared_scale` under scales that are floats."""
+    """Return `encode`, `decode` and `shared_scale` for a format whose scales are floats."""
     fmt = settings.format
     factor = make_factor(fmt.scale)
     encode_over = make_encode_over(settings.source, fmt.element, fmt.scale, settings.rounding, settings.overflow)

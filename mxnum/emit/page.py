@@ -1,7 +1,7 @@
 """The explorer: one HTML page that shows how numbers and blocks become codes.
 
-The page holds the emitted JavaScript of every format, rounding mode and scale rule once. The files
-in `web` draw what these functions return.
+The page contains the emitted JavaScript functions of all formats, rounding modes and scale rules,
+each function once. The files in `web` draw the results of the JavaScript functions.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from mxnum.modes import FloatScaleRule, Nonfinite, Overflow, Rounding, ScaleRule
 from mxnum.output import palette
 
 SOURCE = FLOATS["float32"]
-#: The position of the leading bit of a typed number's significand. Its last bit is sticky.
+#: The position of the leading bit in the significand of a number that a reader types. The
+#: significand's last bit is sticky.
 TYPED_WIDTH = 40
-#: The magnitude code of 4 in E2M1, at which the rules four over six may aim.
+#: The E2M1 code of 4. The four-over-six rules try to make the largest number of a block 4.
 _FOUR = 6
-#: The names of the functions that JavaScript's glue code calls whatever the format.
+#: The functions that the files in `web` call for every format, by the name in these files.
 _SHARED = {
     "unpackFloat": (make_unpack(SOURCE, SOURCE.mantissa_bits), "unpack_float32", 32),
     "packFloat": (make_pack(SOURCE, Rounding.RNE, Overflow.IEEE, TYPED_WIDTH, WORD), "pack_float32", WORD),
@@ -42,7 +43,7 @@ _SHARED = {
 
 
 class _Script(JavaScript):
-    """Prints functions for a script in a page, which exports none."""
+    """The printer of the page's script, which exports no function."""
 
     def __init__(self) -> None:
         self.program = Program(CLAUSES)
@@ -57,9 +58,10 @@ class _Script(JavaScript):
             yield from self.function(each)
 
     def closure(self, function: Function, *parameters: str) -> str:
-        """Return a JavaScript function of numbers that calls a function of the program.
+        """Return a JavaScript arrow function of numbers that calls a function of the program.
 
-        It takes all `parameters`, and drops those that the function does not read.
+        The arrow function takes all `parameters`, and passes on only those that the called function
+        reads.
         """
         wide = function.word == 64
         call = self.use(function, **{each: f"BigInt({each})" if wide else each for each in parameters})
@@ -74,7 +76,7 @@ def first_state(
     overflow: str | Overflow,
     nonfinite: str | Nonfinite,
 ) -> tuple[MXFormat, dict[str, str]]:
-    """Return the format, and a page's first state as the names and values of a link."""
+    """Return the format, and the page's first state: names and values for a link's fragment."""
     fmt = formats.get(format)
     rule = scale_rule_of(fmt, scale_rule)
     policy = errors.choose_member("nonfinite", nonfinite, Nonfinite)
@@ -91,9 +93,9 @@ def first_state(
 
 
 def explorer_page(start: Mapping[str, str], format: MXFormat) -> str:
-    """Return the page with an initial state: the names and values of a link's fragment.
+    """Return the page; `start` is its first state, as names and values of a link's fragment.
 
-    The page offers the named formats, and `format` if it is another one.
+    The page offers all named formats, and also `format` if it is not a named format.
     """
     script = _Script()
     named = [formats.get(name) for name in formats.names()]
@@ -125,7 +127,10 @@ def explorer_page(start: Mapping[str, str], format: MXFormat) -> str:
 
 
 def _definitions() -> dict[str, str]:
-    """Return the definition of each mode; rules for float scales come after the word float."""
+    """Return the definition of each mode, by its name.
+
+    The name of a rule for float scales gets the prefix "float ".
+    """
     modes = {str(mode): str(mode.__doc__) for kind in (Rounding, ScaleRule, Overflow) for mode in kind}
     rules = {f"float {rule}": str(rule.__doc__) for rule in FloatScaleRule}
     absolute, squared = (f"float {rule}" for rule in FloatScaleRule if rule.error_power)
@@ -162,7 +167,7 @@ def _entry(script: _Script, fmt: MXFormat) -> str:
 
 
 def _key(fmt: MXFormat) -> str:
-    """Return the part of functions' names that tells formats apart."""
+    """Return the part of a function's name that stands for the format."""
     text = fmt.element.name if fmt.scale.power_of_two else fmt.name
     return "".join(letter if letter.isalnum() else "_" for letter in text)
 
@@ -177,7 +182,7 @@ def _facts(number: ElementFormat) -> dict[str, object]:
 
 
 def _encoders(script: _Script, fmt: MXFormat) -> Iterator[str]:
-    """Yield the encoder of each rounding mode, for each way in which the element overflows."""
+    """Yield, for each overflow mode of the element, the encoders of all rounding modes."""
     for overflow in Overflow:
         if overflow.of(fmt.element.specials) != overflow:
             continue
@@ -194,7 +199,7 @@ def _encoders(script: _Script, fmt: MXFormat) -> Iterator[str]:
 def _scale_rules(script: _Script, fmt: MXFormat) -> Iterator[str]:
     """Yield the functions that find a scale by each rule.
 
-    A rule that tries two scales has two functions: they make 6 and 4 of the maximum.
+    A rule that tries two scales has two functions: one makes the block's maximum 6, the other 4.
     """
 
     def closure(rule: ScaleRule | FloatScaleRule, aim: int | None = None) -> str:

@@ -1,4 +1,4 @@
-"""What the printers of all languages share: statements and expressions, from the inside out."""
+"""The base class of all printers, which prints statements and expressions."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ INDENT = "    "
 
 
 class Printer:
-    """Prints functions; a language overrides what it writes in another way."""
+    """The base class of printers; a subclass for a language overrides methods for its syntax."""
 
-    #: Begins the name of a constant, so that no macro or variable has that name.
+    #: The pattern of a constant's name. The prefix keeps constants different from macros and
+    #: variables.
     constant = "K_{}"
-    #: Operators that the language writes in another way than Python.
+    #: For each Python operator that the language writes differently, the language's operator.
     operators: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, model: Emitted):
@@ -33,7 +34,7 @@ class Printer:
         """Return the lines of text at the beginning of the file."""
         return [
             f"A reference model of {self.model.about}.",
-            f"Written by mxnum {__version__} from its definition: integers only, rounded once, right to the bit.",
+            f"Written by mxnum {__version__} from its definition: integers only, one rounding, right to the bit.",
         ]
 
     def function(self, function: Function) -> Iterator[str]:
@@ -41,28 +42,28 @@ class Printer:
         raise NotImplementedError
 
     def functions(self) -> Iterator[str]:
-        """Yield the lines of all functions, each after those that it calls."""
+        """Yield the lines of all functions, each function after the functions that it calls."""
         for each in self.model.program.functions:
             yield from self.function(each)
             yield ""
 
     def arrays(self) -> Iterator[str]:
-        """Yield the functions for whole blocks, or for a whole sum."""
+        """Yield the lines of the functions that take a whole block, or a whole sum."""
         if isinstance(self.model, SumModel):
             return self.fused_sum(self.model)
         assert isinstance(self.model, Model)
         return self.blocks(self.model)
 
     def blocks(self, model: Model) -> Iterator[str]:
-        """Yield the functions for whole blocks."""
+        """Yield the lines of the functions that quantize and dequantize a block."""
         raise NotImplementedError
 
     def fused_sum(self, model: SumModel) -> Iterator[str]:
-        """Yield the function for a sum of products."""
+        """Yield the lines of the function `fused_sum`."""
         raise NotImplementedError
 
     def statements(self, body: tuple[Statement, ...], word: int, depth: int = 1) -> Iterator[str]:
-        """Yield the lines of a body."""
+        """Yield the lines of the body of a function or a loop."""
         for statement in body:
             if isinstance(statement, Loop):
                 yield INDENT * depth + self.loop_begin(statement, word)
@@ -84,7 +85,7 @@ class Printer:
         return ("}",)
 
     def expression(self, expression: Expression, word: int, inner: bool = False) -> str:
-        """Return an expression; operations and choices within others come in parentheses."""
+        """Return an expression; put an inner operation or conditional expression in parentheses."""
         if isinstance(expression, Name):
             return self.name(expression.name)
         if isinstance(expression, Number):
@@ -105,16 +106,16 @@ class Printer:
         return f"{left} {operator} {right}"
 
     def choice(self, choice: Choice, word: int) -> str:
-        """Return a choice without parentheses around it."""
+        """Return a conditional expression without parentheses around it."""
         condition, *both = (self.expression(e, word, True) for e in (choice.condition, choice.if_true, choice.if_false))
         return f"{condition} ? {both[0]} : {both[1]}"
 
     def call(self, call: Call, word: int) -> str:
-        """Return the call of a function, with all of its results where a language can."""
+        """Return the call of a function."""
         return f"{self.called(call.function)}({', '.join(self.expression(a, word) for a in call.arguments)})"
 
     def called(self, function: Function) -> str:
-        """Return the name of a function as it is called."""
+        """Return the name by which emitted code calls a function."""
         return function.name
 
     def name(self, name: str) -> str:
@@ -122,11 +123,11 @@ class Printer:
         return name
 
     def literal(self, value: int, word: int) -> str:
-        """Return an integer that has no name."""
+        """Return the literal of an integer."""
         return str(value)
 
     def use(self, function: Function, **values: str) -> str:
-        """Return a call of one of the model's functions, with those of the values that it takes."""
+        """Return a call of a function of the model, with the `values` that the function takes."""
         return f"{self.called(function)}({', '.join(values[name] for name in self.parameters(function))})"
 
     @staticmethod
@@ -136,7 +137,7 @@ class Printer:
 
 
 def paragraphs(comment: str, width: int) -> list[str]:
-    """Return the lines of a comment, wrapped."""
+    """Return the lines of a comment, wrapped to `width` columns."""
     found: list[str] = []
     for paragraph in comment.split("\n\n"):
         found += ["", *textwrap.wrap(" ".join(paragraph.split()), width, break_on_hyphens=False)]

@@ -1,8 +1,9 @@
-"""A dialect function as a program: what the printers of all languages read.
+"""Dialect functions as programs: statements and expressions, which every printer can print.
 
-`read` takes the syntax tree of a function that a factory has made, and the values that the factory
-closed over. Branches on these values are decided; everything else stays as it was written, with the
-names that it has there. So an emitted model reads like the definition.
+`Program.add` reads the syntax tree of a function that a factory made, and the constants in the
+function's closure. Of a branch on constants of the closure, the program keeps only the arm that is
+taken. Statements keep their form and their names, so that an emitted model reads like the
+definition.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Name:
 
 @dataclass(frozen=True)
 class Number:
-    """An integer, with the name that the definition has for it, if it has one."""
+    """An integer, with its name in the definition if it has one."""
 
     value: int
     name: str = ""
@@ -35,7 +36,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Operation:
-    """Two operands and an operator of Python: ``& | ^ << >> + - * < <= > >= == !=``."""
+    """An operation on two operands, in Python's notation: ``& | ^ << >> + - * < <= > >= == !=``."""
 
     operator: str
     left: Expression
@@ -64,7 +65,7 @@ Expression = Name | Number | Operation | Choice | Call
 
 @dataclass(frozen=True)
 class Assignment:
-    """One name and any value, or several names and a call."""
+    """An assignment of any value to one name, or of a call's results to several names."""
 
     names: tuple[str, ...]
     value: Expression
@@ -88,12 +89,12 @@ class Function:
 
     name: str
     word: int
-    #: Only the parameters that the results depend on.
+    #: The parameters on which the results depend; other parameters are left out.
     parameters: tuple[str, ...]
     body: tuple[Statement, ...]
-    #: Results are names or, where there is one result, any expression.
+    #: A single result is any expression. Several results are names.
     results: tuple[Expression, ...]
-    #: What the function does, in the words of its factory.
+    #: The text that printers write above the function, by default its factory's docstring.
     comment: str
 
     @property
@@ -108,18 +109,18 @@ class Function:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The names that are assigned in the function and are no parameters."""
+        """The names that the function assigns, except its parameters."""
         assigned = [name for statement in flat(self.body) for name in statement.names]
         return tuple(dict.fromkeys(name for name in assigned if name not in self.parameters))
 
 
 def flat(body: tuple[Statement, ...]) -> list[Assignment]:
-    """Return the assignments of a body, those in loops included."""
+    """Return the assignments of a body, including the assignments in loops."""
     return [one for s in body for one in (flat(s.body) if isinstance(s, Loop) else [s])]
 
 
 def parts(expression: Expression) -> list[Expression]:
-    """Return an expression and everything in it, from the outside in."""
+    """Return an expression and all expressions in it, outer expressions first."""
     inner: tuple[Expression, ...] = ()
     if isinstance(expression, Operation):
         inner = (expression.left, expression.right)
@@ -136,15 +137,16 @@ def _expressions(function: Function) -> list[Expression]:
 
 @dataclass
 class Program:
-    """Functions in an order in which each comes after those that it calls."""
+    """A list of functions, in which each function comes after the functions that it calls."""
 
-    #: A sentence about the clauses of the standards for each factory that one is about.
+    #: For each factory whose functions implement clauses of a standard, a sentence that names the
+    #: clauses.
     clauses: Mapping[str, str] = field(default_factory=dict)
     functions: list[Function] = field(default_factory=list)
     _known: dict[tuple[Any, int], Function] = field(default_factory=dict, repr=False)
 
     def add(self, function: Callable[..., Any], name: str, word: int, comment: str = "") -> Function:
-        """Read a dialect function and those that it calls; return it."""
+        """Read a dialect function and the functions that it calls; return its `Function`."""
         key = (function, word)
         if key not in self._known:
             taken = {each.name for each in self.functions}
@@ -161,7 +163,11 @@ _OPERATORS = {
 
 
 class _Reader:
-    """Reads one function into `program`; functions that it calls are named after it."""
+    """A reader of one function.
+
+    The reader adds each called function to `program`, under a name that begins with the caller's
+    name.
+    """
 
     def __init__(self, program: Program, function: Callable[..., Any], name: str, word: int):
         self.program, self.name, self.word = program, name, word
@@ -176,10 +182,10 @@ class _Reader:
         self.unused = 0
 
     def read(self, comment: str) -> Function:
-        """Return the function, without the parameters that its results do not depend on."""
+        """Return the function, without parameters that do not affect its results."""
         body, results = self.block(self.tree.body)
         assert results is not None
-        if len(results) > 1:  # several results are names, so that every language can return them
+        if len(results) > 1:  # name each result, so that every language can return several
             for place, result in enumerate(results):
                 if not isinstance(result, Name):
                     body.append(Assignment((f"result_{place}",), result))
@@ -193,7 +199,7 @@ class _Reader:
         return replace(found, parameters=tuple(a.arg for a in self.tree.args.args if a.arg in used))
 
     def block(self, nodes: list[ast.stmt]) -> tuple[list[Statement], tuple[Expression, ...] | None]:
-        """Return the statements of a block, and the results if the function returns in it."""
+        """Return the statements of a block, and the results if the block returns."""
         found: list[Statement] = []
         for node in nodes:
             if isinstance(node, ast.If):
@@ -223,7 +229,7 @@ class _Reader:
         return Loop(index, int(self.decided(node.iter.args[0])), tuple(body))
 
     def assignments(self, node: ast.Assign) -> list[Statement]:
-        """Return the assignments of one statement: of a value, of a call's results, or of pairs."""
+        """Return the assignments of one statement, which assigns to a name or a tuple of names."""
         (target,) = node.targets
         if isinstance(target, ast.Name):
             return [Assignment((target.id,), self.expression(node.value))]
@@ -239,22 +245,22 @@ class _Reader:
         return [Assignment(tuple(names), self.expression(node.value))]
 
     def pairs(self, names: list[str], values: list[Expression]) -> list[Statement]:
-        """Return assignments one after the other; none reads what one before it has replaced."""
+        """Return one assignment for each pair of ``a, b = c, d``; raise if the order matters."""
         for place, value in enumerate(values):
             read = {part.name for part in parts(value) if isinstance(part, Name)}
             if read & set(names[:place]):
-                raise NotImplementedError(f"{self.name}: {names[place]} is assigned from names replaced before it")
+                raise NotImplementedError(f"{self.name}: {names[place]} depends on names assigned before it")
         return [Assignment((name,), value) for name, value in zip(names, values, strict=True)]
 
     def decided(self, node: ast.expr) -> Any:
-        """Return the value of an expression that reads values of the factory alone."""
+        """Return the value of an expression that reads only constants of the factory."""
         names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
         if names & self.variables:
             raise self.unknown(node)
         return eval(compile(ast.Expression(node), self.name, "eval"), {"__builtins__": {}}, dict(self.values))
 
     def expression(self, node: ast.expr) -> Expression:
-        """Return an expression of the program."""
+        """Return the program's expression for a node of the syntax tree."""
         if isinstance(node, ast.Name):
             if node.id in self.variables:
                 return Name(node.id)
@@ -273,7 +279,7 @@ class _Reader:
         raise self.unknown(node)
 
     def call(self, function: Any, node: ast.Call) -> Expression:
-        """Return a choice, or the call of a function, which is read first."""
+        """Return a `Choice` for `select`, else a `Call`; add the called function to the program."""
         arguments = [self.expression(argument) for argument in node.args]
         if function is select:
             return Choice(*arguments)
@@ -290,7 +296,7 @@ class _Reader:
 
 
 def _without_unused(function: Function) -> Function:
-    """Return a function without the assignments to single names that nothing reads."""
+    """Return a function without assignments whose names no code reads."""
     while True:
         read = {part.name for each in _expressions(function) for part in parts(each) if isinstance(part, Name)}
         body = tuple(s for s in function.body if not (isinstance(s, Assignment) and not read & set(s.names)))
@@ -300,7 +306,7 @@ def _without_unused(function: Function) -> Function:
 
 
 def _comment(function: Callable[..., Any], comment: str, clauses: Mapping[str, str]) -> str:
-    """Return the comment of a function, by default its factory's docstring, and its clause."""
+    """Return a function's comment: `comment` or the factory's docstring, and then the clause."""
     factory = function.__qualname__.split(".")[0]
     if not comment:
         text = inspect.getdoc(function) or inspect.getdoc(function.__globals__[factory]) or ""

@@ -1,19 +1,21 @@
-"""Arrays: the scalar definition applied to whole arrays, as fast as hardware allows.
+"""The operations on whole arrays, which return the same bits as the functions of `definition`.
 
-Each folder does one thing. A folder imports only folders above it in this list
-(`tests/test_architecture.py` reads the imports):
+A folder of `engine` imports only the folders above it in this list, as `tests/test_architecture.py`
+checks:
 
-- `machine`: compiles the dialect of `definition` for this machine, and asks what the machine can
-  do;
-- `rounding`: fast formulations of the definition, and the table of what is proved about each;
+- `machine`: compiles the dialect, the subset of Python in which `definition` is written, and
+  detects what this machine can do;
+- `rounding`: fast formulations of the definition, and a table of the formats for which each one is
+  proved;
 - `traversal`: splits arrays of any strides into contiguous parts;
-- `packing`: codes narrower than a byte as a bit stream;
+- `packing`: stores codes narrower than a byte as a bit stream;
 - `loops`: the compiled loops over flat arrays;
-- `quantizing`: the operations on arrays, the plan of a call, transforms of blocks;
-- `products`: dot and matrix products with defined sums;
+- `quantizing`: quantizes and decodes arrays, caches a plan for each kind of call, and transforms
+  blocks;
+- `products`: dot and matrix products whose sums have a defined order and rounding;
 - `rotations`: the Hadamard transform;
 - `cuda`: the same operations for arrays on a GPU.
 
-`request` describes a call, and `dispatch` chooses the engine that runs it. `uncompiled` runs calls
-on few numbers without numba.
+`request` describes a call, and `dispatch` chooses the engine that runs the call. `uncompiled` is an
+engine for few numbers, which does not load numba.
 """

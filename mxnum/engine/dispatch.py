@@ -1,4 +1,4 @@
-"""The choice of the engine that runs an operation, by the memory in which its arrays live."""
+"""Functions that choose the engine for an operation, by the memory that holds its arrays."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from numpy import ndarray
 
 from mxnum.memory.device import together
 
-#: The engine for arrays in host memory if it is not `quantizing.host`, else None.
+#: The engine for arrays in host memory. None stands for `quantizing.host`.
 _chosen: ContextVar[Any] = ContextVar("chosen", default=None)
 
 
 def engine(**arguments: Any) -> Any:
-    """Return the engine for some arrays: `host_engine()`, or `cuda.passes` for arrays on a GPU.
+    """Return the engine for some arrays: `cuda.passes` for arrays on a GPU, else `host_engine()`.
 
-    Arguments may be None. Raises an error if an array lives elsewhere than the first one.
+    Arguments may be None. Raises an error unless all arrays are in host memory, or all on the same
+    GPU.
     """
     for argument in arguments.values():
         if argument is not None and type(argument) is not ndarray:
@@ -36,8 +37,8 @@ def engine(**arguments: Any) -> Any:
 def engine_of(x: Any, scales: Any, random_bits: Any, out: Any) -> Any:
     """Return the engine for the arrays of a quantization.
 
-    Fast path: if x is in host memory and there are no scales or random bits, this avoids the loop
-    of `engine`.
+    Fast path: if `x` and `out` are numpy arrays (or `out` is None) and no other array is given, the
+    loop of `engine` is skipped.
     """
     if type(x) is ndarray and scales is random_bits is None and (out is None or type(out) is ndarray):
         return _chosen.get() or _compiled()
@@ -51,9 +52,9 @@ def host_engine() -> Any:
 
 @contextmanager
 def uncompiled() -> Iterator[None]:
-    """Run the operations on host arrays without numba inside this context.
+    """Run the operations on arrays in host memory without numba inside this context.
 
-    For few numbers numba takes longer to load than numpy takes for all of the work.
+    For few numbers, loading numba takes longer than all of the work takes with numpy.
     """
     from mxnum.engine import uncompiled
 

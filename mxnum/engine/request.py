@@ -1,7 +1,7 @@
-"""Descriptions of a call to quantize, or to decode an MX array.
+"""Classes that describe a call to quantize an array, or to decode an MX array.
 
-`checked_settings` checks the choices of a caller, and resolves them to `Settings`. A `Request` has
-these and the arrays of the call.
+`checked_settings` checks the arguments of a caller, and resolves them to `Settings`. A `Request`
+holds the settings and the arrays of one call.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Result = TypeVar("Result")
 class RandomBits:
     """The source of random bits for stochastic rounding.
 
-    It is an array of words, or a Philox seed and stream.
+    The source is an array of random words, or a Philox seed and stream.
     """
 
     sr_bits: int
     words: Any = None
     seed: int = 0
     stream: int = 0
-    #: The Philox index of the first element.
+    #: The index of the first element in the Philox stream.
     first: int = 0
 
     @property
@@ -43,8 +43,7 @@ class RandomBits:
 class Settings:
     """The shape, formats and modes of a quantization, without its arrays.
 
-    Calls with equal settings share one object. The engine uses that object as the key of its
-    caches.
+    Calls with equal settings share one `Settings` object, which is the key of the engine's caches.
     """
 
     format: MXFormat
@@ -56,7 +55,7 @@ class Settings:
     scale_rule: ScaleRule | FloatScaleRule
     overflow: Overflow
     nonfinite: Nonfinite
-    #: How asymmetric scaling computes the scale; None without offsets.
+    #: How asymmetric scaling computes scales; None if scaling is symmetric, without offsets.
     offset_range: OffsetRange | None
     #: True if the caller gives the scale codes.
     scales_given: bool
@@ -67,7 +66,10 @@ class Settings:
 
     @cached_property
     def by_powers_of_two(self) -> bool:
-        """True if scales are powers of two. No format combines such scales with a tensor scale."""
+        """True if scales are powers of two.
+
+        Formats whose scales are powers of two have no tensor scale.
+        """
         return self.format.scale.power_of_two
 
     @cached_property
@@ -92,11 +94,11 @@ class Settings:
 
 
 class Choices(NamedTuple):
-    """A caller's choices for a quantization, and the shape of the array, without the array."""
+    """The arguments of a call to quantize, with the shape of the array in place of the array."""
 
     format: str | MXFormat
     shape: tuple[int, ...]
-    #: The name of the input's type.
+    #: The name of the input's float type.
     source: str
     axis: int | None = None
     block_size: int | None = None
@@ -112,7 +114,10 @@ class Choices(NamedTuple):
 
 
 def checked_settings(asked: Choices) -> Settings:
-    """Check and resolve the choices of a caller. Equal choices return one object."""
+    """Check the arguments of a caller and resolve them to `Settings`.
+
+    Calls with equal arguments return the same object.
+    """
     if asked.block_shape is not None or asked.blocks is not None:
         asked = asked._replace(
             block_shape=block_lengths("block_shape", asked.block_shape), blocks=block_lengths("blocks", asked.blocks)
@@ -140,7 +145,7 @@ def memo(function: Callable[..., Result]) -> Callable[..., Result]:
 
 @memo
 def _resolved(*fields: Any) -> Settings:
-    """Return the settings that the fields of `Choices` mean.
+    """Check the fields of a `Choices`, and return the `Settings` that they describe.
 
     The fields are separate arguments, so that `memo` distinguishes 1 from 1.0.
     """
@@ -190,10 +195,11 @@ class Request:
     threads: int | None = None
     #: True if the result holds packed codes.
     packed: bool = False
-    #: The tensor scale: a float32 array that broadcasts with x. None if the format has none.
+    #: The tensor scale: a float32 array that broadcasts with x, or None for formats without a
+    #: tensor scale.
     tensor_scale: Any = None
-    #: The largest magnitude of each block as a bit pattern, if computing the tensor scale found
-    #: them.
+    #: The largest magnitude of each block as a bit pattern; None unless the computation of the
+    #: tensor scale found these magnitudes.
     maxima: Any = None
 
 
@@ -201,7 +207,7 @@ class Request:
 class DecodingSettings:
     """The shape and formats of MX arrays to decode, without the arrays.
 
-    Calls with equal settings share one object.
+    Calls with equal settings share one `DecodingSettings` object.
     """
 
     element: ElementFormat

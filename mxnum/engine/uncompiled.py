@@ -1,6 +1,6 @@
-"""An engine for few numbers: the definition on numpy arrays.
+"""An engine for few numbers, which applies the definition to numpy arrays without numba.
 
-It leaves all unusual calls to `host`.
+Calls that this engine does not support go to the engine `quantizing.host`.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def as_path(path: str | os.PathLike[str], argument: str = "path") -> Path:
 
 @contextmanager
 def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path; when the `with` statement ends, its content replaces `path`.
+    """Yield a temporary path; when the `with` statement ends, the file there replaces `path`.
 
     A regular file is replaced in one step and keeps its mode. If `path` is a link, the file to
     which the link points is replaced. If `path` is a FIFO or a device, the bytes are written to it
@@ -41,8 +41,8 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
                     shutil.copyfileobj(source, sink)
             return
         target, mode = place_of(path)
-        # The name is cut because file systems limit its length. The random token distinguishes
-        # threads, and processes with the same number in different containers.
+        # The name is cut because file systems limit the length of names. The random token
+        # distinguishes threads, and processes with the same number in different containers.
         partial = target.with_name(f".{target.name[:50]}.{secrets.token_hex(4)}.{os.getpid()}.partial")
         os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666 if mode is None else mode & 0o666))
         try:
@@ -90,7 +90,7 @@ def place_of(path: Path) -> tuple[Path, int | None]:
 def _naming(path: Path) -> Iterator[None]:
     """Raise OSErrors again with `path` as the file's name.
 
-    Errors that name another file are not changed, unless that is the temporary file.
+    An error that names another file is not changed, unless it names the temporary file.
     """
     try:
         yield

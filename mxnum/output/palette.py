@@ -30,7 +30,9 @@ _OF = _SCALE_RULES | _FORMATS | _ARMS
 
 
 def colour(name: str, position: int = 0) -> str:
-    """Return the colour of a scale rule, a format or an arm, for arms the same at all rates.
+    """Return the colour of a scale rule, a format or an arm.
+
+    An arm has the same colour at all learning rates.
 
     For any other name, return the colour at index `position` of `COLOURS`, counted cyclically.
 

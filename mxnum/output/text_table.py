@@ -12,9 +12,9 @@ Cells = list[list[str]]
 def text_table(names: Sequence[str], rows: Iterable[Sequence[Any]], width: int | None = None, keep: int = 1) -> str:
     """Return a table as text, with column names above the rows and numbers aligned to the right.
 
-    If the table is wider than `width`, column names are broken into several lines. If it is still
-    too wide, the space between columns shrinks. Columns that still do not fit follow in a second
-    table, which repeats the first `keep` columns.
+    If the table is wider than `width`, column names are broken into several lines. If the table is
+    still too wide, the space between columns shrinks. Columns that still do not fit follow in a
+    second table, which repeats the first `keep` columns.
 
     >>> print(text_table(["format", "bits per element"], [("mxfp4_e2m1", 4.25), ("nvfp4", 4.5)], width=24))
                    bits

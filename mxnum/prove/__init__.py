@@ -1,5 +1,6 @@
-"""Implementations as functions of bit-vectors, and the solvers that compare them with a claim.
+"""Proofs that an implementation computes what the definition says, for all inputs.
 
-`mxnum.conformance.prove` is the call. Readers make circuits of Verilog, C, LLVM IR, PTX and Python
-functions; `claims` states what must hold of them.
+`mxnum.conformance.prove` is the public function. A reader turns an implementation in Verilog, C,
+LLVM IR, PTX or Python into a `Circuit`, which is a function of bit-vectors. `claims` states what
+the circuit must compute, and `solvers` asks z3 or bitwuzla whether the statement holds.
 """

@@ -1,4 +1,8 @@
-"""Reads C and C++ with clang, and LLVM IR: one function of integers, floats and arrays."""
+"""Readers of C, C++ and LLVM IR.
+
+Each reader reads one function, whose arguments are integers, floats and arrays. C and C++ are first
+compiled by clang.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,8 @@ from mxnum.prove.circuit import Answer, Circuit
 from mxnum.prove.claims import Claim, Quantity
 from mxnum.prove.execution import UnsupportedCode
 
-#: Optimised, so that loops of constant length and structures disappear, but without vectors.
+#: clang's options. Optimisation removes structures and loops of constant length, which `clang_ir`
+#: cannot read. Vectorization is off because `clang_ir` cannot read vectors either.
 FLAGS = (
     "-O2", "-gline-tables-only", "-fno-sanitize=all", "-fno-discard-value-names", "-fno-vectorize",
     "-fno-slp-vectorize", "-ffp-contract=off", "-fno-exceptions", "-mllvm", "-unroll-threshold=1000000", "-mllvm",
@@ -35,21 +40,27 @@ def read_c(
     macros: Mapping[str, int],
     include: Sequence[Path],
 ) -> Circuit:
-    """Return a function of C or C++ files; the last file has it, `macros` are defined before."""
+    """Return the circuit of a C or C++ function, which the last of the files must define.
+
+    The preprocessor defines `macros` before it reads the first file.
+    """
     text = _compiled(files, function, macros, include)
-    notes = ("The code is clang's optimised LLVM IR for this machine; undefined behaviour would be refuted.",)
+    notes = (
+        "The proof is about clang's optimised LLVM IR for this machine. "
+        "An input with undefined behaviour would refute the claim.",
+    )
     return circuit_of(text, files[-1], claim, function, ports, notes)
 
 
 def read_ir(file: Path, claim: Claim, function: str | None, ports: Mapping[str, str | int]) -> Circuit:
-    """Return a function of a module in textual LLVM IR."""
+    """Return the circuit of a function in a file of textual LLVM IR."""
     return circuit_of(file.read_text(), file, claim, function, ports, ())
 
 
 def circuit_of(
     text: str, file: Path, claim: Claim, function: str | None, ports: Mapping[str, str | int], notes: tuple[str, ...]
 ) -> Circuit:
-    """Return a function in LLVM IR as a circuit."""
+    """Return the circuit of a function in `text`, which is LLVM IR."""
     if function is None:
         defined = clang_ir.names(text)
         if len(defined) != 1:
@@ -103,13 +114,13 @@ def circuit_of(
 
 
 def _unread(function: str, file: Path, text: str, begin: int, problem: UnsupportedCode) -> UnsupportedCode:
-    """Return the error for a function that cannot be read, with the line of the source if known."""
+    """Return the error for a function that cannot be read; its message names the line if known."""
     where = clang_ir.location(text, file.name, begin, problem.line)
     return UnsupportedCode(f"Cannot read {function!r} in {where}: {problem}.")
 
 
 def _array(name: str, claim: Claim, ports: Mapping[str, str | int], function: str) -> tuple[str, Quantity]:
-    """Return what a pointer points to: "input" or "output", and the numbers."""
+    """Return "input" or "output", and the `Quantity` of the claim to which a pointer points."""
     said = ports.get(name, name)
     for kind, quantities in (("input", claim.inputs), ("output", claim.outputs)):
         for quantity in quantities:
@@ -128,7 +139,10 @@ def _elements(quantity: Quantity) -> list[str]:
 
 
 def _compiled(files: Sequence[Path], function: str | None, macros: Mapping[str, int], include: Sequence[Path]) -> str:
-    """Return the LLVM IR of the files in one unit; a static function is kept."""
+    """Return the LLVM IR of the files, compiled as one unit.
+
+    A pointer to `function` in the unit keeps clang from removing the function if it is static.
+    """
     is_cpp = files[-1].suffix in (".cpp", ".cc", ".cxx", ".hpp", ".hh", ".cuh")
     lines = [f'#include "{file.resolve()}"' for file in files]
     if function is not None:
@@ -147,13 +161,13 @@ def _compiled(files: Sequence[Path], function: str | None, macros: Mapping[str, 
 
 
 def _first_error(text: str) -> str:
-    """Return the first error of clang, with the file's name and the line."""
+    """Return the first error in clang's output, with the file's name and the line."""
     found = re.search(r"^(?:.*/)?([^/\s:]+:\d+):\d+: (?:fatal )?error: (.*)$", text, re.M)
     return f"{found[1]}: {found[2]}" if found else next(iter(text.strip().splitlines()), "no message")
 
 
 def _clang(is_cpp: bool) -> Iterator[str]:
-    """Yield the command that starts clang: one on the path, or that of zig."""
+    """Yield the words of the command that starts clang: clang on the path, or zig's clang."""
     if found := shutil.which("clang++" if is_cpp else "clang"):
         yield found
     elif importlib.util.find_spec("ziglang") is not None:

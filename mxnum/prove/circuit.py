@@ -1,4 +1,7 @@
-"""An implementation as it was read, and how its ports and parameters are the inputs of a claim."""
+"""Implementations as functions of bit-vectors (`Circuit`), and their ports.
+
+`bind` finds out which input or output of a claim each port carries.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,8 @@ from mxnum.prove.claims import Claim, Quantity
 class Answer:
     """The outputs of an implementation for symbolic inputs.
 
-    The implementation is undefined where an obligation does not hold. Premises define symbols that
-    the outputs contain.
+    Where an obligation does not hold, the behaviour of the implementation is undefined. The
+    premises define symbols that the outputs contain.
     """
 
     outputs: Mapping[str, z3.BitVecRef]
@@ -28,21 +31,21 @@ class Answer:
 class Circuit:
     """An implementation as a function of bit-vectors."""
 
-    #: What it is, for reports: "module top in a.sv".
+    #: The kind, name and file of the implementation, for reports: "module top in a.sv".
     name: str
-    #: The widths of inputs and outputs. An output of width None takes the width of the result.
+    #: The widths of inputs and outputs in bits.
     inputs: Mapping[str, int]
     outputs: Mapping[str, int]
     run: Callable[[Mapping[str, z3.BitVecRef]], Answer] = field(repr=False)
-    #: The assumptions about the implementation, in sentences.
+    #: The proof's assumptions about the implementation, as sentences for reports.
     notes: tuple[str, ...] = ()
-    #: True if names of inputs say nothing, so that their order counts.
+    #: True if an input whose name the claim does not know is bound by its position.
     by_order: bool = False
 
 
 @dataclass(frozen=True)
 class Port:
-    """A part of an input of a claim that a port takes: numbers `first` to `first + count`."""
+    """The numbers that a port carries: `count` numbers of a claim's input or output."""
 
     quantity: Quantity
     first: int
@@ -51,7 +54,7 @@ class Port:
 
 @dataclass(frozen=True)
 class Binding:
-    """The part that each port of a circuit plays."""
+    """For each port of a circuit, the numbers of the claim that it carries, or a constant."""
 
     inputs: Mapping[str, Port | int]
     outputs: Mapping[str, Port]
@@ -63,10 +66,12 @@ class Binding:
 
 
 def bind(circuit: Circuit, claim: Claim, ports: Mapping[str, str | int]) -> Binding:
-    """Return which port is which input and output of the claim.
+    """Return the binding of a circuit's ports to the inputs and outputs of a claim.
 
-    `ports` has the input's name, or a constant, for the names of ports. Other ports are found by
-    their own names, or by their order if no name fits.
+    `ports` maps the name of a port to the name of an input or output, or to a constant. A port that
+    `ports` does not mention is bound by its own name. A parameter of a function is bound by its
+    position if the claim does not know its name. A single output is bound to a single output of the
+    claim, whatever its name.
     """
     for name in ports:
         errors.choose("ports", name, (*circuit.inputs, *circuit.outputs))
@@ -95,7 +100,11 @@ def _bound(
     ports: Mapping[str, str | int],
     by_order: bool,
 ) -> dict[str, Port | int]:
-    """Return the parts that some ports play; ports that play none are left out of outputs only."""
+    """Return the `Port` or the constant of each input, or the `Port` of each output, by name.
+
+    Leave out an output whose name the claim does not know. Raise ValueError for an input that
+    cannot be bound.
+    """
     named = {quantity.name: quantity for quantity in quantities}
     found: dict[str, Port | int] = {}
     for name in widths:
@@ -111,7 +120,8 @@ def _bound(
     rest = [name for name in widths if name not in found]
     free = [each for each in quantities if not any(isinstance(p, Port) and p.quantity == each for p in found.values())]
     if rest and by_order and len(rest) <= len(free):
-        # An optional input is the last that a function takes.
+        # If there are as many unbound parameters as inputs without a default, bind them to these
+        # inputs. Otherwise bind the parameters to the first unbound inputs, in order.
         needed = [each for each in free if each.default is None]
         chosen = free[: len(rest)] if len(needed) != len(rest) else needed
         found |= {name: Port(each, 0, each.count) for name, each in zip(rest, chosen, strict=True)}
@@ -124,7 +134,7 @@ def _bound(
 
 
 def _port(said: str, named: Mapping[str, Quantity]) -> Port | None:
-    """Return the part that a name stands for: all numbers of an input, or one: a, a3, a[3], a_3."""
+    """Return the numbers that a name means: `a` is all of `a`; `a3`, `a[3]` and `a_3` are one."""
     if said in named:
         return Port(named[said], 0, named[said].count)
     plain = said.replace("[", "").replace("]", "")
@@ -136,10 +146,10 @@ def _port(said: str, named: Mapping[str, Quantity]) -> Port | None:
 
 
 def given(circuit: Circuit, binding: Binding, values: Mapping[str, z3.BitVecRef]) -> dict[str, z3.BitVecRef]:
-    """Return the inputs of a circuit for the inputs of the claim.
+    """Return the value of each input of a circuit, given the values of the claim's inputs.
 
-    A number in a wider port is zero-extended, except that a float in a word of twice its width or
-    more is sign-extended, as integers that hold bit patterns are.
+    If the port is wider than the number, float32 and float64 bits are sign-extended, like signed
+    integers. Numbers of other types are zero-extended.
     """
     found = {}
     for name, width in circuit.inputs.items():
@@ -161,7 +171,10 @@ def given(circuit: Circuit, binding: Binding, values: Mapping[str, z3.BitVecRef]
 
 
 def narrowed(circuit: Circuit, name: str, port: Port, value: z3.BitVecRef) -> tuple[z3.BitVecRef, list[z3.BoolRef]]:
-    """Return the bits of an output, and the condition that all others only extend them."""
+    """Return the low bits of an output, which the claim is about, and conditions on the other bits.
+
+    The bits above the low bits must be a zero extension or a sign extension.
+    """
     bits = port.quantity.bits * port.count
     if value.size() < bits:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""What is proved: an operation of the definition, its inputs, and what may be assumed."""
+"""Claims: the operation that an implementation must compute, its inputs, and the assumptions."""
 
 from __future__ import annotations
 
@@ -16,45 +16,46 @@ from mxnum.formats import E8M0, ELEMENTS, FLOATS, ElementFormat, MXFormat
 from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule, scale_rule_of
 
 OPERATIONS = {
-    "encode": "a number to an element code, under an E8M0 scale if the implementation takes one",
-    "decode": "an element code to a number, under an E8M0 scale if the implementation takes one",
-    "scale": "the largest finite magnitude of a block to the E8M0 code of the block's scale",
-    "quantize": "a block of numbers to its E8M0 scale code and its element codes",
-    "dot": "the exact sum of up to four products of elements of at most six bits to float32",
+    "encode": "converts a number to an element code, under an E8M0 scale if the implementation takes one",
+    "decode": "converts an element code to a number, under an E8M0 scale if the implementation takes one",
+    "scale": "converts the largest finite magnitude of a block to the E8M0 code of the block's scale",
+    "quantize": "converts a block of numbers to its E8M0 scale code and its element codes",
+    "dot": "rounds the exact sum of up to four products of elements of at most six bits to float32",
 }
-#: Restrictions of the inputs that a proof may assume.
+#: Restrictions on the inputs that a proof may assume.
 ASSUMPTIONS = {
     "finite": "the number is neither NaN nor infinite",
     "not_nan": "the number is no NaN",
     "scale_number": "the scale is a number (not 0xFF)",
     "nonnegative": "the number has the sign bit 0",
 }
-#: Answers other than the definition's that a proof may accept; `mxnum.conformance.CHOICES` has the
-#: same names.
+#: Deviations from the definition's answer that a proof may accept, under their names in
+#: `mxnum.conformance.CHOICES`.
 ACCEPTED = {
     "nan_code": "another NaN code (sign or payload)",
     "minus_zero": "a negative number that rounds to zero loses its sign",
 }
-#: The operations that each setting is for.
+#: The operations to which each argument of `make_claim` applies.
 DECIDES = {
     "source": ("encode", "decode", "scale", "quantize"), "rounding": ("encode", "quantize"),
     "overflow": ("encode", "quantize"), "scale_rule": ("scale", "quantize"), "nonfinite": ("quantize",),
     "sr_bits": ("encode", "quantize"), "terms": ("dot",), "block": ("quantize",),
 }  # fmt: skip
-#: Dot products have at most so many terms, of elements of so many bits: their sums are exact.
+#: The most terms that a dot product may have, and the most bits that its elements may have. Within
+#: the limits, 64-bit integers hold every sum of a dot product exactly.
 TERMS, TERM_BITS = 4, 6
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """An input or the output of an operation: `count` numbers of `bits` bits each."""
+    """An input or output of an operation: `count` numbers of `bits` bits each."""
 
     name: str
     bits: int
-    #: The format that the bits are a number of; None for scale codes and random integers.
+    #: The format that the bits encode; None for scale codes and random integers.
     number: ElementFormat | None = None
     count: int = 1
-    #: The value that the input has if the implementation does not take it; None if it must.
+    #: The value that the input has if the implementation lacks it; None for a required input.
     default: int | None = None
 
     @property
@@ -62,7 +63,7 @@ class Quantity:
         return self.bits * self.count
 
     def parts(self, value: Any) -> list[Any]:
-        """Return the numbers in a bit-vector or an integer, the first from the lowest bits."""
+        """Return the numbers in a packed bit-vector or integer, beginning with the lowest bits."""
         places = range(0, self.width, self.bits)
         if isinstance(value, int):
             return [value >> at & ((1 << self.bits) - 1) for at in places]
@@ -73,7 +74,7 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Claim:
-    """That an implementation computes an operation of the definition."""
+    """The statement that an implementation computes an operation of the definition."""
 
     operation: str
     format: MXFormat
@@ -85,16 +86,17 @@ class Claim:
     sr_bits: int
     inputs: tuple[Quantity, ...]
     outputs: tuple[Quantity, ...]
-    #: The word of the function of the definition.
+    #: The word length of `function`: 32 or 64 bits.
     word: int
-    #: Takes the inputs, words of any machine or integers, in their order.
+    #: The definition's function, which takes the inputs in order, as Python integers or as symbolic
+    #: words. For "quantize" the function returns only the scale.
     function: Callable[..., Any] = field(repr=False)
     assumed: tuple[str, ...] = ()
     accepted: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
-        """The claim in one line, as arguments of `mxnum.conformance.prove` are written."""
+        """The claim in one line, written like the arguments of `mxnum.conformance.prove`."""
         said = [f"{self.operation} of {self.format.name}"]
         if self.operation in ("encode", "quantize", "scale"):
             said.append(f"from {self.source.name}")
@@ -113,7 +115,7 @@ class Claim:
 
     @property
     def assumptions(self) -> list[str]:
-        """What the claim assumes and accepts, in sentences."""
+        """The claim's assumptions and accepted deviations, as sentences for reports."""
         found = [f"Assumed: {ASSUMPTIONS[name]}." for name in self.assumed]
         if self.operation == "scale":
             found.append("Assumed: the maximum is finite and has the sign bit 0.")
@@ -135,7 +137,7 @@ def make_claim(
     assume: Sequence[str] = (),
     accept: Sequence[str] = (),
 ) -> Claim:
-    """Return the claim about an operation; raise ValueError for what cannot be proved."""
+    """Return the claim about an operation; raise ValueError for settings that cannot be proved."""
     errors.choose("operation", operation, tuple(OPERATIONS))
     fmt = formats.of_element(format) if isinstance(format, str) and format in ELEMENTS else formats.get(format)
     if not fmt.scale.power_of_two:
@@ -228,7 +230,7 @@ def _quantize(claim: Claim) -> Claim:
 
 
 def element_of(claim: Claim) -> Claim:
-    """Return the claim about one element of a block, under the scale that the block has."""
+    """Return the claim that one element of a block is encoded correctly under the block's scale."""
     return _encode(replace(claim, operation="encode"))
 
 
@@ -247,9 +249,9 @@ def _dot(claim: Claim, terms: int) -> Claim:
 
 
 def make_product(element: ElementFormat) -> Callable[..., Any]:
-    """Return `product(a, b)` of two codes without NaN or infinity.
+    """Return `product(a, b)`, the product of the values of two codes for finite numbers.
 
-    The result is an integer in units of the product of the smallest numbers.
+    The product is an integer: its unit is the square of the format's smallest positive number.
     """
     SIGN, HALF = 1 << (element.bits - 1), element.mantissa_bits
 
@@ -272,13 +274,13 @@ def make_product(element: ElementFormat) -> Callable[..., Any]:
 
 
 def make_sum(element: ElementFormat, terms: int) -> Callable[..., Any]:
-    """Return `sum_of(products, a_scale, b_scale)`, the exact sum rounded once to float32.
+    """Return `sum_of(products, a_scale, b_scale)`, the scaled sum rounded once to float32.
 
-    An exact zero is +0; a scale of 0xFF gives NaN.
+    If the exact sum is zero, the result is +0. If a scale code is 0xFF, the result is NaN.
     """
     target, mantissa = FLOATS["float32"], element.mantissa_bits
-    # A code is an integer times 2**(emin - mantissa); the significand of a sum has `width` + 1
-    # bits.
+    # The value of a code is an integer times 2**(emin - mantissa). The significand of a sum has
+    # `width` + 1 bits.
     width = 2 * (mantissa + element.emax - element.emin + 2) + 2
     width = max(width, target.mantissa_bits + 1)
     normalize = make_normalize(width)
@@ -299,7 +301,7 @@ def make_sum(element: ElementFormat, terms: int) -> Callable[..., Any]:
 
 
 def make_dot(element: ElementFormat, terms: int) -> Callable[..., Any]:
-    """Return `dot(a, b, a_scale, b_scale)` of sequences of codes."""
+    """Return `dot(a, b, a_scale, b_scale)`, the dot product of two sequences of codes."""
     product, sum_of = make_product(element), make_sum(element, terms)
 
     def dot(a: Sequence[Any], b: Sequence[Any], a_scale: Any, b_scale: Any) -> Any:
@@ -309,7 +311,7 @@ def make_dot(element: ElementFormat, terms: int) -> Callable[..., Any]:
 
 
 def hypotheses(claim: Claim, values: Mapping[str, Any]) -> list[Any]:
-    """Return the conditions that a claim puts on its symbolic inputs, which are z3 bit-vectors."""
+    """Return a claim's conditions on its symbolic inputs (z3 bit-vectors)."""
     found: list[Any] = []
     for name, value in values.items():
         quantity = next(each for each in claim.inputs if each.name == name)
@@ -340,7 +342,7 @@ def _of_number(claim: Claim, number: ElementFormat, one: Any) -> list[Any]:
 
 
 def agrees(claim: Claim, output: Quantity, found: Any, right: Any) -> Any:
-    """Return the condition that an answer is right, or one of the accepted others."""
+    """Return the condition that `found` equals `right` or deviates in an accepted way."""
     import z3
 
     conditions = [found == right]

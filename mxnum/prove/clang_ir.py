@@ -1,9 +1,10 @@
-"""Executes functions in LLVM IR as clang writes them: branches, floats, tables, arrays.
+"""A symbolic executor of clang's LLVM IR: branches, floats, constant tables and arrays.
 
-`ir` has the meaning of integer instructions and of poison. A pointer is an object and an offset in
-bytes. Objects are constants of the module and arrays that parameters point to, of a fixed length;
-different parameters point to different objects. Stores happen in the order of blocks, each where
-control reaches it.
+The module `ir` defines the meaning of integer instructions and of poison. A pointer is an object
+and an offset in bytes. An object is a constant or variable of the module, or an array of fixed
+length to which a parameter points. Different parameters point to different objects. Each block is
+executed after all blocks that branch to it. A store changes memory only where control reaches the
+store's block.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _FLOAT_CALL = rf"(%\S+) = (?:tail )?call (?:noundef )?({_FLOAT}) @llvm\.(\w+)\.\
 
 
 class Pointer(NamedTuple):
-    """An object, and an offset in bytes in 64 bits."""
+    """An object, and an offset into the object in bytes, as a word of 64 bits."""
 
     object: str
     offset: Value
@@ -37,7 +38,7 @@ class Pointer(NamedTuple):
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter: the width of an integer or a float, 0 for a pointer."""
+    """A parameter of a function: an integer or a float of `width` bits, or a pointer (width 0)."""
 
     name: str
     width: int
@@ -48,9 +49,9 @@ class Function:
     """A function of a module."""
 
     name: str
-    #: Where its definition begins in the text of the module.
+    #: The index in the module's text at which the function's definition begins.
     begin: int
-    #: The width of the result; 0 for void.
+    #: The width of the result in bits; 0 for void.
     result: int
     parameters: tuple[Parameter, ...]
     blocks: dict[str, list[str]]
@@ -61,7 +62,7 @@ class Function:
 
 
 class Result(NamedTuple):
-    """The result of an execution, None for void, and the bytes of the caller's arrays after it."""
+    """The returned value (None for void), and the bytes of the caller's arrays at the end."""
 
     value: z3.BitVecRef | None
     arrays: Mapping[str, list[z3.BitVecRef]]
@@ -105,9 +106,11 @@ def _parameter(text: str, position: int, header: str) -> Parameter:
 
 
 def location(text: str, file: str, begin: int, line: str) -> str:
-    """Return the file of a module, and the number of a line that stands after `begin`.
+    """Return the file and the line number of an instruction, as text for an error message.
 
-    They are those of the source if the module has them (``!dbg``).
+    `line` is the text of the instruction. The search for the instruction starts at `begin`. If the
+    module has debug information (``!dbg``), the result names the file and the line of the source
+    code.
     """
     start = re.escape(line.split(" [")[0])
     found = re.compile(rf"^\s*{start}.*", re.M).search(text, begin) if line else None
@@ -123,7 +126,7 @@ def location(text: str, file: str, begin: int, line: str) -> str:
 
 
 def _metadata(text: str, entry: str, key: str) -> str:
-    """Return the metadata that an entry refers to by a key."""
+    """Return the metadata to which `entry` refers under `key`, or an empty string."""
     found = re.search(rf"{key} !(\d+)", entry)
     named = re.search(rf"^!{found[1]} = (.*)$", text, re.M) if found else None
     return named[1] if named else ""
@@ -134,7 +137,10 @@ def _width(type_: str) -> int:
 
 
 def _blocks(body: str, first: str) -> dict[str, list[str]]:
-    """Return the lines of each block, without comments and metadata that cannot mean poison."""
+    """Return the lines of each block, without comments and harmless metadata.
+
+    Metadata is harmless if it cannot make a value poison.
+    """
     blocks: dict[str, list[str]] = {}
     body = re.sub(r"\[\s*\n((?:\s+i\d+ -?\d+, label %\S+\s*\n)*)\s*\]", lambda m: f"[ {' '.join(m[1].split())} ]", body)
     lines = blocks[first] = []
@@ -155,13 +161,13 @@ def _blocks(body: str, first: str) -> dict[str, list[str]]:
 def _constants(text: str) -> dict[str, bytes]:
     """Return the bytes of the module's constant arrays of integers or floats."""
     found = {}
-    # A structure of one array is the array, as std::array is.
+    # Read a structure that holds only one array, such as std::array, as this array.
     text = re.sub(r'(?m)\bconstant (?:%\S+|%"[^"\n]*") \{ (\[[^{}\n]*\]) \}(?=,|$)', r"constant \1", text)
     for name, type_, value in re.findall(_CONSTANT, text, re.M):
         counts, elements = re.findall(r"\[(\d+) x", type_), re.findall(_TYPE, type_)
         if len(elements) != 1 or "{" in type_:
             continue
-        # The types of inner arrays come before their values.
+        # Remove the types, which stand before the values of inner arrays.
         value = re.sub(r"\[(\d+) x [^\]]*\]+ (?=[\[cz])", "", value)
         size, count = _width(elements[0]) // 8, math.prod(map(int, counts))
         texts = re.findall(r"c\"(.*?)\"", value)
@@ -193,7 +199,7 @@ class _Machine(ir._Machine):
     arrays: dict[str, list[Any]] = field(default_factory=dict)
     constants: Mapping[str, bytes] = field(default_factory=dict)
     variables: Mapping[str, int] = field(default_factory=dict)
-    #: The condition under which each byte that was stored is poison.
+    #: For each stored byte, the condition under which the byte is poison.
     poison: dict[tuple[str, int], z3.BoolRef] = field(default_factory=dict)
     void: bool = False
 
@@ -204,7 +210,7 @@ class _Machine(ir._Machine):
         self.block = label
 
     def step(self, line: str) -> None:
-        """Execute any line but the last of a block."""
+        """Execute one line of a block; `leave` executes the last line."""
         if found := re.fullmatch(r"(%\S+) = getelementptr (?:inbounds |nuw |nusw )*(.+?), ptr (\S+), (.*)", line):
             self.pointers[found[1]] = self.moved(found[3], found[2], found[4])
         elif found := re.fullmatch(rf"(%\S+) = load ({_TYPE}), ptr (\S+|getelementptr .*\))(?:, align \d+)?", line):
@@ -217,7 +223,7 @@ class _Machine(ir._Machine):
         elif re.fullmatch(r"(?:tail )?call void @llvm\.(lifetime\.\w+|experimental\.noalias\S*)\(.*\)(?: #\d+)?", line):
             return
         elif re.fullmatch(r"store ptr .*, !numba_exception_output !\d+", line):
-            return  # The function then returns a status that is not 0.
+            return  # Ignore the exception: the returned status then is not 0.
         elif found := re.fullmatch(r"(%\S+) = (f\w+|[su]itofp)((?: (?:contract|nsz))*) (.*)", line):
             if found[3]:
                 raise UnsupportedCode(f"{found[2]}{found[3]}")
@@ -263,12 +269,12 @@ class _Machine(ir._Machine):
         assert label == self.block
 
     def edge(self, target: str, condition: Any) -> None:
-        """Add a condition under which control goes from this block to another."""
+        """Add a condition under which control goes from the current block to `target`."""
         before = self.edges.get((self.block, target))
         self.edges[self.block, target] = condition if before is None else z3.Or(before, condition)
 
     def float_operand(self, text: str) -> Value:
-        """Return an operand that is written with its type."""
+        """Return the value of an operand whose text begins with its type, such as ``float %x``."""
         type_, value = as_integers(text.replace("noundef ", "")).split()
         return self.operand(value, _width(type_))
 
@@ -292,7 +298,7 @@ class _Machine(ir._Machine):
         raise UnsupportedCode(f"{opcode} {rest}")
 
     def division(self, opcode: str, exact: bool, a: Value, b: Value) -> Value:
-        """Return a quotient or remainder; dividing by zero is undefined."""
+        """Return a quotient or remainder; add the obligation that the division is defined."""
         x, y = a.bits, b.bits
         defined = [y != 0]
         if opcode.startswith("s"):
@@ -306,11 +312,11 @@ class _Machine(ir._Machine):
     # --- Memory
 
     def pointer(self, text: str) -> Pointer:
-        """Return the pointer that an operand is."""
+        """Return the pointer for which the text of an operand stands."""
         if found := re.fullmatch(r"getelementptr (?:inbounds |nuw |nusw )*\((.+?), ptr (\S+), (.*)\)", text):
             return self.moved(found[2], found[1], found[3])
         if text.startswith("@"):
-            if text[1:] in self.variables:  # which has any value at first
+            if text[1:] in self.variables:  # a variable's initial value is arbitrary
                 size = self.variables[text[1:]]
                 self.arrays.setdefault(text, [z3.FreshConst(z3.BitVecSort(8), "variable") for _ in range(size)])
             elif text[1:] not in self.constants:
@@ -319,7 +325,7 @@ class _Machine(ir._Machine):
         return self.pointers[text]
 
     def moved(self, text: str, type_: str, indices: str) -> Pointer:
-        """Return a pointer moved by indices into a type."""
+        """Return the pointer that ``getelementptr`` computes from a pointer, a type and indices."""
         base, offset, poison = self.pointer(text), z3.BitVecVal(0, 64), [_NEVER]
         for each in ir._comma_separated(indices):
             kind, name = each.split()
@@ -338,7 +344,7 @@ class _Machine(ir._Machine):
         return self.arrays[name]
 
     def load(self, pointer: Pointer, width: int) -> Value:
-        """Return the little-endian number at a pointer; it must lie inside the object."""
+        """Return the little-endian number at a pointer, which must lie inside its object."""
         size, every, (offset, poison) = -(-width // 8), self.bytes_of(pointer.object), pointer.offset
         if width % 8:
             raise UnsupportedCode(f"a load of {width} bits")
@@ -360,13 +366,13 @@ class _Machine(ir._Machine):
         return Value(result, dirty)
 
     def store(self, pointer: Pointer, value: Value) -> None:
-        """Write a number where control reaches the current block."""
+        """Store a number at a pointer, if control reaches the current block."""
         at, every = z3.simplify(pointer.offset.bits), self.arrays.get(pointer.object)
         if every is None or not z3.is_bv_value(at) or value.bits.size() % 8:
             raise UnsupportedCode("a store that is not to a fixed element of an array of the caller")
         reached, size, first = self.reached[self.block], value.bits.size() // 8, at.as_long()
         if first + size > len(every):
-            raise UnsupportedCode(f"a store to byte {first} of {pointer.object[1:]}, which has {len(every)}")
+            raise UnsupportedCode(f"a store to byte {first} of {pointer.object[1:]}, which has {len(every)} bytes")
         for j in range(size):
             byte = z3.Extract(8 * j + 7, 8 * j, value.bits)
             every[first + j] = z3.If(reached, byte, every[first + j])
@@ -375,12 +381,12 @@ class _Machine(ir._Machine):
 
 
 def joined(every: Sequence[Any]) -> Any:
-    """Return the little-endian number of some bytes."""
+    """Return the number whose little-endian bytes are given."""
     return z3.Concat(*reversed(every)) if len(every) > 1 else every[0]
 
 
 def _size(type_: str) -> int:
-    """Return the bytes of a type."""
+    """Return the size of a type in bytes."""
     if found := re.fullmatch(r"\[(\d+) x (.*)\]", type_):
         return int(found[1]) * _size(found[2])
     if not re.fullmatch(_TYPE, type_):
@@ -389,9 +395,9 @@ def _size(type_: str) -> int:
 
 
 def execute(function: Function, arguments: Sequence[z3.BitVecRef | list[z3.BitVecRef]]) -> Result:
-    """Return the result for arguments, and the obligations that all stays defined.
+    """Return the result of a function, with the obligations under which its behaviour is defined.
 
-    The argument of a pointer is the list of the bytes that it points to.
+    The argument for a pointer is the list of bytes to which the pointer points.
     """
     machine = _Machine(constants=function.constants, variables=function.variables)
     for parameter, argument in zip(function.parameters, arguments, strict=True):

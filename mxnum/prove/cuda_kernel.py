@@ -1,7 +1,8 @@
-"""Reads kernels in PTX (``.entry``), as Triton, numba and nvcc write them: what one thread does.
+"""A reader of one thread of a PTX kernel (``.entry``) that Triton, numba or nvcc wrote.
 
-A thread loads one number through each pointer that it reads, and stores one through each that it
-writes. Its index and the kernel's other parameters may be anything for which it stores at all.
+The thread must load one number through each pointer that it reads, and store one number through
+each pointer that it writes. A proof holds for all thread indices and all parameters that are no
+pointers, as long as the thread stores a number.
 """
 
 from __future__ import annotations
@@ -24,7 +25,11 @@ _ACCESS = re.compile(r"\[(%\w+)(?:\+(-?\d+))?\]")
 
 
 def read_kernel(match: re.Match[str], file: Path, ports: Collection[str]) -> Circuit:
-    """Return a kernel as a circuit; other parameters than pointers are inputs if in `ports`."""
+    """Return the circuit of a kernel.
+
+    The circuit's inputs are the numbers that the thread loads, and the parameters that `ports`
+    names.
+    """
     name = match["name"]
     parameters = {key: int(bits) for bits, key in _PARAMETER.findall(match["parameters"])}
     short = {key: re.sub(r".*_(?=param_\d+$)", "", key) for key in parameters}
@@ -52,7 +57,7 @@ def read_kernel(match: re.Match[str], file: Path, ports: Collection[str]) -> Cir
 
     notes = (
         "The proof is about the PTX. It assumes that ptxas and the device execute the PTX correctly.",
-        "The thread is any that stores; which elements it loads and stores is not asked.",
+        "The proof covers every thread that stores a number, but not which elements the thread loads and stores.",
         *(["Different pointers point to different arrays."] if len(thread.loaded | thread.stored) > 1 else []),
     )
     widths = {each: taken[each].size() for each in order}
@@ -62,7 +67,7 @@ def read_kernel(match: re.Match[str], file: Path, ports: Collection[str]) -> Cir
 
 @dataclass
 class Store:
-    """What a thread stores through a pointer, where, and under what condition."""
+    """A thread's store through a pointer: the address, the number, and the store's condition."""
 
     address: z3.BitVecRef
     value: z3.BitVecRef
@@ -73,7 +78,7 @@ class Store:
 class Thread(Machine):
     """The state of one thread of a kernel."""
 
-    #: For each pointer that the thread reads, the address and the number there.
+    #: For each pointer through which the thread loads, the address and the number there.
     loaded: dict[str, tuple[z3.BitVecRef, z3.BitVecRef]] = field(default_factory=dict)
     stored: dict[str, Store] = field(default_factory=dict)
 
@@ -83,7 +88,7 @@ class Thread(Machine):
             raise UnsupportedCode("the kernel stores nothing")
 
     def execute(self, line: str, done: set[str]) -> bool:
-        """Execute a statement; return False if control never goes on to the next."""
+        """Execute a statement; return False if control never goes on to the next statement."""
         line = re.sub(r"\{ ?(%\w+) ?\}", r"\1", re.sub(r" *([\[\]+]) *", r"\1", line)).replace("[", " [").strip()
         line = " ".join(line.split())
         found = re.fullmatch(r"(?:@(!?)(%\w+) )?st\.global\.[\w.:]*?[busf](\d+) (\S+?), ?(\S+)", line)
@@ -95,7 +100,7 @@ class Thread(Machine):
         return True
 
     def store(self, address: str, value: z3.BitVecRef, condition: z3.BoolRef) -> None:
-        """Store a value under a condition."""
+        """Record that the thread stores a value at an address under a condition."""
         pointer, at = self.place(address)
         before = self.stored.get(pointer)
         if before is None:
@@ -107,7 +112,7 @@ class Thread(Machine):
         self.stored[pointer] = Store(at, either, z3.Or(condition, before.condition))
 
     def place(self, text: str) -> tuple[str, z3.BitVecRef]:
-        """Return the pointer that an address is computed from, and the address."""
+        """Return the pointer parameter from which an address is computed, and the address."""
         found = _ACCESS.fullmatch(text)
         if not found:
             raise UnsupportedCode(f"address {text}")
@@ -115,11 +120,11 @@ class Thread(Machine):
         names = {str(symbol): key for key, symbol in self.parameters.items()}
         pointers = [names[str(each)] for each in _addends(address) if str(each) in names]
         if len(pointers) != 1:
-            raise UnsupportedCode(f"the address {text} is no pointer of the kernel and an offset")
+            raise UnsupportedCode(f"the address {text} is no pointer of the kernel plus an offset")
         return pointers[0], address
 
     def value(self, name: str, type_: str, operands: list[str], width: int) -> z3.BitVecRef:
-        """Return what an instruction writes to its destination of `width` bits."""
+        """Return the `width` bits that an instruction writes to its destination."""
         parts = name.split(".")
         if parts[:2] == ["ld", "global"]:
             pointer, at = self.place(operands[0])
@@ -135,14 +140,14 @@ class Thread(Machine):
         return super().value(name, type_, operands, width)
 
     def operand(self, text: str, width: int) -> z3.BitVecRef:
-        """Return a register, an immediate, or the index of the thread."""
+        """Return the value of a register, of an immediate, or of a thread or block index."""
         if re.fullmatch(r"%(n?tid|n?ctaid)\.[xyz]", text):
             return z3.BitVec(text, 32)
         return super().operand(text, width)
 
 
 def _addends(term: z3.BitVecRef) -> list[z3.BitVecRef]:
-    """Return the terms that a sum is made of."""
+    """Return the terms of a nested sum, or a list of the term itself if it is no sum."""
     if term.decl().kind() != z3.Z3_OP_BADD:
         return [term]
     return [each for child in term.children() for each in _addends(child)]

@@ -1,8 +1,9 @@
-"""Reads PTX: device functions as nvcc and NVRTC write them, with branches, predicates and floats.
+"""A reader of PTX device functions that nvcc or NVRTC wrote: branches, predicates and floats.
 
-`ptx` has the meaning of integer instructions. Branches go forward: each register has, at the
-beginning of a block, the value that it has on the way that control takes. Float operations must
-name their rounding (``.rn``), as with ``-fmad=false``, lest a tool contract them.
+The module `ptx` defines the meaning of integer instructions. Branches must go forward. Where paths
+join, a register has its value from the path that control took. Float operations must name their
+rounding (``.rn``), as nvcc writes them under ``-fmad=false``. Tools may fuse a multiplication and
+an addition that name no rounding.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _TRUE = z3.BoolVal(True)
 
 
 def read_ptx(file: Path, function: str | None, ports: Collection[str] = ()) -> Circuit:
-    """Return a device function or a kernel of a PTX file as a circuit."""
+    """Return the circuit of a device function or a kernel in a PTX file."""
     from mxnum.prove.cuda_kernel import KERNEL, read_kernel
 
     text = file.read_text()
@@ -63,7 +64,7 @@ def read_ptx(file: Path, function: str | None, ports: Collection[str] = ()) -> C
 
 
 def unread(match: re.Match[str], file: Path, problem: UnsupportedCode) -> UnsupportedCode:
-    """Return the error for a function that cannot be read, with the line of the statement."""
+    """Return the error for a function that cannot be read; its message names the line."""
     statement = re.compile(r"\s*".join(map(re.escape, problem.line.split())))
     found = statement.search(match.string, match.end()) if problem.line else None
     number = match.string.count("\n", 0, found.start() if found else match.start("name")) + 1
@@ -71,14 +72,14 @@ def unread(match: re.Match[str], file: Path, problem: UnsupportedCode) -> Unsupp
 
 
 def blocks_of(match: re.Match[str]) -> list[tuple[str, list[str]]]:
-    """Return the labels and the statements of the blocks, in the order of the text.
+    """Return the label and the statements of each block, in the order of the text.
 
-    The body begins where the match ends, and goes on to the brace that closes it.
+    The body of the function begins at the end of `match` and ends at its closing brace.
     """
     text = re.sub(r"//[^\n]*", "", match.string[match.end() :])
     depth = itertools.accumulate((each == "{") - (each == "}") for each in text)
     text = text[: next((i for i, each in enumerate(depth) if each < 0), len(text))]
-    text = re.sub(r"(^|[;\n])\s*[{}](?=\s)", r"\1", text)  # inline code comes in braces of its own
+    text = re.sub(r"(^|[;\n])\s*[{}](?=\s)", r"\1", text)  # drop the braces of inline assembly
     blocks: list[tuple[str, list[str]]] = [("", [])]
     for raw in re.split(r"[;\n]\s*(?=\S)|;", re.sub(r"^\s*([\w$]+):\s*$", r"\1:;", text, flags=re.M)):
         statement = " ".join(raw.split())
@@ -95,13 +96,13 @@ class Machine(ptx._Machine):
 
     widths: dict[str, int] = field(default_factory=dict)
     numbers: Floats = field(default_factory=Floats)
-    #: The condition under which control is at the statement that is executed.
+    #: The condition under which control reaches the current statement.
     reached: z3.BoolRef = _TRUE
-    #: For each label, the conditions and registers with which control comes to it.
+    #: For each label: the condition of each branch to it, and the registers at the branch.
     coming: dict[str, list[tuple[z3.BoolRef, dict[str, z3.BitVecRef]]]] = field(default_factory=dict)
 
     def run(self, blocks: Sequence[tuple[str, list[str]]]) -> None:
-        """Execute all blocks; raise UnsupportedCode for a branch backward."""
+        """Execute all blocks; raise UnsupportedCode for a backward branch."""
         done: set[str] = set()
         falls = True
         for label, statements in blocks:
@@ -125,7 +126,7 @@ class Machine(ptx._Machine):
             raise UnsupportedCode("the function returns without a result")
 
     def execute(self, line: str, done: set[str]) -> bool:
-        """Execute a statement; return False if control never goes on to the next."""
+        """Execute a statement; return False if control never goes on to the next statement."""
         guard = _TRUE
         if found := re.fullmatch(r"@(!?)(%\w+) (.*)", line):
             line = found[3]
@@ -150,7 +151,7 @@ class Machine(ptx._Machine):
         return True
 
     def step(self, line: str) -> None:
-        """Execute a statement without its guard."""
+        """Execute a statement whose guard (``@%p``) has been removed."""
         if found := re.fullmatch(r"\.reg \.(\w+) (%\w+)<\d+>", line):
             kind = found[1]
             self.widths[found[2]] = 1 if kind == "pred" else int(kind.lstrip("bsuf"))
@@ -177,13 +178,13 @@ class Machine(ptx._Machine):
             raise UnsupportedCode("no such instruction")
 
     def sized(self, text: str, width: int) -> Any:
-        """Return the low bits of a register, or an immediate of that width."""
+        """Return the low `width` bits of a register, or an immediate of `width` bits."""
         if text.startswith("%") and self.env[text].size() > width:
             return z3.Extract(width - 1, 0, self.env[text])
         return self.operand(text, width)
 
     def operand(self, text: str, width: int) -> Any:
-        """Return a register of that width, or an immediate."""
+        """Return a register of `width` bits, or an immediate."""
         if found := re.fullmatch(r"0[fFdD]([0-9A-Fa-f]{8}(?:[0-9A-Fa-f]{8})?)", text):
             return z3.BitVecVal(int(found[1], 16), width)
         if re.fullmatch(r"-?0x[0-9A-Fa-f]+U?", text):
@@ -193,7 +194,7 @@ class Machine(ptx._Machine):
         return super().operand(text, width)
 
     def value(self, name: str, type_: str, operands: list[str], width: int) -> Any:
-        """Return what an instruction writes to its destination of `width` bits."""
+        """Return the `width` bits that an instruction writes to its destination."""
         parts = name.split(".")
         if type_ in _TYPES or (parts[0] == "cvt" and _TYPES.keys() & set(parts)):
             return self.of_floats(parts, type_, operands, width)
@@ -275,9 +276,9 @@ class Machine(ptx._Machine):
 
 
 def _merged(ways: list[tuple[z3.BoolRef, dict[str, z3.BitVecRef]]]) -> tuple[z3.BoolRef, dict[str, z3.BitVecRef]]:
-    """Return the condition under which control comes at all, and the registers that it brings.
+    """Return the condition that control takes one of the paths, and the registers after the paths.
 
-    A register that is not written on a way may there have any value.
+    A register that a path does not write has an arbitrary value on this path.
     """
     *others, (reached, registers) = ways
     merged = dict(registers)
@@ -304,7 +305,7 @@ def _leading_zeros(bits: Any, width: int) -> Any:
 
 
 def _permuted(a: Any, b: Any, selector: int) -> Any:
-    """Return four of the eight bytes of two words, or of their signs, as a selector says."""
+    """Return four bytes, each a byte of `a` or `b` or the byte's repeated sign (``prmt``)."""
     both, found = z3.Concat(b, a), []
     for nibble in (selector >> at & 15 for at in (12, 8, 4, 0)):
         byte = z3.Extract(8 * (nibble & 7) + 7, 8 * (nibble & 7), both)
@@ -313,7 +314,7 @@ def _permuted(a: Any, b: Any, selector: int) -> Any:
 
 
 def _lop3(a: Any, b: Any, c: Any, table: int) -> Any:
-    """Return the function of three bits that a table of eight bits gives."""
+    """Return the bitwise function of three words whose truth table is `table` (``lop3``)."""
     result = z3.BitVecVal(0, a.size())
     for i in range(8):
         if table >> i & 1:

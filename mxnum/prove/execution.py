@@ -1,4 +1,4 @@
-"""The result of a symbolic execution, and the error for code that a machine cannot read."""
+"""The result of a symbolic execution, and the error for code that cannot be executed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import z3
 
 
 class UnsupportedCode(ValueError):
-    """Raised where code holds something that the executor has no meaning for.
+    """Raised for code that a symbolic executor does not support.
 
-    `line` is the statement as the code has it, or the beginning of it.
+    `line` is the text of the unsupported statement, or the beginning of this text; empty if
+    unknown.
     """
 
     def __init__(self, message: str, line: str = ""):
@@ -21,9 +22,9 @@ class UnsupportedCode(ValueError):
 
 @dataclass(frozen=True)
 class Execution:
-    """The result of an execution: the value returned, and obligations.
+    """The returned value of an execution, and its obligations.
 
-    The code is undefined where an obligation does not hold.
+    Where an obligation does not hold, the behaviour of the code is undefined.
     """
 
     result: z3.BitVecRef

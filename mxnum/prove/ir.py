@@ -1,10 +1,13 @@
 """A symbolic executor of textual LLVM IR: integers, forward branches, one result slot, and poison.
 
-It raises UnsupportedCode for everything else. Poison is tracked value by value as the LLVM language
-reference defines it: a violated `nsw`, `exact`, `range` and so on poisons the result, poison
-spreads through operands, `select` and `phi` pass on only the arm they take, `freeze` turns poison
-into an arbitrary value. That no branch depends on poison and that none is returned are obligations.
-`undef` is read as poison, which is stricter.
+The executor raises UnsupportedCode for code that it does not support. The executor tracks for each
+value whether it is poison, as the LLVM language reference defines. A violated `nsw`, `exact`,
+`range` or other flag makes the result poison. An instruction with a poison operand gives poison,
+but `select` and `phi` pass on only the poison of the value that they choose. `freeze` turns poison
+into an arbitrary value.
+
+Two obligations are that no branch depends on poison and that the returned value is not poison. The
+executor treats `undef` as poison, which is stricter than LLVM.
 """
 
 from __future__ import annotations
@@ -23,14 +26,15 @@ from mxnum.prove.execution import Execution, UnsupportedCode
 
 @dataclass(frozen=True)
 class Function:
-    """A function of numba's calling convention: it returns a status, and stores its result.
+    """A function in numba's calling convention.
 
-    The first parameter is the address of the result.
+    The function returns a status, and stores its result at the address in its first parameter.
     """
 
     #: Width, name and permitted range (if any) of each parameter that carries an argument.
     parameters: tuple[tuple[int, str, tuple[str, str] | None], ...]
-    #: Lines by label; the first block is the entry, the last line of each leaves it.
+    #: The lines of each block, by label. The first block is the entry. The last line of a block
+    #: leaves the block.
     blocks: dict[str, list[str]]
 
 
@@ -48,7 +52,7 @@ def parse(text: str, name: str) -> Function:
     blocks: dict[str, list[str]] = {}
     lines: list[str] | None = None
     for raw in text[header.end() : text.index("\n}", header.end())].splitlines():
-        # Other metadata may mean poison.
+        # Remove only `!prof`: other metadata may make a value poison.
         line = re.sub(r", !prof !\d+$", "", re.sub(r"\s*;.*", "", raw)).strip()
         if found := re.fullmatch(r'([-\w.$]+|"[^"]*"):', line):
             lines = blocks[found[1]] = []
@@ -60,7 +64,7 @@ def parse(text: str, name: str) -> Function:
 
 
 def _until_closed(text: str) -> str:
-    """Return the text up to the bracket that closes one opened before it."""
+    """Return the text up to the parenthesis that closes one opened before `text`."""
     depth = 1
     for i, character in enumerate(text):
         depth += (character == "(") - (character == ")")
@@ -70,7 +74,7 @@ def _until_closed(text: str) -> str:
 
 
 def _comma_separated(text: str) -> Iterator[str]:
-    """Yield the parts between commas outside brackets."""
+    """Yield the parts of a list that commas separate; ignore commas inside brackets."""
     depth, start = 0, 0
     for i, character in enumerate(text):
         depth += (character in "([") - (character in ")]")
@@ -112,7 +116,7 @@ _NEVER, _ALWAYS = z3.BoolVal(False), z3.BoolVal(True)
 
 
 def _any(*conditions: z3.BoolRef) -> z3.BoolRef:
-    """Return the disjunction of conditions, without those that never hold, which most do not."""
+    """Return the disjunction of conditions; leave out constant False, which most conditions are."""
     live = [condition for condition in conditions if not z3.is_false(condition)]
     return z3.Or(*live) if len(live) > 1 else live[0] if live else _NEVER
 
@@ -122,7 +126,7 @@ def _both(a: z3.BoolRef, b: z3.BoolRef) -> z3.BoolRef:
 
 
 def _choose(condition: z3.BoolRef, a: Value, b: Value) -> Value:
-    """Return a where the condition holds, else b; ignore poison in the value that is not chosen."""
+    """Return `a` if the condition holds, else `b`; ignore the poison of the value not chosen."""
     clean = z3.is_false(a.poison) and z3.is_false(b.poison)
     return Value(z3.If(condition, a.bits, b.bits), _NEVER if clean else z3.If(condition, a.poison, b.poison))
 
@@ -136,7 +140,7 @@ def _arbitrary(width: int) -> z3.BitVecRef:
 
 
 def _outside(bits: z3.BitVecRef, low: str, high: str) -> z3.BoolRef:
-    """Return the condition that bits lie outside the half-open range low..high, which may wrap."""
+    """Return the condition that bits lie outside the range [low, high), which may wrap around."""
     size = (int(high) - int(low)) % (1 << bits.size())
     return z3.UGE(bits - z3.BitVecVal(int(low), bits.size()), z3.BitVecVal(size, bits.size()))
 
@@ -157,10 +161,10 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _exact(operation: str, extend: Callable[[int, Any], Any]) -> Callable[[Any, Any], z3.BoolRef]:
-    """Return the condition that an operation loses nothing.
+    """Return `fits(a, b)`, the condition that an operation does not overflow.
 
-    It holds if the operation, computed with as many more bits as it can need, gives the extension
-    of the word's result.
+    The condition is that the operation on sign-extended or zero-extended operands gives the
+    extended result.
     """
     apply = _BINARY[operation]
 
@@ -171,8 +175,8 @@ def _exact(operation: str, extend: Callable[[int, Any], Any]) -> Callable[[Any, 
     return fits
 
 
-#: The condition on the operands that each flag promises; where it does not hold the result is
-#: poison.
+#: For each operation and flag, the condition on the operands that the flag promises. Where the
+#: condition does not hold, the result is poison.
 _PROMISES: dict[tuple[str, str], Callable[[Any, Any], z3.BoolRef]] = {
     **{(operation, "nsw"): _exact(operation, z3.SignExt) for operation in ("add", "sub", "mul")},
     **{(operation, "nuw"): _exact(operation, z3.ZeroExt) for operation in ("add", "sub", "mul")},
@@ -211,7 +215,7 @@ _CALL = rf"(?:noundef )?(?:{_RANGE} )?(i\d+) @llvm\.([a-z.]+?)(?:\.i\d+)+\((.*)\
 
 
 def _broken(opcode: str, flags: list[str], a: Any, b: Any) -> list[z3.BoolRef]:
-    """Return the conditions under which a flag's promise is not kept."""
+    """Return, for each flag, the condition that the operands break the flag's promise."""
     for flag in flags:
         if (opcode, flag) not in _PROMISES:
             raise UnsupportedCode(f"{opcode} {flag}")
@@ -224,8 +228,8 @@ class _Machine:
 
     env: dict[str, Value] = field(default_factory=dict)
     block: str = ""
-    #: The conditions under which control reaches a block and takes an edge, and the content of the
-    #: result slot at a block's end.
+    #: `reached` and `edges` are the conditions under which control reaches a block and takes an
+    #: edge. `stored` is the content of the result slot at the end of a block.
     reached: dict[str, z3.BoolRef] = field(default_factory=dict)
     edges: dict[tuple[str, str], z3.BoolRef] = field(default_factory=dict)
     stored: dict[str, Value] = field(default_factory=dict)
@@ -233,7 +237,7 @@ class _Machine:
     returned: list[tuple[z3.BoolRef, Value]] = field(default_factory=list)
 
     def operand(self, text: str, width: int) -> Value:
-        """Return a register of that width, or a constant."""
+        """Return a register of `width` bits, or a constant."""
         if text.startswith("%"):
             value = self.env[text]
             if value.bits.size() != width:
@@ -245,11 +249,11 @@ class _Machine:
         return Value(z3.BitVecVal({"true": 1, "false": 0}.get(number, number), width), _NEVER)
 
     def operands(self, type_: str, *texts: str) -> list[Value]:
-        """Return several operands of one type."""
+        """Return the values of several operands of one type."""
         return [self.operand(text, _width(type_)) for text in texts]
 
     def require(self, condition: z3.BoolRef) -> None:
-        """Add an obligation wherever control reaches the current block."""
+        """Add the obligation that a condition holds whenever control reaches the current block."""
         self.obligations.append(z3.Implies(self.reached[self.block], condition))
 
     def enter(self, label: str) -> None:
@@ -263,14 +267,17 @@ class _Machine:
         self.block = label
 
     def merge(self, values: list[tuple[str, Value]], label: str) -> Value:
-        """Return the one among values, given by source block, that control brings to `label`."""
+        """Return the value of the edge by which control enters block `label`.
+
+        `values` pairs the source block of each edge with the edge's value.
+        """
         *others, (_, result) = values
         for source, value in others:
             result = _choose(self.edges[source, label], value, result)
         return result
 
     def step(self, line: str) -> None:
-        """Execute any line but the last of a block."""
+        """Execute one line of a block; `leave` executes the last line."""
         if found := re.fullmatch(r"store (i\d+) (\S+), ptr %retptr(?:, align \d+)?", line):
             (self.stored[self.block],) = self.operands(*found.groups())
         elif found := re.fullmatch(r"(?:tail )?call void @llvm\.assume\(i1 (?:noundef )?(\S+)\)(?: #\d+)?", line):
@@ -312,7 +319,7 @@ class _Machine:
             return self.cast(opcode, flags, *_match(r"(i\d+) (\S+) to (i\d+)", rest))
         if flags:
             raise UnsupportedCode(f"{opcode} {flags}")
-        if opcode == "bitcast":  # of a constant, from the pass that hoists constants
+        if opcode == "bitcast":  # LLVM's constant hoisting makes bitcasts of constants
             type_, name, to = _match(r"(i\d+) (\S+) to (i\d+)", rest)
             if type_ != to:
                 raise UnsupportedCode(rest)
@@ -340,7 +347,7 @@ class _Machine:
         raise UnsupportedCode(opcode)
 
     def argument(self, text: str) -> Value:
-        """Return an argument of a call; one outside its range is poison."""
+        """Return an argument of a call; the argument is poison outside its declared range."""
         type_, _, low, high, name = _match(rf"(i\d+)(?: noundef)?( {_RANGE})? (\S+)", text)
         value = self.operand(name, _width(type_))
         return Value(value.bits, _any(value.poison, _outside(value.bits, low, high))) if low else value
@@ -361,7 +368,7 @@ class _Machine:
 
 
 def _intrinsic(name: str, width: int, operands: list[z3.BitVecRef]) -> tuple[z3.BitVecRef, z3.BoolRef]:
-    """Return the result of an intrinsic, and when it is poison though its operands are not."""
+    """Return the result of an intrinsic, and the condition that only the result is poison."""
     match name, operands:
         case _, [a, b] if name in _INTRINSICS:
             return _INTRINSICS[name](a, b), _NEVER
@@ -394,11 +401,11 @@ def _intrinsic(name: str, width: int, operands: list[z3.BitVecRef]) -> tuple[z3.
 
 
 def execute(function: Function, arguments: Sequence[z3.BitVecRef]) -> Execution:
-    """Return the stored result, and the obligations that the status is 0 and all stays defined."""
+    """Return the result that a function stores, and the obligations of the execution."""
     machine = _Machine()
     for (width, name, bounds), argument in zip(function.parameters, arguments, strict=True):
         if argument.size() != width:
-            raise UnsupportedCode(f"{argument.size()} bits for {name} of {width}")
+            raise UnsupportedCode(f"{name} has {width} bits, not {argument.size()}")
         machine.env[name] = Value(argument, _outside(argument, *bounds) if bounds else _NEVER)
     for label in _forward_order(function.blocks):
         machine.enter(label)
@@ -424,7 +431,7 @@ def _attempt(action: Callable[[str], None], line: str) -> None:
 
 
 def _forward_order(blocks: dict[str, list[str]]) -> list[str]:
-    """Return the reachable blocks, each after all that branch to it."""
+    """Return the labels of the reachable blocks, each after all blocks that branch to it."""
     order: list[str] = []
     active: list[str] = []
 

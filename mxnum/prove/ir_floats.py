@@ -1,7 +1,7 @@
-"""Float instructions of LLVM IR on the solver's IEEE floats.
+"""Float instructions of LLVM IR, expressed in z3's IEEE 754 floats.
 
-Every operation rounds to nearest even. A NaN that an operation makes may have any bit pattern of a
-NaN, as the LLVM language reference says.
+Every operation rounds to nearest even. A NaN result may have any NaN bit pattern, as the LLVM
+language reference says.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import z3
 from mxnum.prove.execution import UnsupportedCode
 
 RNE, RTZ = z3.RNE(), z3.RTZ()
-#: The widths of float types, and their sorts.
+#: The width of each float type in bits, and its sort in z3.
 WIDTHS = {"half": 16, "bfloat": 16, "float": 32, "double": 64}
 SORTS = {"half": z3.Float16(), "bfloat": z3.FPSort(8, 8), "float": z3.Float32(), "double": z3.Float64()}
 _LITERAL = re.compile(r"(?<![\w.%])(-?\d+\.\d+e[+-]\d+|0x[HR]?[0-9A-F]+)(?![\w.])")
@@ -35,7 +35,10 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def as_integers(line: str) -> str:
-    """Return a line that only moves floats with integer types and constants in place of floats."""
+    """Return a line with its float types and float constants replaced by integers of the same bits.
+
+    The replacement is right only for instructions that just move floats.
+    """
     for name, width in WIDTHS.items():
         if re.search(rf"\b{name}\b(?! \()", line):
             line = _LITERAL.sub(lambda found, name=name: str(constant(found[1], name)), line)  # type: ignore[misc]
@@ -44,7 +47,7 @@ def as_integers(line: str) -> str:
 
 
 def constant(text: str, type_: str) -> int:
-    """Return the bits of a float constant as LLVM writes it."""
+    """Return the bits of a float constant that is given in LLVM's notation."""
     if text.startswith(("0xH", "0xR")):
         return int(text[3:], 16)
     value = struct.unpack("<d", struct.pack("<Q", int(text, 16)))[0] if text.startswith("0x") else float(text)
@@ -55,18 +58,22 @@ def constant(text: str, type_: str) -> int:
 
 
 def number(bits: Any, type_: str) -> Any:
-    """Return the number that bits stand for."""
+    """Return the z3 float that has the given bits."""
     return z3.fpBVToFP(bits, SORTS[type_])
 
 
 class Floats:
-    """The operations of one execution; `definitions` say what the bits of their results are."""
+    """The float operations of one execution.
+
+    The bits of each result are a fresh symbol. `definitions` are the equations between the symbols
+    and the results in z3's floats.
+    """
 
     def __init__(self) -> None:
         self.definitions: list[z3.BoolRef] = []
 
     def bits(self, value: Any, type_: str) -> Any:
-        """Return bits of a number: any, if it is NaN."""
+        """Return the bits of a z3 float as a fresh symbol; a NaN may have any NaN bits."""
         found = z3.FreshConst(z3.BitVecSort(WIDTHS[type_]), "float")
         self.definitions.append(number(found, type_) == value)
         return found
@@ -76,7 +83,7 @@ class Floats:
         return self.bits(_ARITHMETIC[opcode](RNE, number(a, type_), number(b, type_)), type_)
 
     def compare(self, relation: str, type_: str, a: Any, b: Any) -> Any:
-        """Return the truth of a comparison."""
+        """Return the condition that a comparison holds."""
         x, y = number(a, type_), number(b, type_)
         unordered = z3.Or(z3.fpIsNaN(x), z3.fpIsNaN(y))
         if relation in ("ord", "uno", "true", "false"):
@@ -86,7 +93,7 @@ class Floats:
         return z3.Or(unordered, holds) if kind == "u" else z3.And(z3.Not(unordered), holds)
 
     def cast(self, opcode: str, a: Any, from_: str, to: str) -> tuple[Any, Any]:
-        """Return the bits of a conversion, and the condition under which they are poison."""
+        """Return the bits of a conversion's result, and the condition that they are poison."""
         never = z3.BoolVal(False)
         if opcode in ("fpext", "fptrunc"):
             return self.bits(z3.fpFPToFP(RNE, number(a, from_), SORTS[to]), to), never
@@ -103,7 +110,7 @@ class Floats:
         return convert(RTZ, value, z3.BitVecSort(width)), z3.Not(inside)
 
     def intrinsic(self, name: str, type_: str, operands: list[Any]) -> Any:
-        """Return the bits that an intrinsic gives."""
+        """Return the bits of an intrinsic's result."""
         sign = 1 << (WIDTHS[type_] - 1)
         match name, operands:
             case "fabs", [a]:
@@ -117,7 +124,7 @@ class Floats:
             case (("maxnum" | "minnum"), [a, b]):
                 x, y = number(a, type_), number(b, type_)
                 first = z3.fpGT(x, y) if name == "maxnum" else z3.fpLT(x, y)
-                # Of zeros of both signs either may be the result.
+                # Of +0 and -0, minnum and maxnum may return either.
                 either = z3.FreshConst(z3.BoolSort(), "either")
                 chosen = z3.If(z3.fpEQ(x, y), z3.If(either, x, y), z3.If(first, x, y))
                 return self.bits(z3.If(z3.fpIsNaN(x), y, z3.If(z3.fpIsNaN(y), x, chosen)), type_)

@@ -1,9 +1,11 @@
-"""A symbolic executor of PTX: the integer code of a device function on bit-vectors.
+"""A symbolic executor of PTX: it runs the integer code of a device function on bit-vectors.
 
-PTX defines every integer instruction for every operand (shift amounts clamp, nothing is poison), so
-that equality of the results is all there is to prove. The executor raises UnsupportedCode for what
-it does not know. Of float operations it knows only that equal operands give equal results, and only
-of those whose rounding is named, lest a tool contract them.
+PTX defines the result of each integer instruction for all operands: shift amounts are clamped, and
+no result is poison. Because no PTX result is undefined, a proof only has to show that two results
+are equal. The executor raises UnsupportedCode for unknown instructions.
+
+A float operation must name its rounding, because tools may fuse operations that do not. The solver
+knows only that a float operation gives equal results for equal operands.
 """
 
 from __future__ import annotations
@@ -21,30 +23,30 @@ from mxnum.prove.sym import Sym
 
 
 class Floats:
-    """The float operations met in an execution.
+    """The float operations of an execution, with operands and results.
 
-    Nothing is known of them but that they are functions.
+    The solver knows only that an operation is a function: equal operands give equal results.
     """
 
     def __init__(self) -> None:
         self.met: list[tuple[str, z3.BitVecRef, z3.BitVecRef, z3.BitVecRef]] = []
 
     def of_function(self, operation: str, a: Any, b: Any) -> Sym:
-        """Return the result of an operation that a function object makes."""
+        """Return the result of an operation on symbolic words (`Sym`), and record the operation."""
         word = a if isinstance(a, Sym) else b
         return Sym(self.apply(operation, word.lift(a), word.lift(b)), word.obligations)
 
     def apply(self, operation: str, a: z3.BitVecRef, b: z3.BitVecRef) -> z3.BitVecRef:
-        """Return a fresh result of an operation, and record the operation."""
+        """Return a fresh symbol for the result of an operation, and record the operation."""
         result = z3.FreshConst(z3.BitVecSort(32), operation)
         self.met.append((operation, a, b, result))
         return result
 
     @property
     def congruent(self) -> list[z3.BoolRef]:
-        """The premises that an operation gives equal results for equal numbers.
+        """The premises that an operation gives equal results for equal operands.
 
-        The numbers may come in either order if the operation commutes.
+        If the operation commutes, the order of the operands does not matter.
         """
         found = []
         for (f, a, b, first), (g, c, d, second) in combinations(self.met, 2):
@@ -68,7 +70,8 @@ _FUNCTION = re.compile(
 def execute(text: str, arguments: Sequence[z3.BitVecRef], floats: Floats | None = None) -> Execution:
     """Return the result of the only function of a module.
 
-    Float operations raise UnsupportedCode unless `floats` is given, which collects them.
+    `floats` records the float operations. A float operation raises UnsupportedCode if `floats` is
+    None.
     """
     functions = list(_FUNCTION.finditer(text))
     if len(functions) != 1:
@@ -92,10 +95,10 @@ def execute(text: str, arguments: Sequence[z3.BitVecRef], floats: Floats | None 
 
 # --- The meaning of instructions
 
-#: Widths of registers by the prefix NVVM gives them, and how they are declared.
+#: The width of a register by the prefix of its name, and the declarations that NVVM writes.
 _WIDTHS = {"%p": 1, "%rs": 16, "%r": 32, "%rd": 64, "%f": 32}
 _DECLARATIONS = {("pred", "%p"), ("b16", "%rs"), ("b32", "%r"), ("b64", "%rd"), ("f32", "%f")}
-#: Operations that name their rounding, so that no tool contracts them.
+#: Float operations that name their rounding, so that tools never fuse them.
 _FLOAT = {"add.rn": "add", "sub.rn": "subtract", "mul.rn": "multiply"}
 
 _UNARY: dict[str, Callable[[Any], Any]] = {
@@ -112,7 +115,7 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "sub": lambda a, b: a - b,
     "mul.lo": lambda a, b: a * b,
 }
-#: The kinds of types an operation comes with: "b" for bits, "s" signed, "u" unsigned.
+#: The kinds of types that each operation accepts: "b" for bits, "s" signed, "u" unsigned.
 _KINDS = {"and": "b", "or": "b", "xor": "b", "not": "b", "neg": "s", "abs": "s", "mov": "bsu"}
 _COMPARE: dict[str, Callable[[Any, Any, Callable[[Any, Any], Any]], z3.BoolRef]] = {
     "eq": lambda a, b, less: a == b,
@@ -125,7 +128,7 @@ _COMPARE: dict[str, Callable[[Any, Any, Callable[[Any, Any], Any]], z3.BoolRef]]
 
 
 def _type(name: str, kinds: str) -> tuple[str, int]:
-    """Return kind and width of an instruction type."""
+    """Return the kind ("b", "s" or "u") and the width of an instruction's type."""
     if name == "pred" and "b" in kinds:
         return "b", 1
     found = re.fullmatch(rf"([{kinds}])(8|16|32|64)", name)
@@ -140,7 +143,7 @@ def _less(kind: str) -> Callable[[Any, Any], z3.BoolRef]:
 
 
 def _extend(kind: str, bits: z3.BitVecRef, width: int) -> z3.BitVecRef:
-    """Return `bits` in `width` bits: extended as the kind says, or cut off."""
+    """Return `bits` truncated or extended to `width` bits; kind "s" is extended with its sign."""
     change = width - bits.size()
     if change < 0:
         return z3.Extract(width - 1, 0, bits)
@@ -148,7 +151,7 @@ def _extend(kind: str, bits: z3.BitVecRef, width: int) -> z3.BitVecRef:
 
 
 def _shift(direction: str, kind: str, value: z3.BitVecRef, amount: z3.BitVecRef) -> z3.BitVecRef:
-    """Return a shifted value; amounts have 32 bits, and those beyond the width act as the width."""
+    """Return a shifted value; an amount above the value's width acts as this width."""
     width = value.size()
     by = _extend("u", z3.If(z3.UGT(amount, width), z3.BitVecVal(width, 32), amount), width)
     if direction == "shl":
@@ -157,9 +160,9 @@ def _shift(direction: str, kind: str, value: z3.BitVecRef, amount: z3.BitVecRef)
 
 
 def _insert(a: z3.BitVecRef, b: z3.BitVecRef, position: z3.BitVecRef, length: z3.BitVecRef) -> z3.BitVecRef:
-    """Return b with its `length` bits from `position` on replaced by those of a.
+    """Return `b` with `length` bits from `position` on replaced by the low bits of `a` (``bfi``).
 
-    Only the low byte of position and length counts.
+    Only the low bytes of `position` and `length` count.
     """
     at, count = (_extend("u", number & 0xFF, a.size()) for number in (position, length))
     replaced = ~(z3.BitVecVal(-1, a.size()) << count) << at
@@ -178,7 +181,7 @@ class _Machine:
     result: z3.BitVecRef | None = None
 
     def operand(self, text: str, width: int) -> z3.BitVecRef:
-        """Return a register of that width, or an immediate."""
+        """Return a register of `width` bits, or an immediate."""
         if found := re.fullmatch(r"0f([0-9A-F]{8})", text):
             return z3.BitVecVal(int(found[1], 16), width)
         if not text.startswith("%"):
@@ -209,7 +212,7 @@ class _Machine:
             raise UnsupportedCode("no such instruction")
 
     def float_value(self, name: str, operands: list[str]) -> z3.BitVecRef:
-        """Return the result of a float operation on bit patterns, or of a move of them."""
+        """Return the bits that an instruction on floats computes or moves."""
         match name, operands:
             case "mov", [a]:
                 return self.operand(a, 32)
@@ -222,7 +225,7 @@ class _Machine:
         raise UnsupportedCode("no such operation on floats")
 
     def value(self, name: str, type_: str, operands: list[str], width: int) -> z3.BitVecRef:
-        """Return what an instruction writes to its destination of `width` bits."""
+        """Return the `width` bits that an instruction writes to its destination."""
         if type_ == "f32":
             return self.float_value(name, operands)
         match name.split("."), operands:
@@ -231,11 +234,12 @@ class _Machine:
                 value = self.parameters[address.strip("[]")]
                 if size > value.size():
                     raise UnsupportedCode(f"the argument has {value.size()} bits")
-                # Little-endian, so that a narrower load takes the low bits.
+                # Memory is little-endian, so a narrower load takes the low bits.
                 return _extend(kind, z3.Extract(size - 1, 0, value), width)
             case ["cvt", to], [a]:
                 (to_kind, to_size), (from_kind, from_size) = _type(to, "su"), _type(type_, "su")
-                # Operands may be wider than the source type, and destinations than the result's.
+                # The operand may be wider than the source type, and the destination wider than the
+                # result.
                 chopped = z3.Extract(from_size - 1, 0, self.env[a])
                 return _extend(to_kind, _extend(from_kind, chopped, to_size), width)
             case ["setp", relation], [a, b]:

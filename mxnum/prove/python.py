@@ -1,4 +1,4 @@
-"""Reads Python functions: those that numba compiles, and those in the dialect of the definition."""
+"""Readers of Python functions: functions for numba, and functions in the definition's dialect."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WORD = 64
 
 
 def read_dialect(function: Callable[..., Any]) -> Circuit:
-    """Return a function in the dialect of `mxnum.definition.word` as a circuit of 64 bits."""
+    """Return the circuit, with 64-bit words, of a function in the dialect of the definition."""
     name = getattr(function, "__name__", "function")
     parameters = list(inspect.signature(function).parameters)
 
@@ -39,15 +39,15 @@ def read_dialect(function: Callable[..., Any]) -> Circuit:
             raise UnsupportedCode(f"Cannot read {name!r}: it returns {type(result).__name__} instead of one integer.")
         return Answer({"return": result.value}, obligations)
 
-    notes = ("Integers stay within 64 bits, which is proved too.",)
+    notes = ("An integer of more than 64 bits would refute the claim.",)
     inputs = dict.fromkeys(parameters, WORD)
     return Circuit(f"Python function {name}", inputs, {"return": WORD}, run, notes, by_order=True)
 
 
 def read_numba(dispatcher: Any) -> Circuit:
-    """Return a function that numba compiles as a circuit.
+    """Return the circuit of a function that numba compiles.
 
-    The function is taken for the types of its first signature, or for int64 if it has none.
+    The argument types are those of the first compiled signature, or int64 if there is none.
     """
     name, parameters = dispatcher.py_func.__name__, list(inspect.signature(dispatcher.py_func).parameters)
     code = dispatcher.py_func.__code__
@@ -64,7 +64,7 @@ def read_numba(dispatcher: Any) -> Circuit:
         parsed = clang_ir.parse(text, overload.fndesc.mangled_name)
     except UnsupportedCode as problem:
         raise UnsupportedCode(f"{unread}: {problem}.") from problem
-    taken = parsed.parameters[2:]  # after the addresses of the result and of an exception
+    taken = parsed.parameters[2:]  # the first two are the addresses of result and exception
     if len(taken) != len(parameters):
         raise UnsupportedCode(f"{unread}: its arguments must be numbers, not arrays or tuples.")
 
@@ -80,5 +80,8 @@ def read_numba(dispatcher: Any) -> Circuit:
 
     inputs = {each: parameter.width for each, parameter in zip(parameters, taken, strict=True)}
     types = ", ".join(map(str, overload.signature.args))
-    notes = (f"The code is the LLVM IR that numba makes for ({types}); an exception would be refuted.",)
+    notes = (
+        f"The proof is about the LLVM IR that numba makes for ({types}). "
+        "An input that raises an exception would refute the claim.",
+    )
     return Circuit(f"numba function {name}", inputs, {"return": width}, run, notes, by_order=True)

@@ -1,4 +1,4 @@
-"""Chooses how an implementation is read: by the ends of its files' names, or by its type."""
+"""The choice of a reader for an implementation, by its files' suffixes or by its type."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def read(
     latency: int,
     include: Sequence[Path],
 ) -> Circuit:
-    """Return an implementation as a circuit; raise UnsupportedCode for what cannot be read."""
+    """Return the circuit of an implementation; raise UnsupportedCode if it cannot be read."""
     if callable(implementation):
         return _of_function(implementation)
     given = implementation if isinstance(implementation, list | tuple) else [implementation]
@@ -63,7 +63,7 @@ def _of_function(function: Callable[..., Any]) -> Circuit:
 
 
 def _imported(file: Path, name: str | None) -> Any:
-    """Run a Python file, and return a function of it."""
+    """Run a Python file, and return the function `name` that it defines."""
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None
     assert spec.loader is not None

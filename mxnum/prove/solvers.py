@@ -1,6 +1,6 @@
-"""Asks z3 and bitwuzla one question about bit-vectors, with a limit of time.
+"""Questions about bit-vectors to the solvers z3 and bitwuzla, with a time limit.
 
-z3 turns floating-point terms into bit-vectors; then either solver can answer.
+z3 first translates floating-point terms into bit-vectors, so that either solver can answer.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class Answer(NamedTuple):
 
 
 def solve(assertions: Sequence[z3.BoolRef], symbols: Sequence[z3.BitVecRef], seconds: float) -> Answer:
-    """Look for values that satisfy all assertions, with bitwuzla if it is installed."""
+    """Find values that satisfy all assertions, with bitwuzla if it is installed, else with z3."""
     started = time.perf_counter()
     solver = "z3" if importlib.util.find_spec("bitwuzla") is None else "bitwuzla"
     if seconds <= 0:
         return Answer("unknown", solver, 0.0, {})
     goal = z3.Goal()
     goal.add(*assertions)
-    # These tactics eliminate no symbol, so that the model of the result has values for all of them.
+    # These tactics eliminate no symbol, so the solver's model has a value for every symbol.
     (question,) = z3.Then("simplify", "fpa2bv", "simplify")(goal)
     model_of = _model_of_z3 if solver == "z3" else _model_of_bitwuzla
     verdict, values = model_of(question, symbols, seconds)
@@ -59,14 +59,14 @@ def _model_of_bitwuzla(
     declared = {str(term.symbol()) for term in parser.get_declared_funs()}
     found = {}
     for name in symbols:
-        # A symbol that does not occur may have any value.
+        # A symbol that the question does not contain may have any value; it gets 0.
         is_read = str(name) in declared
         found[str(name)] = int(parser.bitwuzla().get_value(parser.parse_term(str(name))).value(10)) if is_read else 0
     return verdict, found
 
 
 def bit_vectors(assertions: Iterable[z3.BoolRef]) -> z3.Goal:
-    """Return the same question without floating-point terms."""
+    """Return the assertions as one question in which bit-vectors replace floating-point terms."""
     goal = z3.Goal()
     goal.add(*assertions)
     (translated,) = z3.Then("simplify", "propagate-values", "fpa2bv", "simplify", "propagate-values")(goal)
@@ -90,9 +90,10 @@ def _ask_bitwuzla(question: z3.Goal, timeout: int) -> str:
 
 
 def _without_product_conditions(question: z3.BoolRef) -> z3.BoolRef:
-    """Return a question without z3's two conditions that a product fits, which only z3 knows.
+    """Return a question without z3's overflow conditions of products, which bitwuzla cannot read.
 
-    They come together, so that both become the condition that the product in twice the bits is the
+    z3 has one condition for overflow of a product and one for underflow. Both conditions always
+    occur together, so each is replaced by the condition that the product in twice the bits is the
     same.
     """
     kinds, waiting, seen, pairs = (z3.Z3_OP_BSMUL_NO_OVFL, z3.Z3_OP_BSMUL_NO_UDFL), [question], set(), []
@@ -125,7 +126,7 @@ def _run_bitwuzla(question: z3.Goal, seconds: float, produce_models: bool = Fals
         written = _written(_without_product_conditions(question.as_expr()))
     lines = (line for line in written.splitlines() if not line.startswith(";") and "set-info" not in line)
     text = "(set-logic QF_BV)\n" + "\n".join(lines).replace("(check-sat)", "")
-    # z3 has names of its own for nonzero divisors.
+    # z3 has its own names for divisions whose divisor is not zero.
     text = text.replace("bvudiv_i", "bvudiv").replace("bvurem_i", "bvurem")
     terms, options = bitwuzla.TermManager(), bitwuzla.Options()
     options.set(bitwuzla.Option.TIME_LIMIT_PER, max(1, round(seconds * 1000)))

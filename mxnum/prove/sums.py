@@ -1,8 +1,9 @@
-"""Dot products by composition: each product is proved, then the sum of any numbers in their place.
+"""Proofs of dot products in two steps: each product, then the sum of arbitrary products.
 
-Solvers need hours for a sum of four multipliers, and seconds for its parts. A part of the
-implementation that depends on one pair of codes, and is a multiple of their product, is a cut: a
-symbol takes its place there, and in the definition.
+Solvers need hours for a sum of four multipliers, but only seconds for one product or for the sum of
+given products. A *cut* is a term of the implementation that depends on one pair of codes and is a
+multiple of the pair's product. The second step puts a symbol in place of the product, in the
+implementation and in the definition.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ WORD = 64
 
 
 class Cut(NamedTuple):
-    """A dot product as two questions, which together are the claim."""
+    """The claim about a dot product, split into two questions: the products, and their sum."""
 
-    #: What is right for each pair of codes: the cuts are multiples of the product.
+    #: The first question: for all codes, each cut is the expected multiple of its pair's product.
     products: z3.BoolRef
-    #: The answers of the implementation and of the definition, and the conditions under which the
-    #: implementation is defined, for numbers in the range of the products.
+    #: The second question, with symbols in place of products: `found` is the implementation's
+    #: answer, and `right` is the definition's. `premises` keep the symbols in the range of
+    #: products. `promises` are the conditions under which the implementation's behaviour is
+    #: defined.
     found: z3.BitVecRef
     right: z3.BitVecRef
     premises: list[z3.BoolRef]
@@ -40,7 +43,7 @@ def cut(
     premises: Sequence[z3.BoolRef],
     promises: Sequence[z3.BoolRef],
 ) -> Cut | None:
-    """Return the questions; None if the implementation has no products that can be cut out."""
+    """Return the two questions about a dot product, or None if no product can be cut out."""
     element, sides = claim.format.element, claim.inputs[:2]
     codes = [[z3.BitVec(f"{side.name}[{i}]", side.bits) for i in range(side.count)] for side in sides]
     whole = [
@@ -87,7 +90,10 @@ def _product(element: ElementFormat, a: z3.BitVecRef, b: z3.BitVecRef) -> z3.Bit
 
 
 def _multiple(factor: bool | int, product: z3.BitVecRef, like: z3.ExprRef) -> z3.ExprRef:
-    """Return a multiple of a product in the width of a term; a condition is a constant."""
+    """Return `factor` times a product, in the width of the term `like`.
+
+    If `like` is a condition, `factor` is its truth value, which is returned as a constant.
+    """
     if isinstance(factor, bool):
         return z3.BoolVal(factor)
     change = like.size() - product.size()
@@ -100,11 +106,11 @@ def _leaves(
     element: ElementFormat,
     pairs: Sequence[tuple[z3.BitVecRef, z3.BitVecRef]],
 ) -> list[tuple[z3.ExprRef, int, bool | int]] | None:
-    """Return the largest terms that are multiples of a product, with its index and the factor.
+    """Return the largest terms that are multiples of one product, with the factor.
 
-    So are conditions, such as those of defined behaviour, that are the same for all codes.
-
-    The result is None if a code is read elsewhere.
+    Each term comes with the index of its product. The list also has each condition whose truth
+    value is the same for all codes; the factor of the condition is its truth value. The result is
+    None if a code occurs outside of the listed terms.
     """
     support = _support(roots, places)
     waiting, seen, leaves = list(roots), set(), []
@@ -126,7 +132,11 @@ def _leaves(
 
 
 def _factor(term: z3.ExprRef, element: ElementFormat, pair: tuple[z3.BitVecRef, z3.BitVecRef]) -> bool | int | None:
-    """Return what multiple of the product a term seems to be, by some codes; None if it is none."""
+    """Return the factor by which a term is a multiple of the product, as a few codes suggest.
+
+    For a condition, the factor is its truth value. The result is None if the few codes show that
+    there is no such factor.
+    """
     product, sign = make_product(element), 1 << (element.bits - 1)
     codes, factor = (1, sign | 3, 2, sign - 1, 0, sign | 1, sign - 2, 2 * sign - 1, sign), None
     for a, b in itertools.product(codes, codes):
@@ -147,7 +157,7 @@ def _factor(term: z3.ExprRef, element: ElementFormat, pair: tuple[z3.BitVecRef, 
 
 
 def _support(roots: Sequence[z3.ExprRef], places: Mapping[int, int]) -> dict[int, frozenset[int]]:
-    """Return the pairs of codes that each term depends on; -1 stands for other symbols."""
+    """Return the indices of the code pairs that each term depends on; -1 means other symbols."""
     found: dict[int, frozenset[int]] = {}
     waiting = list(roots)
     while waiting:

@@ -1,9 +1,9 @@
-"""The symbolic machine: dialect functions executed on bit-vectors.
+"""The symbolic machine, which runs dialect functions on bit-vectors.
 
-`Sym` is a signed word that records an obligation for everything rule 4 of the dialect promises: no
-overflow of + and -, no lost bits in <<, shift amounts within the word. Where the obligations hold,
-the word's value is the value that Python ints, int64 and int32 compute, so a theorem about the word
-is a theorem about the compiled function.
+`Sym` is a signed word that records obligations: + - and * do not overflow, << loses no bits, and
+shift amounts are smaller than the word. Where the obligations hold, a `Sym` has the value that
+Python ints, int64 and int32 compute, so a theorem about `Sym` is also a theorem about the compiled
+function.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Sym:
         self.obligations = obligations
 
     def lift(self, other: Any) -> z3.BitVecRef:
-        """Return `other`, another Sym or a Python int that fits, as a bit-vector of this word."""
+        """Return `other`, a Sym or a Python int that fits, as a bit-vector of this word's width."""
         width = self.value.size()
         if isinstance(other, Sym):
             if other.value.size() != width:
-                raise TypeError(f"words of {width} and {other.value.size()} bits meet")
+                raise TypeError(f"words of {width} and {other.value.size()} bits meet in one operation")
             return other.value
         if isinstance(other, int) and not isinstance(other, bool) and -(1 << (width - 1)) <= other < 1 << (width - 1):
             return z3.BitVecVal(other, width)
@@ -79,7 +79,7 @@ class Sym:
         return self._new(result)
 
     def __rshift__(self, other: Any) -> Sym:
-        return self._new(self.value >> self._amount(other))  # arithmetic, as for Python ints
+        return self._new(self.value >> self._amount(other))  # an arithmetic shift, as for Python ints
 
     def __rlshift__(self, other: Any) -> Sym:
         return self._new(self.lift(other)) << self
@@ -138,9 +138,9 @@ word.SELECT[SymBool] = _select
 
 
 def run(function: Callable[..., Any], *arguments: z3.BitVecRef) -> tuple[Any, list[z3.BoolRef]]:
-    """Run a dialect function; return its result and the obligations of its int-safety.
+    """Run a dialect function; return its result, and the obligations that no integer overflows.
 
-    The result is a bit-vector or a tuple of them.
+    The result is a bit-vector or a tuple of bit-vectors.
     """
     obligations: list[z3.BoolRef] = []
     result = function(*(Sym(argument, obligations) for argument in arguments))

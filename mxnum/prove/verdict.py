@@ -1,4 +1,4 @@
-"""What a proof found: proved, a counterexample in words, or what is still open."""
+"""The outcome of a proof: proved, refuted by a counterexample, or still open."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mxnum.prove.claims import Claim
 
 @dataclass(frozen=True)
 class ProofPart:
-    """A question that was put to a solver: "codes", or a class of inputs."""
+    """One question to a solver: a name, such as "element 3" or "all inputs", and the outcome."""
 
     name: str
     verdict: Literal["proved", "refuted", "open"]
@@ -25,11 +25,11 @@ class Counterexample:
     """An input for which an implementation gives another answer than the definition."""
 
     inputs: Mapping[str, int]
-    #: The right answer and the answer of the implementation, by output. None stands for an answer
-    #: that is undefined.
+    #: The right answer and the implementation's answer, by output. None stands for an undefined
+    #: answer.
     right: Mapping[str, int]
     found: Mapping[str, int | None]
-    #: The inputs and answers in words.
+    #: The inputs and the answers, as text for reports.
     text: str
     #: A command that explains the right answer step by step; empty if there is none.
     reproduce: str = ""

@@ -1,8 +1,8 @@
-"""Reads Verilog and SystemVerilog with yosys: modules without state, and pipelines.
+"""A reader of Verilog and SystemVerilog for modules without registers, and for pipelines.
 
-Yosys writes the module as SMT-LIB functions of a state, which holds the inputs and the registers. A
-pipeline is stepped once per cycle from an arbitrary state. Data enters at cycle 0, and anything at
-all enters at the others. An undefined bit (x) may be either bit.
+yosys writes the module as SMT-LIB functions of a state, which holds the inputs and the registers. A
+pipeline starts in an arbitrary state and takes one step for each cycle. The claim's inputs enter at
+cycle 0; the inputs of all other cycles are arbitrary. An undefined bit (x) may be 0 or 1.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from mxnum import errors
 from mxnum.prove.circuit import Answer, Circuit
 from mxnum.prove.execution import UnsupportedCode
 
-#: Selects the outputs of latches, and of registers whose clock is not an input of the module.
+#: A yosys selection of the outputs of latches, and of registers whose clock is not an input of the
+#: module.
 _UNCLOCKED = "t:$ff t:$dff %u i:* %co1:+[CLK] %d %co1:+[Q] w:* %i"
 
 
@@ -34,11 +35,11 @@ def read_verilog(
     held: Mapping[str, int] | None = None,
     include: Sequence[Path] = (),
 ) -> Circuit:
-    """Return the module `top` of Verilog files (by default the last one that no other uses).
+    """Return the circuit of the module `top` (by default a module that no other module uses).
 
-    Inputs in `held` have their value in every cycle.
+    Each input in `held` keeps its value in every cycle.
     """
-    if parameters and top is None:  # yosys sets parameters of a module that is named
+    if parameters and top is None:  # yosys sets parameters only of a named module
         top = _top(_smt2(files, None, {}, include))
     text = _smt2(files, top, parameters or {}, include)
     module = _top(text)
@@ -79,22 +80,22 @@ def read_verilog(
         premises = [z3.substitute(each, *pairs) for each in premises]
         return Answer(results, premises=premises) if latency else _inlined(states[0], results, premises)
 
-    notes = ["yosys gives the module its meaning; an undefined bit may be either bit."]
+    notes = ["The proof trusts yosys's translation of the module. An undefined bit may be 0 or 1."]
     if latency:
         cycles = "1 cycle" if latency == 1 else f"{latency} cycles"
-        notes.append(f"Outputs are those {cycles} after the inputs, from any state and whatever comes later.")
+        notes.append(f"The outputs are read {cycles} after the inputs, for every initial state and all later inputs.")
     return Circuit(name, inputs, ports["output"], run, tuple(notes))
 
 
 def _top(text: str) -> str | None:
-    """Return the module that yosys took, if it has outputs that depend on inputs."""
+    """Return the name of the module that yosys chose; None if no output depends on an input."""
     return next(iter(re.findall(r"^; yosys-smt2-topmod (\S+)$", text, re.M)), None)
 
 
 def _inlined(state: z3.BitVecRef, results: Mapping[str, z3.BitVecRef], premises: Sequence[z3.BoolRef]) -> Answer:
     """Return the outputs of a module without registers as terms of its inputs.
 
-    The state holds each input in a slice of its own, and undefined bits in others.
+    yosys's state holds each input in a slice of its own; all other slices are undefined bits.
     """
     slices, outputs, rest = {}, dict(results), []
     names = {each.get_id(): port for port, each in results.items()}
@@ -119,12 +120,12 @@ def _inlined(state: z3.BitVecRef, results: Mapping[str, z3.BitVecRef], premises:
 
 
 def _equal(function: str, width: int, value: str) -> str:
-    """Return an equation in SMT-LIB; yosys makes ports of one bit booleans."""
+    """Return an equation in SMT-LIB; yosys writes a port of one bit as a Boolean."""
     return f"(= ({function}) {value})" if width > 1 else f"(= ({function}) (= {value} #b1))"
 
 
 def _smt2(files: Sequence[Path], top: str | None, parameters: Mapping[str, int], include: Sequence[Path]) -> str:
-    """Return what yosys writes of the module."""
+    """Return the SMT-LIB text that yosys writes for the module."""
     chosen = f"-top {top}" if top else "-auto-top"
     changed = " ".join(f"-chparam {name} {value}" for name, value in parameters.items())
     with tempfile.TemporaryDirectory() as folder:

@@ -1,10 +1,11 @@
-"""Matrix units: how GPUs add the products of a GEMM, one row of data for each unit.
+"""Matrix units: a `MatrixUnit` says how a GPU adds the products of a matrix multiplication.
 
     import mxnum as mx
     mx.matmul(a, b, accumulate="hopper_fp8")
     print(mx.units.describe())
 
-`unit` has the row, `nvidia` the units of NVIDIA's GPUs with the evidence for each clause.
+`unit` defines `MatrixUnit`. `nvidia` has the units of NVIDIA's GPUs, with the evidence for each
+clause of their descriptions.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ __all__ = ["Evidence", "EvidenceWarning", "MatrixUnit", "describe", "get", "name
 
 @cache
 def _units() -> dict[str, MatrixUnit]:
-    """Return the registered units by name; making them takes longer than importing this package."""
+    """Return the registered units by name.
+
+    The first call makes the units, because making them takes longer than importing this package.
+    """
     return {unit.name: unit for unit in nvidia.rows()}
 
 
@@ -34,7 +38,7 @@ def names() -> tuple[str, ...]:
 
 
 def get(unit: str | MatrixUnit) -> MatrixUnit:
-    """Return the unit of that name, in any spelling; a `MatrixUnit` is returned as it is.
+    """Return the unit with a given name, in any spelling, or a given `MatrixUnit` itself.
 
     >>> from mxnum import units
     >>> units.get("Hopper FP8").fraction_bits
@@ -44,7 +48,7 @@ def get(unit: str | MatrixUnit) -> MatrixUnit:
 
 
 def find(name: Any) -> MatrixUnit | None:
-    """Return the unit that `name` is or names, or None."""
+    """Return `name` if it is a `MatrixUnit`, else the unit with that name, or None."""
     if isinstance(name, MatrixUnit):
         return name
     known = formats.find("accumulate", name, names()) if isinstance(name, str) else None
@@ -52,16 +56,19 @@ def find(name: Any) -> MatrixUnit | None:
 
 
 def register(unit: MatrixUnit) -> MatrixUnit:
-    """Make a unit of your own known by its name, and return it. A taken name raises ValueError."""
+    """Register a unit of your own under its name, and return it.
+
+    A name that another unit has raises ValueError.
+    """
     errors.require_type(isinstance(unit, MatrixUnit), "unit", "a MatrixUnit", unit)
     taken = _units().get(unit.name)
-    errors.require(taken in (None, unit), "unit", "named otherwise than a unit that is registered", unit.name)
+    errors.require(taken in (None, unit), "unit", "a unit whose name no registered unit has", unit.name)
     _units()[unit.name] = unit
     return unit
 
 
 def notation(unit: MatrixUnit) -> str:
-    """Return the text that `read` reads as this unit: its name if it is registered, else JSON."""
+    """Return the name of a unit if it is registered, else JSON that `read` turns into the unit."""
     if _units().get(unit.name) == unit:
         return unit.name
     blank = MatrixUnit(unit.name, unit.operands, unit.k, unit.terms, unit.fraction_bits)
@@ -97,7 +104,7 @@ def _tuples(value: Any) -> Any:
 
 
 def describe(unit: str | MatrixUnit | None = None) -> str:
-    """Return what a unit does with the evidence for each clause, or a table of all units.
+    """Return a description of a unit with the evidence for each clause, or a table of all units.
 
     >>> from mxnum import units
     >>> print(units.describe("hopper_fp8").splitlines()[-2])

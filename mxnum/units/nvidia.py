@@ -1,8 +1,8 @@
-"""NVIDIA's units, one row each.
+"""The matrix units of NVIDIA's GPUs, one `MatrixUnit` each.
 
-Data: F. A. Khattak and M. Mikaitis, *Accurate Models of NVIDIA Tensor Cores*, TACO 2026, repository
-north-numerical-computing/MATLAB-tensor-core. Public models: theirs, and microsoft/MMA-Sim (arXiv
-2511.10909).
+The data is from Khattak and Mikaitis, *Accurate Models of NVIDIA Tensor Cores* (TACO 2026,
+repository north-numerical-computing/MATLAB-tensor-core). The authors' repository and
+microsoft/MMA-Sim (arXiv 2511.10909) have public models of the units.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ _F8F6F4 = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
 
 
 def _all(status: str, source: str, **others: tuple[str, str]) -> tuple[Evidence, ...]:
-    """Return one status for the clauses of a sum, with those of `others` instead where given."""
+    """Return evidence of one status and source for all clauses of a sum.
+
+    `others` gives the status and the source of clauses with different evidence.
+    """
     clauses = dict.fromkeys(("products", "addend", "alignment", "result", "chains"), (status, source))
     return (*(Evidence(name, *how) for name, how in (clauses | others).items()), _SPECIAL)
 
 
 def _pair(name: str, replayed: str, **fields: Any) -> list[MatrixUnit]:
-    """Return the float16 units of a GPU with float32 and with float16 accumulators."""
+    """Return the two float16 units of a GPU, with a float32 and with a float16 accumulator."""
     unit = MatrixUnit(name, ("float16",), evidence=_all("replayed", replayed), **fields)
     return [unit, unit.but(name=f"{name}_acc16", evidence=unit.evidence, **_TO_FLOAT16)]
 
@@ -53,7 +56,7 @@ def rows() -> list[MatrixUnit]:
     ada = MatrixUnit("ada_fp8", _FP8, (16, 32), 16, 13, 13, evidence=_all("replayed", "L40S, RTX"))
     wgmma = _all("replayed", "H100, H200, with an addend of 0", addend=("published", _SIM), chains=("published", _SIM))
     hopper_fp8 = MatrixUnit("hopper_fp8", _FP8, (32,), 32, 13, 13, evidence=wgmma)
-    promotion = Evidence("promotion", "published", "CUTLASS and DeepGEMM; that nvcc contracts to fma is assumed")
+    promotion = Evidence("promotion", "published", "CUTLASS and DeepGEMM, assuming that nvcc contracts to fma")
     first = [k for k in range(32) if k % 4 < 2]
     emulated: dict[str, object] = {
         "addend": "after", "terms": 16, "order": (*first, *(k for k in range(32) if k % 4 >= 2)),

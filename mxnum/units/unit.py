@@ -1,4 +1,4 @@
-"""`MatrixUnit`: how a matrix unit adds, as one row of data, with the evidence for each clause."""
+"""`MatrixUnit`: a description of how a matrix unit adds, with the evidence for each clause."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ OPERANDS |= {name: FLOATS[name] for name in ("float16", "bfloat16")} | {"tf32": 
 ACCUMULATORS = ("float32", "float16")
 ROUNDINGS = ("rtz", "rne")
 ADDENDS = ("term", "after")
-#: The exponent of a zero operand, addend or scale.
+#: The exponent that a unit gives to a zero operand, addend or scale.
 ZERO_EXPONENT = -126
-#: Bits of the largest sum of aligned terms.
+#: The greatest number of bits of a sum of aligned terms.
 SUM_BITS = 60
 
 CLAUSES = ("products", "scales", "addend", "alignment", "result", "chains", "promotion", "special values")
@@ -34,7 +34,7 @@ class EvidenceWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Evidence:
-    """The evidence for one clause of a unit.
+    """The evidence for one clause in the description of a unit.
 
     `clause` is one of products, scales, addend, alignment, result, chains, promotion and special
     values. `status` is replayed (outputs of the GPUs that `source` names), published (a paper or a
@@ -54,10 +54,11 @@ class Evidence:
 class MatrixUnit:
     """How a matrix unit computes d = a·b + c, bit for bit.
 
-    One instruction is a chain of fused sums. A fused sum has a term for each product (or for each
-    group of products) and perhaps one for the addend. A term is a signed significand times a power
-    of two and is not normalized. All terms are shifted to the largest exponent and truncated toward
-    zero to `fraction_bits`; their exact sum is rounded once. The semantics page has every clause.
+    One instruction computes a chain of fused sums. A fused sum has a term for each product (or for
+    each group of products) and perhaps one for the addend. A term is a signed significand times a
+    power of two and is not normalized. All terms are shifted to the largest exponent and truncated
+    toward zero to `fraction_bits`; the exact sum of the truncated terms is rounded once. The
+    semantics page explains all clauses.
 
     Examples
     --------
@@ -70,13 +71,13 @@ class MatrixUnit:
     name: str
     #: The formats of operands. The two operands of a product may differ.
     operands: tuple[str, ...]
-    #: The K of its instructions. `matmul` chains instructions of the last.
+    #: The values of K of the unit's instructions. `matmul` chains instructions with the last K.
     k: tuple[int, ...]
-    #: The products of one fused sum.
+    #: The number of products of one fused sum.
     terms: int
-    #: The fraction bits that an aligned term keeps.
+    #: The number of fraction bits that an aligned term keeps.
     fraction_bits: int
-    #: The fraction bits of a result: at most those of the accumulator.
+    #: The number of fraction bits of a result, at most as many as the accumulator has.
     result_bits: int = 23
     #: The rounding of a result: "rtz" (toward zero) or "rne" (to nearest even).
     rounding: str = "rtz"
@@ -87,14 +88,15 @@ class MatrixUnit:
     addend: str = "term"
     #: The indices of an instruction in the order in which the sums take them; () for index order.
     order: tuple[int, ...] = ()
-    #: The products that are added exactly to make one term. A term of several products has the
-    #: exponent of its scales.
+    #: The number of products that are added exactly to make one term. A term of several products
+    #: has the exponent of its scales.
     group: int = 1
     #: The pairs (scale format, block length) of MX operands; () if the unit has no scales.
     scales: tuple[tuple[str, int], ...] = ()
-    #: The products after which software adds the accumulator to a float32 total, to nearest even,
-    #: and restarts it from zero; 0 for never. Operands may then have float32 scales in blocks of
-    #: that length: the total becomes fma(scale of a * scale of b, accumulator, total).
+    #: After `promotion` products, software adds the accumulator to a float32 total, to nearest
+    #: even, and restarts the accumulator from zero; 0 for never. Operands may have float32 scales
+    #: in blocks of `promotion` products. With float32 scales, the total becomes fma(scale of a *
+    #: scale of b, accumulator, total).
     promotion: int = 0
     #: The evidence for each clause. A clause that is left out counts as assumed.
     evidence: tuple[Evidence, ...] = ()
@@ -134,14 +136,14 @@ class MatrixUnit:
             errors.require(fits, "scales", "given in blocks of whole fused sums, or of whole groups", block)
         errors.integer("promotion", self.promotion, 0, 1 << 30)
         whole = self.promotion % self.k[-1] == 0 and not (self.promotion and self.scales)
-        errors.require(whole, "promotion", f"a multiple of {self.k[-1]}, without other scales", self.promotion)
+        errors.require(whole, "promotion", f"a multiple of {self.k[-1]}, or 0 if the unit has scales", self.promotion)
         errors.integer("fraction_bits", self.fraction_bits, 1, self.most_fraction_bits)
 
     @property
     def most_fraction_bits(self) -> int:
-        """The most fraction bits with which a sum of terms fits in the words of the definition."""
-        # A significand is below 2, so a product is below 4. A group sum is not normalized: it has
-        # the whole range of the elements. Float scales have significands below 2.
+        """The most fraction bits with which a sum of terms fits in `SUM_BITS` bits."""
+        # A significand is below 2, so a product is below 4. A group sum is not normalized, so it
+        # has the whole range of the elements. Float scales have significands below 2.
         product, scale = 2, 2 if any(SCALES[name].number for name, _ in self.scales) else 0
         if self.group > 1:
             product = 2 * max(OPERANDS[name].emax + 1 for name in self.operands) + (self.group - 1).bit_length()
@@ -154,7 +156,7 @@ class MatrixUnit:
 
     @property
     def takes(self) -> str:
-        """A phrase that says what an operand of the unit is."""
+        """A phrase that describes the operands of the unit."""
         names = errors.joined(self.operands)
         if self.scales:
             blocks = errors.joined(f"{scale} scales in blocks of {block}" for scale, block in self.scales)
@@ -165,9 +167,10 @@ class MatrixUnit:
         return f"an array of {names}{promoted}"
 
     def but(self, **changes: object) -> MatrixUnit:
-        """Return this unit with other fields.
+        """Return a copy of this unit with some fields changed.
 
-        Evidence is dropped unless it is given too: it was for another rule.
+        The copy has no evidence unless `changes` gives it, because the evidence of this unit is
+        about another rule. A change of the name alone keeps the evidence.
         """
         errors.known_fields(changes, MatrixUnit, "a unit")
         if set(changes) - {"name"}:
@@ -187,7 +190,7 @@ class MatrixUnit:
         return tuple(clause for clause in CLAUSES if not absent.get(clause))
 
     def describe(self) -> str:
-        """Return what the unit does, and the evidence for each clause."""
+        """Return a description of the unit, with the evidence for each clause."""
         ks = errors.joined(self.k)
         lines = [
             f"{self.name}: {errors.joined(self.operands)} operands, {self.accumulator} addend and result, "
@@ -223,7 +226,7 @@ _warned: set[tuple[str, str]] = set()
 
 
 def warn_of(unit: MatrixUnit, clauses: Iterable[str]) -> None:
-    """Warn once about each clause without silicon evidence that a result depends on."""
+    """Warn once about each clause that affects a result and that no output of a GPU confirms."""
     new = [c for c in clauses if unit.status(c).status != "replayed" and (unit.name, c) not in _warned]
     if not new:
         return

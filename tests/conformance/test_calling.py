@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import mxnum as mx
+from mxnum.conformance import ConformanceError, check, check_stochastic, in_place
 from mxnum.conformance.bits import fits, fitted, unpacked
 from mxnum.conformance.calling import Implementation, both, read_element_codes, read_floats, read_scale_codes
 from mxnum.conformance.cases.batches import cases
@@ -102,3 +103,17 @@ def test_quantizer_returns_codes_and_scales():
 def test_a_quantizer_must_return_a_pair(result, kind):
     with pytest.raises(TypeError, match=rf"^Argument 'function' must return \(codes, scales\), not {kind}\.$"):
         both(result)
+
+
+def test_a_kernel_that_overwrites_its_input():
+    def kernel(x, seed):
+        x[:] = mx.fake_quantize(x, "mxfp4_e2m1", rounding="sr", seed=seed)
+
+    def forgets_the_sign(x):
+        x[:] = mx.fake_quantize(np.abs(x), "mxfp4_e2m1")
+
+    assert check_stochastic(in_place(kernel), format="mxfp4_e2m1", bias=1 / 16).conforms
+    with pytest.raises(ConformanceError, match="sign"):
+        check(in_place(forgets_the_sign), format="mxfp4_e2m1")
+    with pytest.raises(TypeError, match="not NoneType"):
+        check(forgets_the_sign, format="mxfp4_e2m1")

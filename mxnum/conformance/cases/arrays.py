@@ -1,4 +1,4 @@
-"""Whole arrays as kernels receive them: shapes, memory layouts, and blocks as columns of cases."""
+"""Make whole arrays in many shapes and memory layouts, and convert arrays to and from blocks."""
 
 from __future__ import annotations
 
@@ -18,25 +18,30 @@ LAYOUTS = {
     "contiguous": "rows one after the other",
     "transposed": "the transpose of a contiguous array",
     "strided": "every second row and every third column of an array",
-    "part": "a part of a larger array: rows that are contiguous, further apart than they are long",
+    "part": "a part of a larger array: each row is contiguous, with a gap before the next row",
 }
 
 
 def shapes_of(blocks: Blocks) -> list[Shape]:
-    """Return shapes for these blocks: from one element to some millions of elements."""
+    """Return the shapes to test with `blocks`, from one element to some millions of elements."""
     small = [_scaled(blocks, factors) for factors in ((1, 0), (3, 1), (7, 3), (33, 2))]
     short = [_scaled(blocks, factors, more) for factors in ((1, 1), (3, 1), (5, 2)) for more in (-1, 1)]
     tails = [_scaled(blocks, (130, 5), 7), _scaled(blocks, (128, 4)), _scaled(blocks, (256, 8))]
-    # More rows than 65,535, the limit of some dimensions of a CUDA grid; long rows; many long rows.
+    # The large shapes have more than 65,535 rows (the limit of some dimensions of a CUDA grid),
+    # long rows, or many long rows.
     large = [_scaled(blocks, factors, 1) for factors in ((65_537, 1), (3, 21_846), (1030, 64))]
-    if min(blocks) > 1:  # tiles: as many elements need fewer rows of blocks
+    if min(blocks) > 1:  # arrays of tiles reach as many elements with fewer rows of blocks
         large = [_scaled(blocks, factors, 1) for factors in ((2, 1025), (1030, 2), (45, 45))]
     kept = [shape for shape in [(1, 1), *small, *short, *tails, *large] if min(shape) > 0]
     return list(dict.fromkeys(kept))
 
 
 def _scaled(blocks: Blocks, factors: tuple[int, int], more: int = 0) -> Shape:
-    """Return the shape of some rows and blocks, and `more` elements along blocked axes."""
+    """Return a shape of whole blocks, lengthened by `more` elements along the axis of the blocks.
+
+    `factors` are the numbers of blocks across and along the axis of the blocks. Tiles are also
+    shortened by `more` along their other axis.
+    """
     rows, along = factors
     first, second = blocks
     if min(blocks) > 1:
@@ -47,7 +52,7 @@ def _scaled(blocks: Blocks, factors: tuple[int, int], more: int = 0) -> Shape:
 
 
 def checked_shapes(shapes: Sequence[Any]) -> list[Shape]:
-    """Return the argument `shapes` as pairs of lengths. Raise if it is anything else."""
+    """Return the argument `shapes` as pairs of lengths; raise an error for anything else."""
     found = []
     for shape in shapes:
         good = isinstance(shape, (tuple, list)) and len(shape) == 2
@@ -59,9 +64,9 @@ def checked_shapes(shapes: Sequence[Any]) -> list[Shape]:
 
 
 def laid(array: Array, layout: str) -> Array:
-    """Return a new array with these elements in a memory layout.
+    """Return a new array with the elements of `array` in a memory layout.
 
-    The memory between them holds other numbers.
+    The memory between the elements holds other numbers.
     """
     rows, columns = array.shape
     if layout == "contiguous":
@@ -77,12 +82,12 @@ def laid(array: Array, layout: str) -> Array:
 
 
 def as_memory(view: Array) -> Array:
-    """Return what a kernel reads that takes the view for contiguous memory."""
+    """Return the numbers that a kernel reads if it takes a strided view for contiguous memory."""
     return np.lib.stride_tricks.as_strided(view, view.shape, (view.shape[1] * view.itemsize, view.itemsize))
 
 
 def to_blocks(array: Array, blocks: Blocks) -> Array:
-    """Return the blocks of an array, one a row, in the order of their scales.
+    """Return the blocks of an array, one block in each row, in the order of their scales.
 
     Zeros fill short blocks.
     """
@@ -94,7 +99,7 @@ def to_blocks(array: Array, blocks: Blocks) -> Array:
 
 
 def from_blocks(rows: Array, shape: Shape, blocks: Blocks) -> Array:
-    """Return the array of that shape with these blocks. The fill of short blocks is dropped."""
+    """Return the array of shape `shape` with the blocks `rows`, without zeros in short blocks."""
     counts = scales_shape(shape, blocks)
     split = rows.reshape(counts[0], counts[1], *blocks).transpose(0, 2, 1, 3)
     return split.reshape(counts[0] * blocks[0], counts[1] * blocks[1])[: shape[0], : shape[1]].copy()

@@ -1,4 +1,4 @@
-"""The cases of a task in batches, and what they cover."""
+"""Make the cases of a task in batches, and say what the cases cover."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from mxnum.memory.dtypes import Array
 
 #: Number of cases in a batch.
 BATCH = 8192
-#: Inputs of at most this many bits are counted one by one, to say that all were tried.
+#: Inputs of at most `COUNTED_BITS` bits are counted one by one, so that the report can say that all
+#: were tried.
 COUNTED_BITS = 16
 
 
 def cases(task: Task, *, level: int = 1, seed: int = 0, count: int | None = None) -> Iterator[Columns]:
-    """Yield the inputs of the cases, in batches.
+    """Yield the inputs of a task's cases, in batches.
 
-    The number of cases is fixed at level 1; `count` sets it at level 2. Where an element without
-    NaN has no answer to a NaN, only level 1 has NaNs.
+    The number of cases is fixed at level 1; `count` sets it at level 2. If no answer to a NaN is
+    right, because the element has no NaN, only level 1 has NaNs.
     """
     errors.require(level in (1, 2), "level", "1 or 2 (level 3 is check_arrays)", level)
     rng = Generator(errors.integer("seed", seed, 0, (1 << 64) - 1))
@@ -31,8 +32,8 @@ def cases(task: Task, *, level: int = 1, seed: int = 0, count: int | None = None
         if count is not None:
             raise ValueError("Argument 'count' must be left out at level 1, whose cases are fixed.")
         whole = with_tensor(task, task.operation.boundaries(task, rng))
-        # A function may raise for NaNs that have no answer, so their cases come last, in separate
-        # batches.
+        # A function may raise an error for NaNs that have no right answer, so the cases with such
+        # NaNs come last, in separate batches.
         last = has_nan(task, whole) & (not task.takes_nan)
         for rows in (np.flatnonzero(~last), np.flatnonzero(last)):
             for start in range(0, len(rows), BATCH):
@@ -52,7 +53,7 @@ def number_of_cases(task: Task, *, level: int = 1, seed: int = 0, count: int | N
 
 
 def _without_nan(task: Task, inputs: Columns) -> Columns:
-    """Return the inputs with NaNs made finite where the element has no answer for them."""
+    """Return the inputs, with NaNs made finite if the task has no right answer to a NaN."""
     if task.takes_nan or "x" not in inputs:
         return inputs
     x = inputs["x"]
@@ -62,14 +63,14 @@ def _without_nan(task: Task, inputs: Columns) -> Columns:
 
 
 def has_nan(task: Task, inputs: Columns) -> Array:
-    """Return for each case whether a NaN is among its inputs."""
+    """Return True for each case with a NaN among its inputs."""
     found = _codes_are(task, inputs, np.isnan)
     scales = (inputs[name] for name in ("scale", "a_scale", "b_scale") if name in inputs)
     return np.asarray(np.any([found, *(is_nan_scale(task, codes).any(axis=1) for codes in scales)], axis=0))
 
 
 def _codes_are(task: Task, inputs: Columns, what: np.ufunc) -> Array:
-    """Return True for each case with a number or code that is `what` (NaN or infinite)."""
+    """Return True for each case in which `what` (`isnan` or `isinf`) holds for a number."""
 
     def are(field: Field, codes: Array) -> Array:
         if field.kind in ("float", "code", "addend"):
@@ -93,7 +94,7 @@ class Coverage:
         if bits is not None and bits <= COUNTED_BITS:
             self._seen, self._inputs = np.zeros(1 << bits, bool), f"{1 << bits:,} {name}"
         self._nan = self._infinity = False
-        #: The exception that the function raises for NaN, where there is no answer to a NaN.
+        #: The name of the exception that the function raises for NaNs that have no right answer.
         self.refused = ""
 
     def add(self, inputs: Columns) -> None:
@@ -108,7 +109,7 @@ class Coverage:
         self._infinity |= bool(_codes_are(self.task, inputs, np.isinf).any())
 
     def sentence(self) -> str:
-        """Return the sentence that says what was tried and what was left out."""
+        """Return the sentence that says which inputs were tried and which were left out."""
         random = ", with a sample of random words" if self.task.is_stochastic else ""
         if self._seen is not None and self._seen.all():
             return f"Tried: all {self._inputs}{random}."

@@ -13,9 +13,9 @@ from mxnum.modes import ScaleRule
 
 
 def boundary_numbers(task: Task) -> Array:
-    """Return bit patterns for encoding: all 16-bit ones, or boundaries and special values.
+    """Return bit patterns to encode: all of a 16-bit source, else boundaries and special values.
 
-    Boundaries, powers of two and special values come with their neighbours.
+    Powers of two, and boundaries between codes, come with their neighbours.
     """
     source = task.source
     if source.bits == 16:
@@ -32,7 +32,7 @@ def boundary_numbers(task: Task) -> Array:
 def boundary_blocks(task: Task, rng: Generator) -> Array:
     """Return blocks with maxima at every extreme and elements at every boundary.
 
-    The boundaries are those at the block's scale.
+    The boundaries are the element's values and midpoints, times the scale of the block.
     """
     k, source = task.block, task.source
     anchors = _anchors(task)
@@ -43,8 +43,8 @@ def boundary_blocks(task: Task, rng: Generator) -> Array:
         near = grid.with_neighbours(grid.narrowed(np.ldexp(points, code - 127), source), source)
         near = np.concatenate([near, grid.past_midpoints(task.element, source, code - 127)])
         near = near[magnitude_bits(near, source) <= anchor]
-        # All boundaries where the scale is near 1; a sample of them elsewhere, to bound the number
-        # of cases.
+        # Blocks with a scale near 1 get elements at all boundaries. Blocks with other scales get a
+        # sample of the boundaries, to limit the number of cases.
         count = max(1, -(-len(near) // max(1, k - 1))) if code in (126, 127, 128) else 2
         if len(near) == 0:
             near = np.zeros(1, anchors.dtype)
@@ -59,7 +59,7 @@ def boundary_blocks(task: Task, rng: Generator) -> Array:
 
 
 def with_anchors(rng: Generator, near: Array, anchors: Array) -> Array:
-    """Return the rows with the anchor of each at a random position in it."""
+    """Return the rows of `near`, each with its number from `anchors` at a random position."""
     rows = np.concatenate([near, anchors[:, None]], axis=1)
     place, each = rng.integers(0, rows.shape[1] - 1, len(rows)), np.arange(len(rows))
     rows[each, -1], rows[each, place] = rows[each, place], anchors
@@ -67,7 +67,7 @@ def with_anchors(rng: Generator, near: Array, anchors: Array) -> Array:
 
 
 def _anchors(task: Task) -> Array:
-    """Return bit patterns of block maxima at all extremes, and where scale rules change."""
+    """Return bit patterns of block maxima: extremes, and the thresholds of scale rules."""
     source, element = task.source, task.element
     top = source.emax - element.emax
     exponents = np.array(
@@ -84,7 +84,7 @@ def _anchors(task: Task) -> Array:
 
 
 def _floor_codes(task: Task, bits: Array) -> Array:
-    """Return the scale code that `floor` gives to a block with each of these maxima."""
+    """Return the scale code that the rule `floor` gives for each block maximum."""
     values = grid.as_magnitudes(bits, task.source)
     exponent = np.frexp(np.where(values > 0, values, 1))[1] - 1 - task.element.emax
     return np.where(values > 0, np.clip(exponent, -127, 127) + 127, 0)
@@ -93,8 +93,8 @@ def _floor_codes(task: Task, bits: Array) -> Array:
 def scale_blocks(task: Task, rng: Generator) -> Array:
     """Return blocks for testing scales alone.
 
-    Their maxima take every exponent of the source (in float64, every seventh far from 1) with every
-    fraction at which a scale rule changes.
+    The maxima of the blocks take every exponent of the source, with every fraction at which a scale
+    rule's result changes. Far from 1, only every seventh exponent of float64 occurs.
     """
     source, k = task.source, task.block
     fractions = np.unique(
@@ -117,11 +117,11 @@ def scale_blocks(task: Task, rng: Generator) -> Array:
 
 
 def few_values(task: Task, anchors: Array, rng: Generator) -> Array:
-    """Return blocks of few values: zeros, one number, one NaN, falling powers, signs.
+    """Return blocks of few values: zeros, one number, one NaN, falling powers of two.
 
-    Quantizers have code of their own for these. In the last blocks, one element alone decides the
-    scale. It is the median of `anchors` (bit patterns of maxima), at each position and with each
-    sign, among numbers of a fourth of it.
+    Quantizers often have separate code for blocks of few values. In the last blocks, one element
+    alone decides the scale. The deciding element is the median of `anchors` (bit patterns of
+    maxima), at each position and with each sign; all other elements are a fourth of it.
     """
     source, k = task.source, task.block
     dtype = anchors.dtype
@@ -154,7 +154,7 @@ def few_values(task: Task, anchors: Array, rng: Generator) -> Array:
 def random_numbers(task: Task, rng: Generator, shape: tuple[int, int], scales: Array) -> Array:
     """Return random bit patterns: half near boundaries, the rest bell-shaped or arbitrary.
 
-    The boundaries are those at the scale codes.
+    The boundaries are the element's values and midpoints, at the scale codes `scales`.
     """
     source = task.source
     points = rng.choice(grid.points(task.element), shape)
@@ -168,9 +168,9 @@ def random_numbers(task: Task, rng: Generator, shape: tuple[int, int], scales: A
 
 
 def random_blocks(task: Task, rng: Generator, size: int) -> Array:
-    """Return random blocks: bell-shaped, near boundaries, or arbitrary; a few special.
+    """Return random blocks: bell-shaped numbers, numbers near boundaries, or arbitrary patterns.
 
-    The special blocks have NaN or infinity.
+    A few blocks also hold special values: NaNs, infinities, zeros and ends of ranges.
     """
     source, k = task.source, task.block
     lowest, highest = max(-127, source.emin - source.mantissa_bits), min(127, source.emax)
@@ -187,8 +187,9 @@ def random_blocks(task: Task, rng: Generator, size: int) -> Array:
 def with_random(task: Task, rng: Generator, inputs: Columns, every_kind: bool = False) -> Columns:
     """Return the inputs, with random words if rounding is stochastic.
 
-    The words are at the threshold of each number, one below it, arbitrary, or all ones.
-    `every_kind` tries all four with every number, instead of one of them at random.
+    The random words are of four kinds: the least word that rounds its number away from zero, one
+    less, arbitrary, or all ones. With `every_kind`, each number meets all four kinds of random
+    words, otherwise one kind, chosen at random.
     """
     if not task.is_stochastic:
         return inputs
@@ -206,7 +207,7 @@ def with_random(task: Task, rng: Generator, inputs: Columns, every_kind: bool = 
     for kind in range(4):
         any_low, all_ones = rng.integers(0, (1 << r) - 1, x.shape), np.full(x.shape, (1 << r) - 1)
         low = (at, at - 1, any_low, all_ones)[kind]
-        high = rng.integers(0, (1 << (32 - r)) - 1, x.shape) << r  # bits that must not matter
+        high = rng.integers(0, (1 << (32 - r)) - 1, x.shape) << r  # high bits, which rounding must ignore
         variants.append((np.clip(low, 0, (1 << r) - 1) | high).astype(np.uint32))
     if every_kind:
         return {"x": np.concatenate([x] * 4), "random": np.concatenate(variants)}

@@ -1,4 +1,4 @@
-"""Cases for scales that are floats: maxima at every boundary of a scale, in tensors of many sizes.
+"""Cases for scales that are floats: block maxima near all thresholds of scales, in many tensors.
 
 With a tensor scale, the column ``largest`` holds the largest magnitude of each row's tensor. A
 kernel is called once for each tensor.
@@ -19,14 +19,15 @@ from mxnum.memory.dtypes import Array, code_dtype
 #: The largest magnitudes of tensors: 2688, for which NVFP4's tensor scale is 1, a few plain
 #: numbers, and the ends of float32.
 LARGEST = (2688.0, 5.25, 12.0, 0.0073, 1.7e30, 3.3e38, 2.0**-116 * 1.37, 2.0**-128, 2.0**-147)
-#: Every boundary of an 8-bit scale is tried for the first `WHOLE` of them; a sample for the others.
+#: The first `WHOLE` tensors of `LARGEST` are tested at every threshold of an 8-bit scale, the other
+#: tensors at a sample of the thresholds.
 WHOLE = 3
 #: Number of codes in a sample of scales, and number of rows of a tensor at level 2.
 SAMPLE, ROWS = 24, 512
 
 
 def boundary_pairs(task: Task, rng: Generator) -> Columns:
-    """Return every element code at many scales, in tensors of every size."""
+    """Return every element code at many scales, for each tensor magnitude in `LARGEST`."""
     codes = np.arange(1 << task.element.bits)
     scales = np.arange(1 << task.scale_bits) if task.scale_bits <= 8 else _scale_codes(task, rng, 128, nan=True)
     made: list[Columns] = []
@@ -40,7 +41,7 @@ def boundary_pairs(task: Task, rng: Generator) -> Columns:
 
 
 def random_pairs(task: Task, rng: Generator, size: int, start: int) -> Columns:
-    """Return pairs of a scale code and an element code for level 2, in tensors of any size."""
+    """Return pairs of a scale code and an element code for level 2, in tensors of any magnitude."""
     codes = 1 << task.element.bits
     index = np.arange(start, start + size)
     scales = index // codes % (1 << task.scale_bits)
@@ -57,7 +58,7 @@ def random_pairs(task: Task, rng: Generator, size: int, start: int) -> Columns:
 
 
 def boundary_blocks(task: Task, rng: Generator) -> Columns:
-    """Return blocks with maxima at every boundary of a scale, in tensors of every size."""
+    """Return blocks with maxima near scale thresholds, for each tensor magnitude in `LARGEST`."""
     made, tops = [], []
     for number, largest in enumerate(largest_of_tensors(task)):
         tensor = _tensor_scale(task, largest)
@@ -75,7 +76,7 @@ def boundary_blocks(task: Task, rng: Generator) -> Columns:
 
 
 def random_blocks(task: Task, rng: Generator, size: int) -> Columns:
-    """Return blocks of level 2: tensors of any size, with random and boundary blocks."""
+    """Return blocks of level 2: random blocks and boundary blocks, in tensors of any magnitude."""
     made, source = [], task.source
     for first in range(0, size, ROWS):
         count = min(ROWS, size - first)
@@ -97,7 +98,7 @@ def random_blocks(task: Task, rng: Generator, size: int) -> Columns:
 def largest_of_tensors(task: Task) -> list[int]:
     """Return the largest magnitudes of tensors as bit patterns.
 
-    Without a tensor scale, this is the largest number alone.
+    Without a tensor scale, the list holds only the largest finite number of the source.
     """
     if not task.has_tensor:
         return [task.source.max_code]
@@ -112,7 +113,7 @@ def joined(made: list[Columns]) -> Columns:
 
 
 def _largest(task: Task, count: int, largest: int) -> Columns:
-    """Return the column of the tensor's largest magnitude, if tensor scales need it."""
+    """Return the column ``largest``, or no column if the format has no tensor scale."""
     return {"largest": np.full((count, 1), largest, code_dtype(task.source.bits))} if task.has_tensor else {}
 
 
@@ -125,7 +126,7 @@ def _tensor_scale(task: Task, largest: int) -> Array | None:
 
 
 def _scale_codes(task: Task, rng: Generator, count: int, nan: bool = False) -> Array:
-    """Return about `count` scale codes: the ends, around the least normal, and random."""
+    """Return about `count` scale codes: extremes, codes around the least normal, random codes."""
     number = task.scale_number
     normal, most = 1 << number.mantissa_bits, number.max_code
     ends = [0, 1, 2, 3, normal - 1, normal, normal + 1, most - 1, most]
@@ -135,9 +136,9 @@ def _scale_codes(task: Task, rng: Generator, count: int, nan: bool = False) -> A
 
 
 def _anchors(task: Task, codes: Array, tensor: Array | None, largest: int) -> Array:
-    """Return maxima (bit patterns) at these scales, halfway up, and their neighbours.
+    """Return bit patterns of block maxima at the scales `codes`, at midpoints, and nearby.
 
-    Maxima beyond the largest scale are among them.
+    Some of the maxima are too large for the largest scale.
     """
     source, most = task.source, task.scale_number.max_code
     here, above = (scale_numbers(task, np.minimum(c, most)) for c in (codes, codes + 1))
@@ -150,13 +151,13 @@ def _anchors(task: Task, codes: Array, tensor: Array | None, largest: int) -> Ar
 
 
 def _factors(task: Task, anchors: Array, tensor: Array | None) -> Array:
-    """Return the factors (scale times tensor scale) of blocks with these maxima, in float64."""
+    """Return the factors (scale times tensor scale) of blocks with the maxima `anchors`."""
     codes = nearby_scales(task, anchors.reshape(-1, 1), tensor)
     return scale_numbers(task, codes) * (1.0 if tensor is None else float(tensor))
 
 
 def _all_around(task: Task, rng: Generator, anchors: Array, tensor: Array | None) -> Array:
-    """Return as many blocks for each maximum as all boundaries of its scale need."""
+    """Return blocks for each maximum that together hold all boundaries at the maximum's scale."""
     if task.block == 1:
         return _around(task, rng, anchors, tensor)
     points, rows = grid.points(task.element), []
@@ -170,7 +171,7 @@ def _all_around(task: Task, rng: Generator, anchors: Array, tensor: Array | None
 
 
 def _around(task: Task, rng: Generator, anchors: Array, tensor: Array | None) -> Array:
-    """Return a block for each maximum, with elements near boundaries at its scale.
+    """Return a block for each maximum, with elements near boundaries at the block's scale.
 
     The boundaries are the values and midpoints of the element.
     """

@@ -14,8 +14,8 @@ from mxnum.formats import ElementFormat
 from mxnum.memory.dtypes import Array, numpy_dtype
 from mxnum.modes import ScaleRule
 
-#: How many bits fewer the mantissa has in bfloat16 than in float32, and in float32 than in float64,
-#: by the width of the wider type.
+#: Mantissa bits that a number loses from float32 to bfloat16 (key 32), and from float64 to float32
+#: (key 64).
 NARROWER = {32: 16, 64: 29}
 #: Classes of numbers by their position in the grid. A number belongs to the first class that fits.
 PLACES = ("NaN", "infinity", "zero", "representable", "beyond the largest", "tie", "subnormal result", "ordinary")
@@ -23,16 +23,17 @@ PLACES = ("NaN", "infinity", "zero", "representable", "beyond the largest", "tie
 
 @cache
 def magnitudes(element: ElementFormat) -> Array:
-    """Return the finite values from zero up.
+    """Return the nonnegative finite values of an element, in ascending order.
 
-    The most negative integer, which the library never produces, does not count.
+    The magnitude of the most negative integer is missing, because the library never produces that
+    integer.
     """
     return np.array(sorted({v for v in element.values() if math.isfinite(v) and v >= 0}))
 
 
 @cache
 def points(element: ElementFormat) -> Array:
-    """Return every magnitude and midpoint, two steps past the largest, and some extremes."""
+    """Return test points of an element: magnitudes, midpoints, and numbers beyond both ends."""
     grid = magnitudes(element)
     step = grid[-1] - grid[-2] if element.mantissa_bits else grid[-1]
     beyond = grid[-1] + step * np.array([0.5, 1.0, 1.5, 2.0])
@@ -42,10 +43,11 @@ def points(element: ElementFormat) -> Array:
 
 
 def past_midpoints(element: ElementFormat, source: ElementFormat, exponent: int = 0) -> Array:
-    """Return bit patterns past each midpoint times 2**exponent.
+    """Return bit patterns of numbers just past each midpoint times 2**exponent.
 
-    They are fractions of a gap, or 1.5 ulps of a narrower float, past it. There, roundings differ
-    that keep different numbers of bits below the last place of the element.
+    The distance from the midpoint is a fraction of the gap, or 1.5 ulps of a narrower float. Just
+    past a midpoint, two rounders differ if they keep different numbers of bits below the element's
+    last place.
     """
     grid = magnitudes(element)
     gaps, middles = grid[1:] - grid[:-1], (grid[1:] + grid[:-1]) / 2
@@ -58,10 +60,7 @@ def past_midpoints(element: ElementFormat, source: ElementFormat, exponent: int 
 
 
 def fractions_of_rules(element: ElementFormat) -> Array:
-    """Return the fractions 1 <= f < 2 at which a scale rule or clamping changes.
-
-    They are those of a block's maximum.
-    """
+    """Return the fractions 1 <= f < 2 of block maxima at which the scale or clamping changes."""
     top = element.max / 2.0**element.emax
     half = 2.0 ** -(element.mantissa_bits + 1)
     return np.unique([1.0, top, min(top + half, 2 - half), 2 - half, 1.5])
@@ -80,13 +79,13 @@ def threshold(element: ElementFormat, rule: ScaleRule) -> float:
 
 
 def narrowed(values: Array, source: ElementFormat) -> Array:
-    """Return the bit patterns of float64 values in a float type."""
+    """Return float64 values, rounded to the float type `source`, as bit patterns."""
     with np.errstate(over="ignore", under="ignore"):
         return np.asarray(values, np.float64).astype(numpy_dtype(source)).view(f"u{source.bits // 8}")
 
 
 def with_neighbours(bits: Array, source: ElementFormat, reach: int = 1) -> Array:
-    """Return positive bit patterns, their finite neighbours, and the negatives of all."""
+    """Return positive bit patterns and their finite neighbours, each with both signs."""
     wide = bits.astype(np.int64)
     around = np.concatenate([wide + step for step in range(-reach, reach + 1)])
     around = np.unique(around[(around >= 0) & (around <= source.max_code)])
@@ -98,8 +97,9 @@ def with_neighbours(bits: Array, source: ElementFormat, reach: int = 1) -> Array
 def around_thresholds(element: ElementFormat, source: ElementFormat, exponents: Sequence[int]) -> Array:
     """Return bit patterns near the thresholds of scale rules.
 
-    They lie two and three ulps, and half an ulp of a narrower float, from a threshold. They reveal
-    a threshold that is one ulp off, and inputs that are rounded to the narrower float first.
+    The distance from a threshold is two or three ulps, or nearly half an ulp of a narrower float.
+    Numbers so near a threshold reveal a kernel whose threshold is one ulp off, or that first rounds
+    its inputs to a narrower float.
     """
     fractions = np.unique([*(threshold(element, rule) for rule in ScaleRule), *fractions_of_rules(element)])
     values = np.ldexp(fractions[None], np.array(exponents)[:, None]).ravel()
@@ -110,7 +110,10 @@ def around_thresholds(element: ElementFormat, source: ElementFormat, exponents: 
 
 
 def special_patterns(source: ElementFormat, nan: bool = True) -> Array:
-    """Return zeros, ends of subnormals and normals, infinities and NaNs, of both signs."""
+    """Return the bit patterns of zeros, ends of subnormals and normals, infinities and NaNs.
+
+    Each pattern comes with both signs.
+    """
     m, top = source.mantissa_bits, source.max_code
     positive = [0, 1, 2, 3, (1 << m) - 1, 1 << m, (1 << m) + 1, top - 1, top, top + 1]
     if nan:
@@ -121,16 +124,16 @@ def special_patterns(source: ElementFormat, nan: bool = True) -> Array:
 
 
 def as_magnitudes(bits: Array, source: ElementFormat, scales: Array | None = None) -> Array:
-    """Return |x| / 2**(scale-127) in float64, exactly unless it is far below any element."""
+    """Return |x| / 2**(scale-127) in float64, exact unless far below the smallest element."""
     with np.errstate(all="ignore"):
         wide = np.abs(as_floats(bits, source).astype(np.float64))
         return wide if scales is None else np.ldexp(wide, 127 - scales.astype(np.int64))
 
 
 def neighbours(y: Array, element: ElementFormat) -> tuple[Array, Array]:
-    """Return the grid values around each magnitude, the next one perhaps past the end.
+    """Return for each magnitude y the largest grid value <= y, and the next grid value.
 
-    The first is the largest value that is not above the magnitude.
+    Past its last value, the grid is continued by one step.
     """
     grid = magnitudes(element)
     place = np.clip(np.searchsorted(grid, y, side="right") - 1, 0, len(grid) - 1)

@@ -1,8 +1,8 @@
-"""Cases for matrix units: terms around the bits that alignment keeps, ties, carries, cancellation.
+"""Cases for matrix units: terms that alignment just keeps or drops, ties, carries, cancellation.
 
-A row has a largest product, others that are smaller by chosen powers of two, and an addend. The
-distances are those at which a unit's rules matter: the fraction bits that alignment keeps, those of
-the result, and those of the accumulator.
+A row has a largest product, products that are smaller by chosen powers of two, and an addend. The
+powers are about 2**-n, where n is the number of fraction bits that the unit's alignment, result or
+accumulator keeps, because the unit's rules matter there.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from mxnum.formats import ElementFormat
 from mxnum.memory.dtypes import Array, code_dtype
 from mxnum.units.unit import ZERO_EXPONENT
 
-#: Rows at level 1, without those of special values.
+#: Number of rows at level 1, without the rows that have special values.
 BOUNDARIES = 2048
-#: The patterns of a row's significands: zeros after the leading one, ones, the last bit, random.
+#: Number of patterns of a row's mantissa bits: all zeros, all ones, the last bit alone, random.
 _PATTERNS = 4
 
 
@@ -45,7 +45,7 @@ class _Scales(NamedTuple):
 
 
 class _Rows:
-    """Random rows: exponents of products relative to the largest, patterns and signs."""
+    """Random rows of products, with chosen exponents, patterns of mantissa bits, and signs."""
 
     def __init__(self, task: Task, rng: Generator, count: int) -> None:
         self.task, self.rng, self.shape = task, rng, (count, task.k)
@@ -65,7 +65,7 @@ class _Rows:
     def _tops(self, lowest: int, highest: int) -> Array:
         """Return the exponent of the largest product of each row.
 
-        One row in eight has results near the smallest number, and one near the largest.
+        One row in eight has results near the smallest number, and one in eight near the largest.
         """
         e, rng, size = self.accumulator, self.rng, (self.shape[0], 1)
         room = self.unit.fraction_bits + 4
@@ -82,7 +82,8 @@ class _Rows:
         distance = rng.choice(self.distances, (count, 1)) + rng.integers(-1, 1, self.shape)
         distance = np.where(rng.chance(0.2, self.shape), rng.choice(self.distances, self.shape), distance)
         distance = np.where(place == self.first, 0, np.maximum(distance, 0))
-        # Few products, those of one fused sum, or all; the rest are zero.
+        # A random share of the products is not zero; in half of the rows, only products of one
+        # fused sum are not zero.
         share = rng.choice(np.array([1, 3, 30, 100]), (count, 1))
         there = rng.integers(1, 100, self.shape) <= share * max(1, 32 // k)
         near = place // self.unit.terms == self.first // self.unit.terms
@@ -99,7 +100,10 @@ class _Rows:
         return columns
 
     def _scaled(self, target: Array, there: Array) -> tuple[Columns, Array]:
-        """Return scales that give each block's largest product its exponent, and what is left."""
+        """Return each block's scales, and the exponents that products of elements must have.
+
+        Scales and elements together then give products with the exponents `target`.
+        """
         if self.scales is None:
             return {}, target
         task, rng, count = self.task, self.rng, self.shape[0]
@@ -119,7 +123,7 @@ class _Rows:
         return codes.astype(code_dtype(self.task.scale_bits))
 
     def _elements(self, target: Array, there: Array) -> tuple[Array, Array]:
-        """Return codes whose products have the exponents of `target`, or the next higher ones."""
+        """Return codes whose products have the exponents of `target`, or exponents one higher."""
         e, rng = self.element, self.rng
         low, high = np.maximum(e.emin, target - e.emax), np.minimum(e.emax, target - e.emin)
         spread = np.maximum(high - low + 1, 1)
@@ -136,14 +140,18 @@ class _Rows:
         return np.select([pattern == 0, pattern == 1, pattern == 2], [0, ones, min(1, ones)], random)
 
     def _stored(self, codes: Array) -> Array:
-        """Return codes in the arrays that hold them: TF32 lies in float32, with any lower bits."""
+        """Return codes as arrays store them: TF32 numbers in float32, with random lower bits."""
         bits = self.task.element.bits
         low = bits - self.element.bits
         below = self.rng.integers(0, (1 << low) - 1, codes.shape) if low else np.zeros_like(codes)
         return (codes << low | np.where(codes == 0, 0, below)).astype(code_dtype(bits))
 
     def _sign(self, columns: Columns, second: Array, cancels: Array) -> None:
-        """Set signs: all alike, random, or that of the largest product against the others."""
+        """Set the signs of products: all positive, random, or only the largest product negative.
+
+        In the rows where `cancels` is True, the product at `second` becomes the opposite of the
+        largest.
+        """
         rng, (count, k) = self.rng, self.shape
         sign = columns["a"].dtype.type(1 << (self.task.element.bits - 1))
         place = np.arange(k)
@@ -156,7 +164,7 @@ class _Rows:
         columns["a"] = np.where(negative, columns["a"] | sign, columns["a"])
 
     def addends(self, columns: Columns) -> Array:
-        """Return an addend for each row: 0, at a chosen distance, or the opposite of the sum."""
+        """Return an addend for each row: 0, minus the row's sum, or a number of chosen exponent."""
         e, rng, size = self.accumulator, self.rng, (self.shape[0], 1)
         step = rng.choice(np.concatenate([self.distances, -self.distances]), size)
         codes = _codes(e, self.top + step, self._mantissas(e, size))
@@ -172,7 +180,7 @@ class _Rows:
 
 
 def _codes(fmt: ElementFormat, exponent: Array, mantissa: Array) -> Array:
-    """Return codes of these exponents, which are limited to the format's, and mantissas."""
+    """Return codes from mantissas and exponents; exponents are clipped to the format's range."""
     m = fmt.mantissa_bits
     e = np.clip(exponent, fmt.emin - m, fmt.emax)
     mantissa = mantissa & ((1 << m) - 1)
@@ -182,7 +190,7 @@ def _codes(fmt: ElementFormat, exponent: Array, mantissa: Array) -> Array:
 
 
 def _scale_range(task: Task) -> _Scales:
-    """Return the exponents that the scales of a case have."""
+    """Return the range from which the exponents of a case's scales are drawn."""
     number = task.format.scale.number
     if number is None:
         return _Scales(-127, 127)
@@ -190,7 +198,7 @@ def _scale_range(task: Task) -> _Scales:
 
 
 def _special_products(task: Task) -> Columns:
-    """Return rows with NaN, infinities, zeros and the ends of ranges, with every such addend."""
+    """Return rows of special operands (NaN, infinities, zeros, range ends) and special addends."""
     e, c, k = task.operand, task.source, task.k
     one, shift = int(_codes(e, np.array(0), np.array(0))), task.element.bits - e.bits
     sign = 1 << (e.bits - 1)
@@ -200,7 +208,8 @@ def _special_products(task: Task) -> Columns:
     pairs = [(x | s, y) for x in special for s in (0, sign) for y in (0, one, e.max_code, one | sign)]
     least, unity = 1 << c.mantissa_bits, c.bias << c.mantissa_bits
     addends = [0, unity, 1, least // 2, least - 1, least, c.max_code, c.max_code + 1, c.nan_code or 0]
-    # The exponent of a zero product with the largest number drops the last bits of this addend.
+    # Alignment to the product of zero and the largest number drops the last bits of this addend,
+    # because a zero operand has the exponent `ZERO_EXPONENT`.
     kept = task.unit.fraction_bits if task.unit else 0
     addends.append(int(_codes(c, np.array(ZERO_EXPONENT + e.emax - kept + 4), np.array(least - 1))))
     addends += [code | 1 << (c.bits - 1) for code in addends]
@@ -219,7 +228,7 @@ def _special_products(task: Task) -> Columns:
             add({0: pair}, addend)
         add(dict.fromkeys(range(k), pair), 0)
     if e.infinity_code is not None and k > 1:
-        for last in sorted({1, k - 1}):  # opposite infinities in one fused sum, and perhaps in two
+        for last in sorted({1, k - 1}):  # opposite infinities in one fused sum, or in two fused sums
             add({0: (e.infinity_code, one), last: (e.infinity_code | sign, one)}, 0)
     bits = {"a": task.element.bits, "b": task.element.bits, "c": c.bits}
     columns = {name: np.array(rows[name]).astype(code_dtype(bits[name])) for name in rows}
@@ -227,7 +236,7 @@ def _special_products(task: Task) -> Columns:
 
 
 def _with_scales(task: Task, columns: Columns) -> Columns:
-    """Return the rows at scale 1, and once more with each special scale in the first block."""
+    """Return all rows at scale 1, and some rows with each special scale in the first block."""
     scale, number = task.format.scale, task.format.scale.number
     one = scale.bias if number is None else number.bias << number.mantissa_bits
     ends = [0, 1, scale.max_code, scale.nan_code]

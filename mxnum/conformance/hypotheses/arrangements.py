@@ -46,7 +46,7 @@ def _packed_from_the_top(block: int, bits: int, codes: Array) -> Array:
 
 
 def _permutations(straight: Array, bits: int) -> Iterator[tuple[str, Array]]:
-    """Yield the name of each order, and for each position the index of the right code."""
+    """Yield the name of each order, and the index of the right code for each position."""
     block = len(straight)
     even = block % 2 == 0
     if even:
@@ -76,7 +76,7 @@ FIRST, BATCH = 64, 8192
 
 @dataclass(frozen=True)
 class Answered:
-    """An array of numbers and the answers for it."""
+    """The inputs of one array, and the implementation's answers to them."""
 
     #: The input arrays: ``x``, with ``random`` if rounding is stochastic; or ``codes`` and
     #: ``scales``.
@@ -86,8 +86,8 @@ class Answered:
     blocks: Blocks
     layout: str
     wrong: int
-    #: Largest magnitude and tensor scale of the array, in one row, if the format has a tensor
-    #: scale.
+    #: Largest magnitude and tensor scale of the array, as columns of one row, if the format has a
+    #: tensor scale.
     tensor: Columns = field(default_factory=dict)
 
 
@@ -105,7 +105,7 @@ def repeated(tensor: Columns, count: int) -> Columns:
 
 
 def block_columns(inputs: dict[str, Array], answers: dict[str, Array], blocks: Blocks) -> tuple[Columns, Columns]:
-    """Return the blocks of an array as cases and answers."""
+    """Return the inputs and the answers of an array as columns, with one row for each block."""
     given = {name: array.reshape(-1, 1) for name, array in answers.items()}
     if "codes" in answers:
         given["codes"] = to_blocks(answers["codes"], blocks)
@@ -113,7 +113,7 @@ def block_columns(inputs: dict[str, Array], answers: dict[str, Array], blocks: B
 
 
 def element_columns(inputs: dict[str, Array], answers: dict[str, Array], blocks: Blocks) -> tuple[Columns, Columns]:
-    """Return an array's elements as cases, each with its scale, and their values."""
+    """Return the inputs (scale and code) and answers of an array, with one row for each element."""
     rows, columns = inputs["codes"].shape
     scales = inputs["scales"].repeat(blocks[0], axis=0)[:rows].repeat(blocks[1], axis=1)[:, :columns]
     given = {"scale": scales.reshape(-1, 1), "code": inputs["codes"].reshape(-1, 1)}
@@ -150,7 +150,7 @@ def _swizzled(scales: Array) -> Array | None:
 
 
 def _by_columns(array: Array) -> Array:
-    """Return the array that an answer means if it was written column by column."""
+    """Return the array that results from reading an answer's memory column by column."""
     return array.ravel().reshape(array.shape[::-1]).T
 
 
@@ -171,7 +171,10 @@ def _other_axis(one: Answered) -> tuple[Columns, Columns] | None:
 
 
 def _without_tails(zeros: bool, one: Answered) -> tuple[Columns, Columns] | None:
-    """Return all full blocks; with `zeros`, None unless the answers for short blocks are zero."""
+    """Return the cases and answers of all full blocks, without short last blocks.
+
+    If `zeros` is True, return None unless all answers for short blocks are zero.
+    """
     inputs, answers = block_columns(one.inputs, one.answers, one.blocks)
     whole = to_blocks(np.ones(one.inputs["x"].shape, np.uint8), one.blocks).all(axis=1)
     if zeros and any(column[~whole].any() for column in answers.values()):
@@ -189,7 +192,7 @@ def _previous(scales: Array) -> Array:
 
 
 def _at_previous_scales(task: Task, one: Answered) -> tuple[Columns, Columns] | None:
-    """Return the cases, with right codes for blocks whose codes are right at the previous scale."""
+    """Return the cases and answers, as if codes at the scale of the previous block were right."""
     if "codes" not in one.answers:
         return None
     inputs, answers = block_columns(one.inputs, one.answers, one.blocks)
@@ -222,7 +225,7 @@ def _tried(task: Task) -> dict[str, Arranged]:
         return ARRANGEMENTS | {"codes are those at the scale of the previous block": partial(_at_previous_scales, task)}
 
     def in_rows(change: Change) -> Reordered:
-        """Return a function that puts the codes of an array in another order within their row."""
+        """Return a function that puts the codes within each block of an array in another order."""
         rows = 1, task.block
         return lambda codes: from_blocks(change(to_blocks(codes, rows)).astype(np.uint8), codes.shape, rows)
 
@@ -244,7 +247,7 @@ def arrangements(task: Task, answered: list[Answered]) -> list[str]:
     for name, arrange in _tried(task).items():
         if all(_is_right(task, one, arrange) for one in answered):
             found.append(name)
-    if "short last blocks are left zero" in found:  # the stronger statement implies "are left out"
+    if "short last blocks are left zero" in found:  # "left zero" implies "left out", so one name is enough
         found.remove("short last blocks are left out")
     return found
 

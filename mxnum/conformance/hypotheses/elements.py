@@ -31,7 +31,7 @@ def _codes(task: Task, inputs: Columns) -> Array:
 
 
 def roundings(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield `(name, answer)` for each mistake in the direction of rounding or in overflow."""
+    """Yield the name and `Answer` of each mistake in the direction of rounding or in overflow."""
     other = Overflow.IEEE if task.overflow == Overflow.SATURATE else Overflow.SATURATE
     overflows = (task.overflow, other) if task.element.nan_code is not None else (task.overflow,)
     for overflow in overflows:
@@ -55,7 +55,7 @@ def roundings(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def elements(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield `(name, answer)` for each mistake in converting elements."""
+    """Yield the name and `Answer` of each mistake in converting elements."""
     yield from roundings(task)
     if not task.is_stochastic:
         for step, where in ((1, "low"), (-1, "high")):
@@ -71,7 +71,7 @@ def elements(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def conversions(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield `(name, answer)` for each mistake in converting codes of another element."""
+    """Yield the name and `Answer` of each mistake in converting codes of another element."""
     source = task.source
     yield from roundings(task)
     yield "the codes unchanged", lambda t, i: i["x"]
@@ -79,7 +79,7 @@ def conversions(task: Task) -> Iterator[tuple[str, Answer]]:
         if other.bits == source.bits and other != source:
             yield f"reading codes as {other.name}", _with(source=other)
     if source.integer:
-        yield "sign and magnitude in place of two's complement in what is read", read_as(_of_signs, _codes)
+        yield "reading two's complement codes as sign and magnitude", read_as(_of_signs, _codes)
     else:
         yield "reading subnormal codes as zero", read_as(_without_subnormals, _codes)
         yield "losing all signs", read_as(lambda t, x: magnitude_bits(x, t.source), _codes)
@@ -87,7 +87,7 @@ def conversions(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def _of_signs(task: Task, x: Array) -> Array:
-    """Return the codes in two's complement of what the codes mean as sign and magnitude."""
+    """Return the two's complement codes of the numbers that codes mean as sign and magnitude."""
     sign = 1 << (task.source.bits - 1)
     return np.where(x >= sign, (0 - (x & (sign - 1))) & (2 * sign - 1), x)
 
@@ -98,7 +98,7 @@ def _without_subnormals(task: Task, x: Array) -> Array:
 
 
 def codes_written_otherwise(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield `(name, answer)` for each mistake in writing codes."""
+    """Yield the name and `Answer` of each mistake in writing codes."""
     sign = 1 << (task.element.bits - 1)
     if not task.element.integer:
         yield "flushing subnormal results to zero", lambda t, i: _flushed(t, _codes(t, i))
@@ -120,7 +120,7 @@ def _with(**modes: object) -> Answer:
 
 
 def choices_of_bits(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield `(name, answer)` for each legitimate choice about random bits."""
+    """Yield the name and `Answer` of each legitimate choice about random bits."""
     if not task.is_stochastic:
         return
     if task.sr_bits < 30:
@@ -146,7 +146,7 @@ def _random_bits(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def _nearest_fraction(task: Task, inputs: Columns) -> Array:
-    """Return the codes if numbers round away from zero where floor(F + 1/2) + R >= 2^r.
+    """Return the codes of the nearest-fraction rule: up in magnitude if floor(F + 1/2) + R >= 2^r.
 
     F is the fraction of the gap times 2^r, and R is the random word of r bits. The nearest-fraction
     rule equals the library's rule for r + 1 bits with the random word 2 R + 1.
@@ -174,7 +174,7 @@ def read_as(change: Callable[[Task, Array], Array], answer: Answer) -> Answer:
 
 
 def inputs_read_otherwise(task: Task, answer: Answer) -> Iterator[tuple[str, Answer]]:
-    """Yield `(name, answer)` for each mistake in reading inputs.
+    """Yield the name and `Answer` of each mistake in reading inputs.
 
     Each mistake either reads subnormal numbers as zero, or reads x in a narrower type. The answer
     is right for the number that the implementation read.
@@ -268,7 +268,7 @@ def _extended(codes: Array, sign: int, full: int) -> Array:
 
 
 def at_other_scales(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield `(name, answer)` for each mistake in reading scales."""
+    """Yield the name and `Answer` of each mistake in reading scales."""
 
     def read_as(code: int) -> Answer:
         def answer(task: Task, inputs: Columns) -> Array:
@@ -282,7 +282,7 @@ def at_other_scales(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def in_other_orders(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield `(name, answer)` for each order; the answer has the right codes in that order."""
+    """Yield the name of each order, and a function that gives the right codes in that order."""
     for name, change in orders(task.block, task.element.bits):
         yield name, ordered(change, _codes)
 

@@ -2,7 +2,8 @@
 
 In the names of hypotheses, m is the largest magnitude of a block, s the block's scale, t the tensor
 scale (or 1) and x a number. A is the largest magnitude of the tensor, L the largest element and S
-the largest scale. `answer_of_stack` computes the answers of the stacks of `mxnum.stacks`.
+the largest scale. A stack of `mxnum.stacks` is software with its own NVFP4 arithmetic;
+`answer_of_stack` computes the answers of a stack.
 """
 
 from __future__ import annotations
@@ -158,7 +159,7 @@ def scales(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def codes(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield `(name, answer)` for each mistake in element codes, at the implementation's scales."""
+    """Yield the name and `Answer` of each mistake in codes at the implementation's scales."""
     for name, change in _other_tensors(task):
         yield name, _changed(lambda t, i: right(t, i, "codes"), change)
     if task.is_stochastic:
@@ -170,7 +171,7 @@ def codes(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def values(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield `(name, answer)` for each mistake in dequantized values."""
+    """Yield the name and `Answer` of each mistake in dequantized values."""
     for name, change in _other_tensors(task):
         yield name, _changed(lambda t, i: expected(t, i)["value"], change)
 

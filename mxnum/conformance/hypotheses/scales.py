@@ -1,4 +1,4 @@
-"""Mistakes in the codes of power-of-two scales, and in which elements decide a scale."""
+"""Mistakes in power-of-two scale codes, and in the choice of elements that decide a scale."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def scales(task: Task) -> Iterator[tuple[str, Answer]]:
     yield "the largest scale for a block with infinity", lambda t, i: _of_infinity(t, i, E8M0.bias)
     yield "infinity taken for 2^128", lambda t, i: _of_infinity(t, i, 128 - t.element.emax)
     yield "a smallest scale code of 0x01", lambda t, i: np.maximum(right_scales(t, i), 1)
-    if task.source.emax - task.element.emax >= E8M0.bias:  # for a smaller source, no block has the scale code 0xFE
+    if task.source.emax - task.element.emax >= E8M0.bias:  # sources of less range never need the scale code 0xFE
         yield "a largest scale code of 0xFD", capped
     yield "a scale code that is 1 higher", shifted(1)
     yield "a scale code that is 1 lower", shifted(-1)
@@ -77,7 +77,7 @@ def shifted(step: int) -> Answer:
 
 
 def scales_of_others(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield `(name, answer)` for each mistake about which elements decide the scale."""
+    """Yield the name and `Answer` of each wrong choice of the elements that decide the scale."""
 
     def all_but_last(_: Task, x: Array) -> Array:
         return np.concatenate([x[:, :-1], x[:, :1] if x.shape[1] > 1 else 0 * x], axis=1)
@@ -93,7 +93,7 @@ def scales_of_others(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def maxima(task: Task, inputs: Columns) -> tuple[Array, Array]:
-    """Return for each block whether a finite nonzero maximum decides its scale, and the maximum.
+    """Return a mask of the blocks that are finite and not all zero, and the maximum of each block.
 
     The maxima are in float64.
     """
@@ -108,7 +108,7 @@ def _code(exponent: Array) -> Array:
 
 
 def _compared_otherwise(task: Task, inputs: Columns) -> Array:
-    """Return the scale codes if the rule's comparison is wrong for a maximum at its threshold."""
+    """Return the scale codes of a rule whose comparison is wrong for maxima at the threshold."""
     assert isinstance(task.scale_rule, ScaleRule)
     decides, largest = maxima(task, inputs)
     half, exponent = np.frexp(largest)
@@ -131,7 +131,7 @@ def _by_logarithm(task: Task, inputs: Columns) -> Array:
 
 
 def _by_logarithm_of_quotient(task: Task, inputs: Columns) -> Array:
-    """Return the scales of the rule rceil, with the quotient and its logarithm in float32.
+    """Return the scales of rceil; maximum / largest element and its logarithm are in float32.
 
     A block with infinity gets the largest scale.
     """

@@ -21,15 +21,16 @@ _RULE = tuple(f.name for f in fields(MatrixUnit) if f.name not in ("name", "oper
 
 
 def right_bits(task: Task, inputs: Columns, unit: MatrixUnit | None = None, **rules: Any) -> Array:
-    """Return the bits that a unit (default: the task's) gives, in one column.
+    """Return the result bits of every case, computed by a unit (default: the task's unit).
 
-    `rules` are other rules of alignment and zeros, as in `fused_by_numpy.dots`.
+    `rules` replace the unit's rules for alignment and for zero operands, as in
+    `fused_by_numpy.dots`.
     """
     assert task.unit is not None
     unit = unit or task.unit
     # A case of `mma` is one instruction of length `task.k`, if the unit has that length. If the
-    # unit lacks that length, instructions have the unit's last listed length, and zeros fill the
-    # last instruction.
+    # unit lacks the length `task.k`, instructions have the unit's last listed length, and zeros
+    # fill the last instruction.
     k = task.k if task.operation.name == "mma" and (task.k in unit.k or unit is task.unit) else unit.k[-1]
     a, b = (_vectors(task, inputs, side) for side in ("a", "b"))
     with np.errstate(all="ignore"):
@@ -74,7 +75,7 @@ def unit_mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
 def _others(task: Task) -> Iterator[tuple[str, MatrixUnit]]:
     """Yield other units: registered units that take the operands, and the unit with changed fields.
 
-    Most changes concern one field. Some change the fraction bits together with the result bits or
+    Most changes concern one field. A few changes combine the fraction bits with the result bits or
     with the number of terms.
     """
     unit = task.unit
@@ -115,7 +116,7 @@ def _rule(unit: MatrixUnit) -> tuple[Any, ...]:
 
 
 def _fields_off(unit: MatrixUnit, k: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the changed fields of each changed unit, and words for what the unit then does."""
+    """Yield for each change of a unit a phrase about the changed unit, and its new fields."""
     usual = unit.fraction_bits
     near = sorted((bits for bits in range(1, 48) if bits != usual), key=lambda bits: abs(bits - usual))
     for bits in near:
@@ -148,7 +149,7 @@ def _fields_off(unit: MatrixUnit, k: int) -> Iterator[tuple[str, dict[str, Any]]
         yield f"{said} where {unit.name!r} {does}", {"promotion": promotion}
     for bits in near[:12]:
         said, changes = f"keeps {bits} fraction bits and", {"fraction_bits": bits}
-        yield f"{said} truncates results to the same number", {**changes, "result_bits": bits}
+        yield f"{said} truncates results to the same number of bits", {**changes, "result_bits": bits}
         for terms in lengths:
             yield f"{said} adds {terms} products at once", {**changes, "terms": terms}
 

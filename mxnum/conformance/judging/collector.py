@@ -44,7 +44,7 @@ Cause = tuple[Any, ...]
 
 
 def causes(task: Task, found: Judgement) -> dict[str, Array]:
-    """Return the values of possible causes for each case of a batch, as numbers or words.
+    """Return for each possible cause (class, exponent, sign, ...) its value in every case.
 
     The value of a cause is None for a case in which this cause has no meaning.
     """
@@ -64,9 +64,8 @@ def causes(task: Task, found: Judgement) -> dict[str, Array]:
 def mistaken(task: Task, inputs: Columns, answers: Columns, labels: Columns) -> Counter[str]:
     """Return how often each wrong code was answered in place of each right code.
 
-    The right code is that at the scale which was answered.
-
-    NaNs are left out if the element has no code for them.
+    The right code is computed at the implementation's scale. NaNs are left out if the element has
+    no code for them.
     """
     name = task.outputs[-1].name
     got, wanted = answers[name], right(task, {**inputs, **answers}, name)
@@ -93,7 +92,7 @@ class Groups:
         self._sizes: Counter[Cause] = Counter()
 
     def add(self, causes: dict[str, Array], rows: Array, example: Callable[[int], Any]) -> None:
-        """Count some rows of a batch; call `example(row)` to make an example of a row."""
+        """Count cases in `rows` of a batch; call `example(row)` to make an example of a case."""
         lists = {name: column[rows].tolist() for name, column in causes.items()}
         for name, values in lists.items():
             self.counts.setdefault(name, Counter()).update(values)
@@ -175,7 +174,7 @@ def _span(write: Callable[[int], str], span: Iterable[int]) -> str:
     return write(first) if first == last else f"{write(first)} to {write(last)}"
 
 
-#: The name of the wrong part in a case whose answer has unknown bits.
+#: The value of `Case.part` for an answer with unknown bits.
 UNKNOWN = "unknown bits"
 #: The choices that concern the scale of a block.
 OF_SCALES = ("nonfinite", "zero_scale")
@@ -191,7 +190,7 @@ class _Wrong:
     parts: Counter[str] = field(default_factory=Counter)
 
     def add(self, count: int, classes: Counter[int]) -> None:
-        """Add `count` cases, which `classes` counts by class."""
+        """Add `count` wrong cases; `classes` holds the number of cases of each class."""
         self.count += count
         self.classes.update(classes)
 
@@ -224,7 +223,7 @@ class Collector:
 
         The first case of the batch has the number `first`. `where(number)` returns the location of
         a case for the report (default: "case 17"). The returned number does not include cases that
-        are wrong only because choices are followed inconsistently.
+        are wrong only because the implementation follows a choice in some cases and not in others.
         """
         self.coverage.add(inputs)
         found = judge(self.task, inputs, answers, self._tallies)
@@ -277,7 +276,7 @@ class Collector:
                 self._by_part[part] = case(int(row))
 
     def report(self) -> Report:
-        """Return the report on everything judged so far."""
+        """Return the report on all cases judged so far."""
         inconsistent = self._tallies.inconsistent()
         wrong, choices, examples = self._sorted(set(inconsistent))
         steady = set(LABELS) - set(inconsistent)
@@ -331,7 +330,7 @@ class Collector:
         return wrong, choices, examples
 
     def _by_class(self, wrong: Counter[int]) -> dict[str, tuple[int, int]]:
-        """Return the number of cases of each class, and the number of wrong ones among them."""
+        """Return the number of cases of each class, and how many of these cases are wrong."""
         names = self.task.operation.class_names(self.task)
         totals: Counter[int] = Counter(self._unknown)
         for (_, of_class), count in self._counts.items():

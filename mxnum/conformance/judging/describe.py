@@ -14,7 +14,7 @@ from mxnum.conformance.task import Columns, Task
 from mxnum.formats import FLOATS, ElementFormat
 from mxnum.memory.dtypes import Array, code_dtype
 
-#: A placeholder for the code of a value that no code has.
+#: The placeholder code of a value that has no code.
 NO_CODE = -(1 << 40)
 
 
@@ -117,7 +117,7 @@ def misfit(code: int, bits: int) -> str:
 
 
 def block_text(task: Task, x: Any) -> str:
-    """Return a block as text, in short form if it has few different numbers."""
+    """Return the numbers of a block as text, with repeats counted and long lists shortened."""
     values = [f"{float(v):.9g}" for v in as_floats(np.atleast_2d(x), task.source)[0]]
     return f"x = [{shortened(values)}]"
 

@@ -26,7 +26,7 @@ from mxnum.memory.dtypes import Array, code_dtype
 #: Number of wrong rows, and of right rows, on which a hypothesis is tried before the whole batch.
 FIRST = 16
 #: A report names a hypothesis about some classes only if it explains at least this many wrong
-#: answers, because it may explain fewer by chance.
+#: answers, because a hypothesis may explain fewer by chance.
 FEWEST = 4
 #: The largest number of bytes of batches that are kept, so that further hypotheses can be tried on
 #: them.
@@ -35,7 +35,7 @@ KEPT = 1 << 27
 
 @dataclass(frozen=True)
 class Explanation:
-    """Hypotheses each of which explains every case, or every case of some classes."""
+    """One or more hypotheses, each of which explains every case, or every case of some classes."""
 
     field: str
     #: The names of the hypotheses, the likeliest first.
@@ -47,12 +47,13 @@ class Explanation:
     at_any_scale: bool = True
     #: The classes whose cases the hypotheses explain; empty if they explain all classes.
     classes: tuple[str, ...] = ()
-    #: Number of other answers that contradict the hypotheses, which predict another, wrong answer.
+    #: Number of answers outside the explanation that contradict it, because the hypotheses predict
+    #: a different, wrong answer.
     contradicted: int = 0
 
     @property
     def claim(self) -> str:
-        """A phrase that says what the hypotheses explain."""
+        """A phrase that names the hypotheses, and the answers that the hypotheses explain."""
         others = f" ({' or '.join(self.names[1:4])} would give the same)" if len(self.names) > 1 else ""
         subject = {"scale": "wrong scales", "codes": "blocks of wrong codes"}.get(self.field, "wrong answers")
         given = ", for the scales answered," if self.at_any_scale else ", at scales that are right,"
@@ -73,7 +74,7 @@ class Explanation:
 
     @property
     def doubt(self) -> str:
-        """The number of other answers that contradict the claim, in words."""
+        """A phrase with the number of answers that contradict the claim, or ""."""
         return f"; but {self.contradicted} other answers contradict this explanation" if self.contradicted else ""
 
 
@@ -103,7 +104,7 @@ class Diagnosis:
         self._alive: list[_Tried] | None = None  # None before the first bug, because trying hypotheses costs time
         self._kept: list[tuple[Columns, Columns, Columns]] = []
         self._size = 0
-        #: Number of rows with choices or bugs, by field and by the union of their labels.
+        #: For each field, the number of rows that are not right, by the union of the row's labels.
         self._wrong: dict[str, Counter[int]] = {output.name: Counter() for output in task.outputs}
         self._right: Counter[str] = Counter()
 
@@ -163,7 +164,7 @@ class Diagnosis:
         return judged, {**inputs, "scale": np.where(fits(scale, bits), scale, 0).astype(code_dtype(bits))}
 
     def _agrees(self, tried: _Tried, output: Field, inputs: Columns, got: Array, labels: Array, count: bool) -> bool:
-        """Return True if every answer equals that of the hypothesis or differs by choice.
+        """Return True if every answer equals the hypothesis's answer, or differs from it by choice.
 
         If `count` is True, also count the choices that explain differences.
         """
@@ -183,9 +184,10 @@ class Diagnosis:
         return True
 
     def _compared(self, output: Field, inputs: Columns, got: Array, theirs: Array) -> tuple[Array, Columns]:
-        """Return which answers differ from the hypothesis, and the choices that may explain them.
+        """Return the answers that differ from a hypothesis, and the choices that may explain this.
 
-        Answers with the label `UNJUDGED` are compared, too.
+        All returned arrays are masks over the answers. Answers with the label `UNJUDGED` are
+        compared, too.
         """
         differs = np.asarray(got != theirs)
         if output.name == "codes" and "padding" in inputs:  # the padding of short blocks is not part of the answer
@@ -221,7 +223,7 @@ class Diagnosis:
         return np.asarray(beyond & (got == sign) & (theirs == sign + 1))
 
     def explanations(self, steady: Collection[str], inconsistent: Collection[str]) -> list[Explanation]:
-        """Return explanations of wrong fields: one mistake, two, or a mistake for each class.
+        """Return explanations of wrong fields: by one mistake, by two, or by one for each class.
 
         `steady` has the choices that no answer contradicts, `inconsistent` the choices that only
         some answers follow.
@@ -301,7 +303,7 @@ class Diagnosis:
             fitting = self._fitting(output, steady)
             fitting.sort(
                 key=lambda tried: tried.misses.total()
-            )  # hypotheses that need choices to explain fewer answers come first
+            )  # hypotheses for which the fewest answers differ by choice come first
             at_any_scale = not all(tried.elsewhere for tried in fitting)
             names = tuple(tried.hypothesis.name for tried in fitting if tried.elsewhere != at_any_scale)
             wrong = self._count(output, inconsistent)
@@ -340,10 +342,7 @@ class Diagnosis:
 
 
 def _joined(by_class: dict[str, Explanation]) -> Iterator[Explanation]:
-    """Yield a field's explanations, the strongest first, with equal classes merged.
-
-    Classes merge if they have a hypothesis in common.
-    """
+    """Yield a field's explanations, the strongest first; classes with a common hypothesis merge."""
     while by_class:
         counts: Counter[str] = Counter()
         for one in by_class.values():

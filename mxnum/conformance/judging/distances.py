@@ -16,8 +16,8 @@ from mxnum.memory.dtypes import Array
 def in_last_places(task: Task, got: Array, want: Array) -> Array:
     """Return the signed distance of each answer from the right answer; NaN if either is not finite.
 
-    The unit is the last place of the larger magnitude of the two, with the fraction bits of the
-    operation's results.
+    The unit of a distance is the last place of the larger of both magnitudes, at the precision of
+    the operation's results.
     """
     bits = task.operation.result_bits(task)
     with np.errstate(all="ignore"):
@@ -35,9 +35,9 @@ def signed(distance: float) -> str:
 
 @dataclass
 class Distances:
-    """The distances of wrong answers, and how many are nearer zero than the right answers."""
+    """The distances of wrong answers, and the number of answers that are too near zero."""
 
-    #: The largest distance, with the sign of answer - right, and the location of its case.
+    #: The largest signed distance (answer minus right answer), and the location of its case.
     largest: float = 0.0
     where: str = ""
     nearer: int = 0
@@ -45,7 +45,7 @@ class Distances:
     _all: list[Array] = field(default_factory=list)
 
     def add(self, task: Task, answers: Columns, want: Columns, rows: Array, where: Callable[[int], str]) -> None:
-        """Record the distances in some rows of a batch; `where(row)` says where a case is."""
+        """Record the distances of the wrong answers in `rows`; `where(row)` locates a case."""
         found = in_last_places(task, answers["value"][rows], want["value"][rows])
         finite = np.isfinite(found) & (found != 0)
         if not finite.any():
@@ -77,6 +77,6 @@ class Distances:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the distances for scripts."""
+        """Return the distances as a dictionary for scripts."""
         counts = {"count": self.count, "nearer zero": self.nearer, "farther from zero": self.farther}
         return {"largest": self.largest, "median": self.median, **counts} if self.count else counts

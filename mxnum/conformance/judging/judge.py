@@ -1,8 +1,8 @@
 """Judge whether answers are right, differ by a legitimate choice, or are wrong.
 
 Every number of an answer gets labels, which are the bits of an integer. A right number has no
-label. A number that differs has the labels of the choices that explain the difference, or ``BUG``
-if no choice does.
+label. A number that differs from the right number has the labels of the choices that explain the
+difference, or ``BUG`` if no choice does.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CHOICES = {
 BUG = 1
 LABELS = {name: 2 << i for i, name in enumerate(CHOICES)}
 UNJUDGED = -1
-#: The name of the wrong part in a case whose answer is not a code at all.
+#: The value of `Case.part` for an answer that is not a code, such as a number with too many bits.
 MISFIT = "does not fit"
 
 BLOCK_CLASSES = ("NaN or infinity inside", "all zero", "scale at its limit", "maximum beyond the largest", "ordinary")
@@ -66,7 +66,7 @@ class Consistency:
 
 @dataclass(frozen=True)
 class Key:
-    """The key of a tally: a choice, and the kind of answers if kinds may differ in the choice."""
+    """The key of a tally: a choice, and a kind of answers if each kind may choose separately."""
 
     choice: str
     kind: str = ""
@@ -113,8 +113,8 @@ class Judgement:
     #: The union of the labels of each case.
     verdicts: Array
     classes: Array
-    #: For each output field, the labels of its numbers. `UNJUDGED` marks numbers that have no
-    #: meaning beside the rest of the answer, such as codes at a wrong scale.
+    #: For each output field, the labels of its numbers. `UNJUDGED` marks numbers that cannot be
+    #: judged because another part of the answer is wrong or NaN, such as codes at a wrong scale.
     labels: Columns
     #: For each case the first wrong part ("scale", the class of an element, or "value"), or None.
     parts: list[str | None]
@@ -123,7 +123,7 @@ class Judgement:
 def judge(task: Task, inputs: Columns, answers: Columns, tallies: Tallies | None = None) -> Judgement:
     """Return the verdict on each case of a batch.
 
-    `tallies` counts how consistently choices are followed.
+    `tallies` counts the answers that follow each choice.
     """
     want = right.expected(task, inputs)
     labels = task.operation.labels(task, inputs, answers, want, tallies or Tallies())
@@ -200,16 +200,16 @@ def element_labels(
 
 
 def _label_nan(task: Task, x: Array, got: Array, labels: Array, tallies: Tallies) -> None:
-    """Set the labels of NaNs for an element without NaN, and count their codes.
+    """Set the labels of NaNs for an element without NaN, and count the codes that NaNs became.
 
-    A code that a rule of `nan_codes` gives differs by choice.
+    If a rule of `nan_codes` gives the answered code, the answer differs by choice.
     """
     nan = np.isnan(as_magnitudes(x, task.source))
     if not nan.any():
         return
     negative = sign_bits(x, task.source) != 0
     labels[nan] = BUG
-    if not task.takes_nan:  # an answer must be a code, so the largest code counts as right
+    if not task.takes_nan:  # no code is right for NaN, but an answer must be a code, so accept the largest
         labels[nan & (got == task.element.max_code)] = 0
     for name, (positive_code, negative_code) in nan_codes(task.element).items():
         followed = nan & (got == np.where(negative, negative_code, positive_code))
@@ -252,8 +252,8 @@ def block_labels(task: Task, inputs: Columns, answers: Columns, want: Columns, t
     of_scales = scale_labels(task, inputs, scale, want["scale"], tallies)
     of_codes = np.full(x.shape, UNJUDGED, np.int64)
     of_codes[~fits(got, task.element.bits)] = BUG
-    # Codes are judged at the scale that was answered, if it is right or differs by choice, and is
-    # not NaN.
+    # Codes are judged at the implementation's scale, if this scale is not NaN and is right or
+    # differs by choice.
     rows = np.flatnonzero(((of_scales[:, 0] & BUG) == 0) & ~right.is_nan_scale(task, scale)[:, 0])
     if rows.size:
         words, tensor = (None if column is None else column[rows] for column in (random, right.tensor_scales(inputs)))
@@ -300,7 +300,7 @@ def float_labels(target: ElementFormat, got: Array, want: Array, tallies: Tallie
 
 
 def classify_blocks(task: Task, inputs: Columns) -> Array:
-    """Return an index into the class names of blocks for each block."""
+    """Return for each block an index into the names of the classes of blocks."""
     names = task.operation.class_names(task)
     magnitude = as_magnitudes(inputs["x"], task.source)
     finite = np.isfinite(magnitude)

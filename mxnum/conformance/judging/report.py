@@ -13,7 +13,7 @@ from mxnum.conformance.judging.distances import Distances
 from mxnum.conformance.judging.judge import CHOICES
 from mxnum.conformance.task import Columns, Task
 
-#: The most lines about wrong arrays in a report.
+#: The largest number of lines about wrong arrays in a report.
 ARRAYS = 16
 
 
@@ -40,7 +40,7 @@ class Profile:
 
 @dataclass
 class Case:
-    """One case that differs: its inputs, its answers, and the right answers."""
+    """One case whose answers are not right: the inputs, the answers, and the right answers."""
 
     #: Where the case is: "line 17", "case 17", or the block of an array.
     where: str
@@ -53,13 +53,13 @@ class Case:
     written: str = ""
 
     def body(self, task: Task) -> str:
-        """Return the difference in words."""
+        """Return the difference from the right answers in words."""
         if self.written:
             return describe_unknown(task, self.inputs, self.written, self.want)
         return task.operation.describe(task, self.inputs, self.answers, self.want)
 
     def text(self, task: Task) -> str:
-        """Return the difference in words, with its location."""
+        """Return the location of the case, and the difference from the right answers in words."""
         return f"{self.where}{f' [{self.part}]' if self.part else ''}: {self.body(task)}"
 
 
@@ -93,9 +93,11 @@ class Report:
     #: choice.
     failures: list[Case]
     examples: dict[str, Case]
-    #: The first wrong case of each part.
+    #: For each wrong part (such as "scale", or a class of elements), the first case with this part
+    #: wrong.
     by_part: dict[str, Case]
-    #: The explanations, each of which gives all answers, wrong and right ones.
+    #: The explanations. Each explanation names mistakes that would give all answers in a field,
+    #: wrong and right, or all answers of some classes.
     explanations: list[Explanation]
     #: Lines of text about common causes of the wrong cases.
     causes: list[str]
@@ -103,7 +105,7 @@ class Report:
     nan_became: dict[str, int]
     #: For `mxnum.conformance.check_arrays`: the result of each array.
     arrays: list[ArrayResult] = field(default_factory=list)
-    #: The arrangements that would make all answers right.
+    #: The other orders of codes, scales or elements that would make all answers right.
     arrangements: list[str] = field(default_factory=list)
     #: If some answers are wrong: the stacks of `mxnum.stacks` whose arithmetic gives all answers.
     stacks: tuple[str, ...] = ()
@@ -118,7 +120,7 @@ class Report:
     #: that the element has no code for.
     unexplained: int = 0
     refused: str = ""
-    #: The distances of wrong dot products.
+    #: The distances of wrong dot products from the right dot products.
     distances: Distances = field(default_factory=Distances)
 
     @property

@@ -1,6 +1,6 @@
 """Compute the right answers with numpy, by the definition.
 
-numpy needs no compilation before the first case. The module shares no code with the compiled loops,
+With numpy, the first case needs no compilation. The module shares no code with the compiled loops,
 which may be the implementation under test.
 """
 
@@ -27,7 +27,7 @@ def expected(task: Task, inputs: Columns) -> Columns:
 
 
 def right(task: Task, inputs: Columns, field: str) -> Array:
-    """Return the right answers in a field; for codes of blocks, those at the scales in `inputs`."""
+    """Return the right answers in a field; codes of blocks are right at the scales in `inputs`."""
     if field == "codes":
         return element_codes(task, inputs["x"], inputs["scale"], inputs.get("random"), tensor_scales(inputs))
     return expected(task, inputs)[field]
@@ -101,8 +101,8 @@ def element_codes(
 ) -> Array:
     """Return element codes with ``nonfinite="element"``, at scale 1 or at each row's scale.
 
-    If the element has no NaN, the library raises an error for a NaN. This function returns the code
-    of the largest value instead, which callers ignore.
+    If the element has no NaN, the library raises an error for a NaN. For a NaN without a code,
+    `element_codes` returns the code of the largest value instead, which callers ignore.
     """
     floats = as_floats(x, task.source)
     if task.element.nan_code is None:
@@ -119,7 +119,7 @@ def element_codes(
 def scaled(task: Task, x: Array, scales: Array | None, tensor: Array | None = None) -> Array:
     """Return |x| divided by the scale of its row, in float64.
 
-    Each returned quotient compares with every element value as the exact quotient does.
+    Each returned quotient has the same order relation to every element value as the exact quotient.
     """
     if scales is None or task.format.scale.power_of_two:
         return as_magnitudes(x, task.source, scales)

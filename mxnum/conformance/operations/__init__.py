@@ -21,7 +21,7 @@ OPERATIONS: dict[str, Operation] = {
     for each in (Encode(), Decode(), Quantize(), Dequantize(), Scale(), Dot(), unit_products("mma", False))
 }
 
-#: `encode` where the source is an element.
+#: The operation `encode` if the source is an element, whose codes are then converted.
 _CONVERT = Convert()
 
 #: The keys that a header of vectors may have; lines with another key are comments.
@@ -49,10 +49,10 @@ def make_task(
     """Make a task from strings and numbers as users write them.
 
     `format` may also be the name of an element, or of the operands of the matrix unit that
-    `accumulate` names. `source` may be an element for ``"encode"``, which then converts its codes.
-    Missing settings have the defaults of `Task`, except that `scale_rule` has
-    the default of `mxnum.quantize` and `accumulate` is ``"exact"`` if scales are floats. A setting
-    that has no effect on the answers raises ValueError.
+    `accumulate` names. For ``"encode"``, `source` may be an element, whose codes are then
+    converted. Missing settings have the defaults of `Task`, except that `scale_rule` has the
+    default of `mxnum.quantize` and `accumulate` is ``"exact"`` if scales are floats. A setting that
+    has no effect on the answers raises ValueError.
     """
     given: dict[str, Any] = {key: value for key, value in locals().items() if key in DECIDES and value is not None}
     asked = OPERATIONS[errors.choose("operation", operation, tuple(OPERATIONS))]
@@ -91,7 +91,7 @@ def make_task(
 
 
 def _unit_of(accumulate: Any) -> MatrixUnit | Accumulate | None:
-    """Return the unit or the accumulation that a caller's value or the text of a header means."""
+    """Return the unit or accumulation mode that a caller's value or a header's text names."""
     if isinstance(accumulate, str) and accumulate.startswith("{"):
         return units.read(accumulate)
     return None if accumulate is None else products.accumulation(accumulate)
@@ -154,7 +154,7 @@ def task_of(header: Mapping[str, str]) -> Task:
 
 
 def without_bits(argument: str, rounding: Rounding) -> str:
-    """Return the error for an argument about random bits if the rounding draws none."""
+    """Return the error message for an argument about random bits that the rounding does not use."""
     return f"Argument {argument!r} must be left out for rounding='{rounding}', which draws no random bits."
 
 

@@ -71,14 +71,14 @@ class Dot(ValueOperation):
 
 
 def boundary_dots(task: Task, rng: Generator) -> Columns:
-    """Return hand-made rows: products, cancellation across blocks, ties, and specials.
+    """Return hand-made rows: products, cancellation across blocks, ties, NaNs and infinities.
 
-    Blocks that cancel lie at every two positions, so that another order of summing blocks gives
-    another result.
+    For every two positions, some rows have opposite blocks at these positions, so that summing the
+    blocks in another order gives another result.
     """
     element, k, count = task.element, task.block, task.dot_blocks
     largest = element.max_code
-    one = min(range(largest + 1), key=lambda code: abs(element.value(code) - 1))  # 1, or the nearest value
+    one = min(range(largest + 1), key=lambda code: abs(element.value(code) - 1))  # the code nearest to 1
     sign = 1 << (element.bits - 1)
     smallest = 1
     length = k * count
@@ -109,16 +109,17 @@ def boundary_dots(task: Task, rng: Generator) -> Columns:
         add(one, np.where(first, one, 0), powers(task, gap - rising * gap))
         add(np.where(halves, largest, negative(largest)), largest, powers(task, 23 - rising * gap))
     place, block = np.arange(length) % k, np.arange(length) // k
-    for i, j in combinations(range(count), 2):  # opposites: smaller terms added between them are lost
+    for i, j in combinations(range(count), 2):  # opposite blocks: smaller terms added between the two are lost
         large = np.where((rising == i) | (rising == j), 12, -12 - rising)
         opposite = np.where(block == j, negative(one), one)
         add(np.where(place == 0, one, 0), opposite, powers(task, large), powers(task, large))
-    # 1, half of the last place of a float32, and a term that breaks this tie and that a float64 sum
-    # loses. The three terms are in three blocks,
+    # These rows sum terms in three blocks: 1, half of the last place of 1 in float32 (a tie), and a
+    # term that breaks the tie but that a float64 sum loses.
     for places in permutations({0, count // 2, count - 1}, 3):
         far = np.select([rising == each for each in places], [0, -24, -100], -127)
         add(np.where(place == 0, one, 0), one, powers(task, far))
-    # and in one block, if the elements have such a range.
+    # This row sums such terms (1, a tie, a tie breaker) in one block, if the elements have enough
+    # range.
     codes = {value: code for code, value in enumerate(element.values())}
     powers_of_two = element.emax, element.emax - 12, element.emin - element.mantissa_bits
     wide = np.select([place == at for at in (0, k // 2, k - 1)], [codes.get(2.0**p, 0) for p in powers_of_two], 0)
@@ -137,7 +138,7 @@ def boundary_dots(task: Task, rng: Generator) -> Columns:
 
 
 def powers(task: Task, exponents: Any) -> Any:
-    """Return codes of scales that are powers of two, clipped to the nearest that exist."""
+    """Return the scale codes of powers of two, with exponents clipped to the format's range."""
     number = task.format.scale.number
     if number is None:
         return np.clip(np.asarray(exponents) + task.format.scale.bias, 0, 254)
@@ -145,9 +146,9 @@ def powers(task: Task, exponents: Any) -> Any:
 
 
 def ends(task: Task, exponents: tuple[int, ...]) -> list[int]:
-    """Return the codes of scales for these exponents, once each.
+    """Return the scale codes of 2**e for each e in `exponents`, without duplicates.
 
-    Float scales also have the ends, and one scale with all digits.
+    For float scales, the smallest two codes, the largest, and the code just below 1 are added.
     """
     number = task.format.scale.number
     more = [] if number is None else [0, 1, powers(task, 0) - 1, number.max_code]
@@ -155,15 +156,16 @@ def ends(task: Task, exponents: tuple[int, ...]) -> list[int]:
 
 
 def specials(task: Task) -> list[int]:
-    """Return codes of scales that are not numbers."""
+    """Return scale codes that are NaN or infinite."""
     scale, number = task.format.scale, task.format.scale.number
     return [scale.nan_code] if number is None else [number.max_code + 1, (1 << task.scale_bits) - 1]
 
 
 def random_dots(task: Task, rng: Generator, size: int) -> Columns:
-    """Return rows of random finite codes.
+    """Return rows of random codes and scales.
 
-    Their scales are close together, or arbitrary in one row out of eight.
+    In most rows the scales are close together and the codes are finite. One row in eight has
+    arbitrary scales, and a few arbitrary codes.
     """
     element = task.element
     finite = np.array([code for code, v in enumerate(element.values()) if abs(v) <= element.max], np.uint8)
@@ -206,10 +208,10 @@ def _mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
         if mode != task.accumulate:
             yield f"accumulation {mode}", accumulated(mode)
     yield "sums in reverse order", lambda t, i: right_values(t, {name: column[:, ::-1] for name, column in i.items()})
-    if task.accumulate.by_block and task.dot_blocks > 3:  # a tree adds fewer blocks in the same order
+    if task.accumulate.by_block and task.dot_blocks > 3:  # with three blocks or fewer, a tree adds in the same order
         yield "sums of blocks added in pairs (a tree)", _in_pairs
     small, large = (pick(abs(v) for v in task.element.values() if 0 < abs(v) < np.inf) for pick in (min, max))
-    if task.accumulate.by_block and task.block * (large / small) ** 2 >= 1 << 24:  # else float32 sums are exact
+    if task.accumulate.by_block and task.block * (large / small) ** 2 >= 1 << 24:  # otherwise float32 sums are exact
         yield "sums within each block in float32, in order", _blocks_in_float32
     yield "sums in float64, in order", partial(_in_type, np.float64)
     yield "sums in float32 without fused multiply-add, in order", partial(_in_type, np.float32)
@@ -219,7 +221,7 @@ def _mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def _in_pairs(task: Task, inputs: Columns) -> Array:
-    """Return dot products whose block sums are added in pairs, and so on."""
+    """Return dot products whose block sums are added in pairs, again and again, as in a tree."""
     single, sides = replace(task, dot_blocks=1), {name: inputs[name] for name in ("a", "b", "a_scale", "b_scale")}
     parts = [
         {name: np.split(column, task.dot_blocks, axis=1)[i] for name, column in sides.items()}
@@ -242,7 +244,7 @@ def _blocks_in_float32(task: Task, inputs: Columns) -> Array:
 
 
 def _in_type(dtype: type[np.floating[Any]], task: Task, inputs: Columns) -> Array:
-    """Return dot products with products and running sums rounded to a type.
+    """Return dot products whose products and running sums are rounded to `dtype`.
 
     The result is rounded to float32.
     """

@@ -1,4 +1,4 @@
-"""Products of matrix units: one instruction (mma), or a dot product as a chain of them (dot)."""
+"""Products of matrix units: one instruction (mma), or a chain of instructions (dot)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mxnum.conformance.operations.rounding import of_field
 from mxnum.conformance.operations.values import ValueOperation
 from mxnum.conformance.task import Answer, ArrayFormat, Columns, Field, Task
 
-#: Most products that the description of a case lists.
+#: The largest number of products that the description of a case lists.
 SHOWN = 6
 
 
@@ -90,5 +90,5 @@ class UnitProducts(ValueOperation):
 
 @cache
 def unit_products(name: str, has_scales: bool) -> UnitProducts:
-    """Return the operation of that name (mma or dot) for units with or without scales."""
+    """Return the operation `name` (mma or dot) for units with or without scales."""
     return UnitProducts(name, has_scales)

@@ -21,7 +21,7 @@ from mxnum.memory.dtypes import Array
 
 
 def of_field(field: str, named: Iterable[tuple[str, Answer]]) -> Iterator[tuple[str, str, Answer]]:
-    """Yield hypotheses about a field from pairs of a name and an answer."""
+    """Yield hypotheses about a field, made from pairs of a name and an `Answer` function."""
     return ((field, name, answer) for name, answer in named)
 
 
@@ -81,7 +81,7 @@ class Encode(Operation):
 
 
 class Convert(Encode):
-    """Convert codes of one element to codes of another. Its name is that of `Encode`."""
+    """Convert codes of one element to codes of another. The operation is also named "encode"."""
 
     def inputs(self, task: Task) -> list[Field]:
         return [Field("x", task.source.bits, 1, "code")]
@@ -224,7 +224,7 @@ class Quantize(Scale):
         if not wrong.size:  # the codes differ by choice only
             differing = np.flatnonzero(codes != right)
             wrong = differing[:1] if differing.size else np.zeros(1, np.int64)
-        # Prefer an element whose value is wrong as the example, over a zero with the wrong sign.
+        # As the example, prefer an element with a wrong value to a zero with a wrong sign.
         zeros = {0, 0 if e.integer else 1 << (e.bits - 1)}
         valued = [i for i in wrong if not {int(codes[i]), int(right[i])} <= zeros]
         place = int(valued[0] if valued else wrong[0])

@@ -1,4 +1,4 @@
-"""The operations whose answers are floats; decode and dequantize, with their mistakes."""
+"""The operations decode and dequantize, whose answers are floats, and mistakes in them."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class Decode(ValueOperation):
 
 
 def _mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield `(name, answer)` for each mistake in dequantized values."""
+    """Yield the name and `Answer` of each mistake in dequantized values."""
 
     def with_zero(task: Task, inputs: Columns) -> Array:
         bits = right_values(task, inputs)
@@ -153,7 +153,10 @@ def _mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def _misread(task: Task, factor: Callable[[Columns], Any]) -> Iterator[tuple[str, Answer]]:
-    """Yield `(name, answer)` for each mistake in the values of codes, which a factor multiplies."""
+    """Yield the name and `Answer` of each mistake in the values of codes.
+
+    Each answer multiplies the value of a code by the `factor` of its case.
+    """
 
     def times(other: float) -> Answer:
         return _product(lambda inputs: factor(inputs) * other)
@@ -169,27 +172,28 @@ def _misread(task: Task, factor: Callable[[Columns], Any]) -> Iterator[tuple[str
 
 
 def _at_scales(change: Callable[[Array], Array], task: Task, inputs: Columns) -> Array:
-    """Return a function that gives the right values at changed scales, of both operands in dots."""
+    """Return the right values at changed scales; in dot products, both operands' scales change."""
     names = {"scale", "a_scale", "b_scale"} & set(inputs)
     others = {name: change(inputs[name].astype(np.int64)).astype(np.uint8) for name in names}
     return right_values(task, {**inputs, **others})
 
 
 def ends_of_scales_misread() -> Iterator[tuple[str, Answer]]:
-    """Yield `(name, answer)` for each mistake in reading the smallest scale code or NaN."""
+    """Yield the name and `Answer` of each mistake in reading the smallest or the NaN scale code."""
     yield "reading scale 0x00 as 2^-126", partial(_at_scales, lambda s: np.maximum(s, 1))
     yield "reading scale 0xFF as 2^127", partial(_at_scales, lambda s: np.minimum(s, 254))
 
 
 def _of_scale(factor: Callable[[Array], Array]) -> Answer:
-    """Return the answer that multiplies codes by factors of their scale codes."""
+    """Return `answer(task, inputs)`, which multiplies values by `factor(scale codes)`."""
     return _product(lambda inputs: factor(inputs["scale"].astype(np.int64)))
 
 
 def _product(factor: Callable[[Columns], Any], integer: Callable[[Array, int], Array] | None = None) -> Answer:
     """Return `answer(task, inputs)`, which multiplies the values of codes by a factor.
 
-    `integer(code, sign)` reads the integer of a code; without it, codes have their right values.
+    `integer(code, sign)` reads a code as an integer. Without `integer`, codes have their right
+    values.
     """
 
     def answer(task: Task, inputs: Columns) -> Array:
@@ -217,7 +221,7 @@ def _exponent_bits(scale: Array) -> Array:
 
 
 def without_subnormals(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield `(name, answer)` for each mistake that loses subnormal codes or results."""
+    """Yield the name and `Answer` of each mistake that loses subnormal codes or results."""
 
     def flushed(task: Task, inputs: Columns, keeps_sign: bool = True) -> Array:
         bits = right_values(task, inputs)

@@ -55,8 +55,8 @@ def check_stochastic(
         fraction of the gap, truncated to `sr_bits` bits; None means the exact fraction. The report
         says which numbers of random bits fit the answers.
     seeded
-        True if the callable takes a seed. If `seeded` is None, the callable takes a seed if it
-        needs two arguments, or if its second argument is called ``seed``.
+        True if the callable takes a seed. If `seeded` is None, the callable is called with a seed
+        if it needs two arguments, or if its second argument is called ``seed``.
     bias, power
         An error of `bias` in the probability of a single case is detected with a probability of at
         least `power`. `bias` and `power` decide the number of draws: about 14 / bias² for each of

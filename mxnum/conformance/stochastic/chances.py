@@ -71,7 +71,7 @@ def chances(task: Task, rng: Generator, bias: float, reach: float = math.inf) ->
         gaps = [gaps[i] for i in np.linspace(0, len(gaps) - 1, GAPS).round().astype(int)]
     rungs = min(15, max(4, round(2 * math.log2(1 / bias)) - 1))
     wanted = [2.0**-j for j in range(1, rungs + 1)] + [1 - 2.0**-j for j in range(2, rungs + 1)]
-    wanted += [2.0**-60] * 2  # so near zero that only numbers in the first gap are representable
+    wanted += [2.0**-60] * 2  # fractions so small that only numbers in the first gap, next to zero, can have them
     asked = [(i % len(gaps) if delta > 2.0**-60 else 0, delta) for i, delta in enumerate(wanted)]
     for _ in range(1 if len(gaps) > GAPS // 2 else 2):
         asked += [(i, delta) for i in range(len(gaps)) for delta in irregular(rng, 2)]
@@ -97,7 +97,7 @@ def survey(task: Task, rng: Generator, reach: float = math.inf) -> list[Chance]:
 def constant(task: Task, delta: float, reach: float = math.inf) -> Chance:
     """Return one number at exactly the fraction `delta` of a gap.
 
-    Of the gaps in which this number is exact, take the gap nearest to the middle of the range.
+    Of the gaps in which the number is exact, take the gap nearest to the middle of the range.
     """
     gaps = gaps_of(task, reach)
     for i in sorted(range(len(gaps)), key=lambda i: abs(2 * i - len(gaps))):
@@ -125,7 +125,7 @@ def gaps_of(task: Task, reach: float) -> list[tuple[float, float]]:
 
 
 def between(task: Task, asked: list[tuple[float, float, float, int]]) -> list[Chance]:
-    """Return the distinct cases at (below, above, fraction, sign), rounded to the source."""
+    """Return distinct cases for tuples (below, above, fraction, sign), rounded to the source."""
     columns = np.array(asked, np.float64).reshape(-1, 4).T
     values = columns[3] * (columns[0] + columns[2] * (columns[1] - columns[0]))
     x = np.unique(as_floats(grid.narrowed(values, task.source), task.source).astype(np.float64))
@@ -144,8 +144,8 @@ def between(task: Task, asked: list[tuple[float, float, float, int]]) -> list[Ch
 
 #: The numbers of random bits that are tried as explanations.
 BITS = range(1, 33)
-#: Groups of cases that are also judged together, since a small bias common to a group is easiest
-#: to detect in its sum.
+#: Groups of cases that are also judged together, since a small bias common to a group is easiest to
+#: detect in the sum over the group.
 GROUPS: dict[str, Callable[[Chance], bool]] = {
     "All cases": lambda chance: True,
     "Positive numbers": lambda chance: chance.value > 0,
@@ -190,7 +190,7 @@ class Shares:
     ups: Array
 
     def contradicted(self, p: Array, level: float) -> Iterator[tuple[int, float]]:
-        """Yield the cases whose shares contradict p, with their p-values, the smallest first."""
+        """Yield the cases whose shares contradict `p`, and their p-values, the smallest first."""
         spread = np.sqrt(np.maximum(self.draws * p * (1 - p), 1e-9))
         for i in np.argsort(-abs(self.ups - self.draws * p) / spread, kind="stable").tolist():
             value = p_value(int(self.ups[i]), int(self.draws[i]), float(p[i])) if self.draws[i] else 1.0
@@ -198,9 +198,9 @@ class Shares:
                 yield i, value
 
     def biases(self, p: Array, level: float) -> dict[str, float]:
-        """Return the groups that go away from zero too often or too rarely, with their bias.
+        """Return the groups that round away from zero too often or too rarely, with their bias.
 
-        The bias is the excess as a share of the draws of the group.
+        The bias is the excess of draws away from zero, as a share of the group's draws.
         """
         found = {}
         for name, belongs in GROUPS.items():
@@ -239,7 +239,7 @@ class Shares:
         return found
 
     def probabilities(self, sr_bits: int | None, kind: str = TRUNCATED) -> Array:
-        """Return the probability that each case goes away from zero."""
+        """Return the probability that each case rounds away from zero."""
         return np.array([chance.probability(sr_bits, kind) for chance in self.chances])
 
 
@@ -277,8 +277,8 @@ def explanations(shares: Shares, sr_bits: int | None, levels: Levels) -> list[st
         return found
     p, negative = shares.probabilities(sr_bits), np.array([chance.value < 0 for chance in shares.chances])
     for r in BITS if sr_bits is None else (sr_bits,):
-        # A word of 0 never rounds away. Without the word 0, words round away more often than 2**r
-        # equally likely words.
+        # The random word 0 never rounds away from zero. If no word is 0, numbers round away from
+        # zero more often than with 2**r equally likely words.
         if shares.fits(shares.probabilities(r) * (2.0**r / (2.0**r - 1)), levels):
             found.append(f"random words of {r} bits, none of which is 0")
     return found + [name for name, rule in MISTAKES.items() if shares.fits(rule(p, negative), levels)]

@@ -15,16 +15,16 @@ from mxnum.memory.dtypes import Array
 def tail(k: int, n: int, p: float, q: float | None = None) -> float:
     """Return the probability that at least k of n draws succeed, for 0 < p < 1.
 
-    `q` is 1 - p; a caller may know 1 - p more exactly than the difference.
+    Pass `q`, which is 1 - p, if you know it more exactly than the subtraction gives it.
     """
     q = 1 - p if q is None else q
     if k <= 0 or k > n:
         return float(k <= 0)
-    if k <= n * p:  # the other tail has fewer terms
+    if k <= n * p:  # the other tail of the distribution has fewer terms
         return 1 - tail(n - k + 1, n, q, p)
     log_p, log_q = (math.log1p(-other) if other < 0.5 else math.log(one) for one, other in ((p, q), (q, p)))
     first = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) + k * log_p + (n - k) * log_q
-    # Each term is the previous one times a ratio. Terms beyond twelve standard deviations are
+    # Each term is the previous term times a ratio. Terms beyond twelve standard deviations are
     # negligible.
     j = np.arange(min(n - k, int(12 * math.sqrt(n * p * q)) + 100), dtype=np.float64)
     ratios = (n - k - j) / (k + 1 + j) * (p / q)
@@ -42,9 +42,9 @@ def p_value(k: int, n: int, p: float) -> float:
 
 
 def critical(n: int, p: float, level: float) -> tuple[int, int]:
-    """Return the largest low and the smallest high count with a p-value of at most `level`.
+    """Return the largest count below n p and the smallest above with p-values within `level`.
 
-    If no low count qualifies, it is -1; if no high count qualifies, it is n + 1.
+    If no count qualifies, return -1 as the count below n p, or n + 1 as the count above.
     """
     return n - _from(n, 1 - p, p, level), _from(n, p, 1 - p, level)
 
@@ -59,7 +59,7 @@ def _from(n: int, p: float, q: float, level: float) -> int:
 
 
 def power(n: int, p: float, truth: float, level: float) -> float:
-    """Return the power of n draws to contradict p at `level` if the probability is `truth`."""
+    """Return the chance that n draws contradict p at `level` if the true probability is `truth`."""
     if p in (0, 1):  # one draw in the impossible direction contradicts p
         return float(1 - abs(1 - p - truth) ** n)
     low, high = critical(n, p, level)
@@ -69,9 +69,9 @@ def power(n: int, p: float, truth: float, level: float) -> float:
 
 
 def weakest(n: int, p: float, bias: float, level: float) -> float:
-    """Return the smaller of the powers against p + bias and p - bias.
+    """Return the smaller power to contradict p if the probability is p + bias or p - bias.
 
-    A sum or difference outside 0..1 is ignored.
+    A probability p + bias or p - bias outside 0..1 is ignored.
     """
     truths = [truth for truth in (p + bias, p - bias) if 0 <= truth <= 1]
     return min(power(n, p, truth, level) for truth in truths)
@@ -80,7 +80,7 @@ def weakest(n: int, p: float, bias: float, level: float) -> float:
 def draws_for(bias: float, wanted: float, level: float) -> int:
     """Return how many draws detect a bias with power `wanted` (within 1%) at p = 1/2.
 
-    At p = 1/2 the counts vary most, so this number suffices nearly everywhere.
+    At p = 1/2 the counts vary most, so this number of draws suffices for nearly all p.
     """
     n = math.ceil(1 / bias)
     while weakest(n, 0.5, bias, level) < wanted:
@@ -95,9 +95,9 @@ def draws_for(bias: float, wanted: float, level: float) -> int:
 def deviation(variance: Any, level: float) -> Any:
     """Return a bound on the distance of a sum of independent draws from its expectation.
 
-    The sum is farther away than the bound with a probability of at most `level`, by Bernstein's
-    inequality. Each term is at most 1 from its expectation; the terms may have different
-    probabilities.
+    The sum is farther from its expectation than the bound with a probability of at most `level`, by
+    Bernstein's inequality. Each term is at most 1 from its expectation; the terms may have
+    different probabilities.
     """
     exponent = math.log(2 / level)
     return exponent / 3 + np.sqrt(exponent**2 / 9 + 2 * variance * exponent)
@@ -112,8 +112,8 @@ class Echo:
     """A dependence: draws at some distance that agree more or less often than independent draws."""
 
     distance: int
-    #: 0: both draws are in the same call. 1: the second draw is in the next call. -1: the second
-    #: draw is in the call before.
+    #: The call of the second draw: 0 is the call of the first draw, 1 the next call, -1 the call
+    #: before.
     calls: int
     share: float
     expected: float
@@ -125,7 +125,7 @@ class Echo:
         return abs(self.share - self.expected)
 
     def text(self, block: int) -> str:
-        """Return the observation in words."""
+        """Return a sentence that describes the dependence."""
         if self.distance:
             rows = f" ({_counted(self.distance // block, 'block')})" if block and self.distance % block == 0 else ""
             place = f"{_counted(self.distance, 'element')} further on{rows}"
@@ -146,7 +146,7 @@ def echoes(halves: Sequence[Array], quarters: Sequence[Array], level: float) -> 
     """Return the dependences between the draws of two successive calls, the strongest first.
 
     Each call is a vector of +1 (away from zero), -1 (toward zero) and 0 (nothing drawn). The draws
-    in `halves` go away from zero half the time, those in `quarters` a quarter of the time.
+    in `halves` go away from zero half the time, the draws in `quarters` a quarter of the time.
     `quarters` may be empty.
     """
     first, second = (half.astype(np.float64) for half in halves)
@@ -177,7 +177,10 @@ def period(within: Sequence[Echo]) -> int:
 
 
 def _agreements(a: Array, b: Array, distances: range, calls: int, level: float) -> list[Echo]:
-    """Compare pairs of draws at each distance; each draw goes away from zero half the time."""
+    """Return a dependence for each distance at which draws agree too often or too rarely.
+
+    Each draw goes away from zero half the time.
+    """
     together = _correlation(a, b, distances.stop)[distances.start :]
     pairs = _correlation(abs(a), abs(b), distances.stop)[distances.start :]
     # Count only an excess that neither chance nor a common bias of all draws explains.
@@ -206,9 +209,12 @@ def _mean(a: Array) -> float:
 
 
 def _together(a: Array, b: Array, distance: int, calls: int, level: float) -> list[Echo]:
-    """Count the pairs in which both draws go away from zero; each does a quarter of the time.
+    """Return a dependence of draws that go away from zero together, or an empty list.
 
-    The pairs are disjoint, and therefore independent.
+    There is a dependence if both draws of a pair go away from zero too often or too rarely.
+
+    Each draw goes away from zero a quarter of the time. The pairs of draws are disjoint, and
+    therefore independent.
     """
     first, second = a[: len(a) - distance], b[distance:]
     apart = (np.arange(len(first)) // max(1, distance)) % 2 == 0 if calls == 0 else True

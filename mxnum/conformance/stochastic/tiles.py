@@ -42,8 +42,8 @@ class Tile:
     ids: Array
     #: True for rows in which no number is rounded stochastically.
     is_still: Array
-    #: The right scale code of each row, and the right element code of each number that has only
-    #: one.
+    #: The right scale code of each row, and the right element code of each number that has only one
+    #: right code.
     scales: Array
     codes: Array
     #: True for rows of zeros and rows with NaN or infinity, whose scale may differ by choice.
@@ -93,7 +93,7 @@ def factors(task: Task, x: Array) -> Array:
 
 
 def largest_quotient(task: Task) -> float:
-    """Return the largest quotient, magnitude over factor, that has one right code.
+    """Return the largest quotient (magnitude / factor) that has one right element code.
 
     The quotient is a value of the element, or a number beyond the largest element if such numbers
     saturate. Blocks use the quotient as an anchor: a block whose largest magnitude is the anchor
@@ -214,7 +214,7 @@ class Tally:
         def function(x: Array, **known: Any) -> Any:
             return self._implementation.function(x, *arguments, **known)
 
-        if tile.task.has_tensor:  # keep parameter names, which may ask for the tensor's largest magnitude
+        if tile.task.has_tensor:  # keep the parameter names, by which a function may ask for the largest magnitude
             update_wrapper(function, self._implementation.function, updated=())
         answers = replace(self._implementation, function=function).answers(tile.task, inputs)
         codes, ids = counted(answers[tile.task.outputs[-1].name], tile.task.element.bits), self.ids

@@ -93,7 +93,7 @@ def judge_codes(report: StochasticReport, tally: Tally, profile: Profile) -> Non
         others = [code for code in np.flatnonzero(row).tolist() if code not in (chance.below, chance.above)]
         if others:
             seen = ", ".join(f"{code_text(task, code)} {row[code]} times" for code in others[:3])
-            strange.append(f"{chance.text(task)}: got {seen} of {row.sum()}, which is neither code.")
+            strange.append(f"{chance.text(task)}: got {seen} of {row.sum()}, which is neither of the two codes.")
     if strange:
         text = f"{len(strange)} of {len(tile.chances)} numbers become codes that are not next to them."
         add_problem(report, "Codes", text)
@@ -140,9 +140,7 @@ def judge_what_stays(report: StochasticReport, tally: Tally, profile: Profile) -
         strange = scales[:, NO_CODE] > 0
         if strange.any():
             block = describe.block_text(task, tile.x[rows[int(np.argmax(strange))]])
-            add_problem(
-                report, "Scales", f"A block gets something that is not a code of {task.scale_bits} bits: {block}."
-            )
+            add_problem(report, "Scales", f"The scale of a block is not a code of {task.scale_bits} bits: {block}.")
         steady &= ~wavering & ~strange & (scales[:, OTHERS] == 0)
     answers = {task.outputs[-1].name: tally.codes[tile.ids[rows[steady]]].argmax(axis=2)}
     if task.has_scales:
@@ -163,7 +161,7 @@ def judge_what_stays(report: StochasticReport, tally: Tally, profile: Profile) -
 
 
 def difference(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
-    """Return in words what a number or block with one right answer became."""
+    """Return a sentence about a wrong answer to a number or block with one right answer."""
     x, name = inputs["x"], task.outputs[-1].name
     where = describe.block_text(task, x) if len(x) > 1 else describe.plain(float(as_floats(x, task.source)[0]))
     if "scale" in got and got["scale"][0] != want["scale"][0]:
@@ -189,7 +187,7 @@ FEW = 4096
 
 
 class Trial:
-    """Calls one callable again and again, and collects what is wrong."""
+    """Calls one callable again and again, and collects problems in a report."""
 
     def __init__(
         self, implementation: Implementation, task: Task, sr_bits: int | None, seeded: bool, rng: Generator
@@ -242,7 +240,7 @@ class Trial:
         return tally.draw((self._seed if seed is None else seed) if self.seeded else None)
 
     def independence(self, length: int, power: float, level: float) -> bool:
-        """Return True if calls with the same seed repeat and all other draws are independent.
+        """Return True if equal seeds give equal answers and all other draws are independent.
 
         Problems are added to the report. A generator whose only dependence is a long period counts
         as independent, because its shares can be judged.
@@ -364,14 +362,14 @@ class Trial:
         )
 
 
-#: Topics of problems about random draws, which are dropped if the kernel does not round randomly.
+#: Topics of the problems that are dropped if the kernel does not round randomly.
 DRAWING = ("Not repeatable", "Seeds", "Calls", "Dependent draws", "Shares")
 
 
 def ways(tally: Tally, answers: Columns) -> Array:
     """Return the direction of each of many equal numbers: +1 away from zero, -1 toward zero.
 
-    The direction is 0 for numbers with one right code.
+    The direction is 0 for numbers with one right code, and in blocks with a wrong scale.
     """
     tile = tally.tile
     chance, codes = tile.chances[0], answers[tile.task.outputs[-1].name]

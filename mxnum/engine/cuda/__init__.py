@@ -1,4 +1,5 @@
-"""The kernels of mxnum for CUDA, and arrays in GPU memory. Only `driver` imports numba.cuda.
+"""CUDA kernels, and functions for arrays in GPU memory. Only `driver` imports numba.cuda.
 
-Imports `machine`, and those modules of `products` that compute sums by integers.
+Imports from other folders of the engine: `machine`, and the modules of `products` that compute sums
+with integers.
 """

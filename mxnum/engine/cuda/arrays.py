@@ -1,7 +1,7 @@
-"""Makes, views and copies arrays in GPU memory, for each library that has such arrays.
+"""Functions that make, view and copy arrays in GPU memory, of torch, CuPy and other libraries.
 
-Results are arrays of the input's library. This module never imports a library: a caller with one of
-its arrays has imported it already.
+A result is an array of the input's library. This module never imports torch or CuPy, because a
+caller that has an array of a library has imported that library already.
 """
 
 from __future__ import annotations
@@ -45,14 +45,18 @@ def owner_of(view: DeviceArray) -> Any:
 
 
 def to_host(view: DeviceArray) -> Array:
-    """Return a copy in host memory. The host waits for the array's stream."""
+    """Return a copy of a device array in host memory.
+
+    The call waits until the work on the array's stream is done.
+    """
     if view.size == 0:
         return np.empty(view.shape, view.dtype)
     if view.is_contiguous:
         width = view.dtype.itemsize
         flat = driver.copied_to_host(view.pointer, view.size, f"u{width}", view.owner, view.stream)
         return flat.view(view.dtype).reshape(view.shape)
-    # Copy all memory from the first to the last element, and view it on the host.
+    # The array is not contiguous: copy its memory from the first to the last element, and apply the
+    # strides on the host.
     memory, first = driver.memory(view, signed=False)
     whole = driver.copied_to_host(
         view.pointer - first * view.dtype.itemsize, memory.size, f"u{view.dtype.itemsize}", view.owner, view.stream
@@ -63,7 +67,7 @@ def to_host(view: DeviceArray) -> Array:
 
 
 def scalar(like: DeviceArray, value: int) -> DeviceArray:
-    """Return an array with one int64 in device memory."""
+    """Return a device array of one int64 with the given value, on the GPU of `like`."""
     from mxnum.engine.cuda.kernels import fill
 
     made = empty(like, (1,), np.int64)
@@ -72,10 +76,10 @@ def scalar(like: DeviceArray, value: int) -> DeviceArray:
 
 
 def read_scalar(view: DeviceArray) -> int:
-    """Return the value of an array with one element. The host waits."""
+    """Return the only element of a device array, after waiting for the array's stream."""
     return int(to_host(view)[0])
 
 
 def steps_of(view: DeviceArray) -> tuple[int, ...]:
-    """Return the strides of a view, or those of a contiguous array if the view has no elements."""
+    """Return the strides of a view, or of a contiguous array of its shape if the view is empty."""
     return contiguous_strides(view.shape) if view.size == 0 else view.strides

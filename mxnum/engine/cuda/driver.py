@@ -1,8 +1,8 @@
-"""The interface to numba.cuda, which only this module imports, and to its simulator.
+"""The interface to numba.cuda and to its simulator. Only this module imports numba.cuda.
 
-Each kernel has one source. This module provides substitutes for what the simulator
-(NUMBA_ENABLE_CUDASIM=1) lacks: vector loads and stores, exchange between the lanes of a warp, fused
-multiply-add, and memory at an address.
+Each kernel has one source, which runs on a GPU and in the simulator (NUMBA_ENABLE_CUDASIM=1). This
+module provides substitutes for operations that the simulator lacks: vector loads and stores,
+exchange between the lanes of a warp, fused multiply-add, and access to memory at an address.
 """
 
 from __future__ import annotations
@@ -34,17 +34,19 @@ from mxnum.engine.machine.jit import register
 from mxnum.engine.machine.lanes import LANE
 from mxnum.engine.products.float32_by_integers import make_add_float32, make_fma_float32
 
-_NO_COMPILER = "its compiler (NVVM) was not found; CUDA_HOME can say where CUDA is"
+_NO_COMPILER = "the compiler of CUDA (NVVM) was not found; set CUDA_HOME to the folder of CUDA"
 
 #: True if kernels run as Python in numba's simulator.
 SIMULATED = bool(config.ENABLE_CUDASIM)
 
-#: Threads of a block. Kernels loop over all work, for any number of threads.
+#: The number of threads of a CUDA block. Any number gives right results, because each kernel loops
+#: until all work is done.
 THREADS = 1 if SIMULATED else 256
 WARP = 32
-#: The least number of blocks. numba warns of fewer, and blocks without work cost nothing.
+#: The least number of CUDA blocks of a launch. numba warns of fewer blocks, and blocks without work
+#: cost nothing.
 LEAST_BLOCKS = 1 if SIMULATED else 128
-#: The greatest number of blocks for each multiprocessor, enough to fill it several times over.
+#: The greatest number of CUDA blocks for each multiprocessor: enough to fill it several times over.
 BLOCKS_PER_MULTIPROCESSOR = 1 if SIMULATED else 32
 
 
@@ -52,17 +54,17 @@ BLOCKS_PER_MULTIPROCESSOR = 1 if SIMULATED else 32
 
 
 def compile_kernel(function: Callable[..., Any]) -> Any:
-    """Return a kernel that may call dialect functions. It is compiled on first use.
+    """Return a CUDA kernel that runs `function`, which may call dialect functions.
 
-    The kernel keeps subnormals. Optimization at link time is off, so that the code that runs is the
-    PTX that tests read.
+    numba compiles the kernel on first use. The kernel keeps subnormals. Optimization at link time
+    is off, so that the GPU runs the same PTX that tests read.
     """
     register(function)
     return cuda.jit(function) if SIMULATED else cuda.jit(function, lto=False)
 
 
 def launch(kernel: Any, count: int, stream: int | None, *arguments: Any) -> None:
-    """Run a kernel over `count` units of work on a stream."""
+    """Run a kernel on a stream, in a grid sized for `count` elements, blocks or other items."""
     if count == 0:
         return
     blocks = min(-(-count // THREADS), BLOCKS_PER_MULTIPROCESSOR * multiprocessors())
@@ -88,7 +90,7 @@ def check() -> None:
 
 @contextmanager
 def on_gpu(number: int | None) -> Iterator[None]:
-    """Make a GPU the current one within a context."""
+    """Make GPU `number` the current GPU inside this context; None changes nothing."""
     if SIMULATED or number is None:
         yield
     else:
@@ -107,18 +109,25 @@ def _multiprocessors(number: int) -> int:
 
 
 def stream_of(handle: int | None) -> Any:
-    """Return the numba stream for a handle of the CUDA array interface."""
+    """Return numba's stream object for a stream handle of the CUDA array interface."""
     return 0 if SIMULATED or not handle else _external_stream(handle)
 
 
 @cache
 def _external_stream(handle: int) -> Any:
-    """Return one numba stream object per handle, since kernels cache launches by that object."""
+    """Return the numba stream object of a handle, always the same object for the same handle.
+
+    Kernels cache launches by stream object, so a second object would make them prepare launches
+    again.
+    """
     return cuda.external_stream(handle)
 
 
 def wait(stream: int | None, other: int | None) -> None:
-    """Make a stream wait for the work that is now queued on another. The host does not wait."""
+    """Make `stream` wait for all work that is queued on the stream `other` at this moment.
+
+    The host does not wait.
+    """
     if stream != other:
         event = cuda.event(timing=False)
         event.record(stream_of(other))
@@ -126,7 +135,7 @@ def wait(stream: int | None, other: int | None) -> None:
 
 
 def synchronize(stream: int | None) -> None:
-    """Make the host wait for a stream."""
+    """Make the host wait until all work on a stream is done."""
     if SIMULATED:
         return
     if stream:
@@ -139,10 +148,10 @@ def synchronize(stream: int | None) -> None:
 
 
 def memory(view: DeviceArray, signed: bool) -> tuple[Any, int]:
-    """Return all memory of a view as a vector of integers, and where the view begins in it.
+    """Return the memory that a view spans as a vector, and the index of the view's first element.
 
-    The second result is the index of the view's first element in the vector. The integers have the
-    width of the view's elements.
+    The vector holds integers as wide as the view's elements. The index of the first element is
+    above 0 only if a stride is negative.
     """
     width = view.dtype.itemsize
     kind = f"{'i' if signed else 'u'}{width}"
@@ -155,7 +164,10 @@ def memory(view: DeviceArray, signed: bool) -> tuple[Any, int]:
 
 
 def at_address(address: int, count: int, typestr: str, owner: Any) -> Any:
-    """Return a vector of device memory at an address. `owner` keeps the memory alive."""
+    """Return a vector of `count` elements of device memory, beginning at an address.
+
+    `owner` is the object that keeps the memory alive.
+    """
     dtype = np.dtype(typestr)
     if not SIMULATED:
         interface = {
@@ -170,13 +182,13 @@ def at_address(address: int, count: int, typestr: str, owner: Any) -> Any:
 
 
 def _host_memory(address: int, count: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Return host memory at an address, which the simulator uses as device memory."""
+    """Return a vector of host memory, which the simulator uses as device memory."""
     memory: Any = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
     return np.frombuffer(memory, dtype)
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any], stream: int | None) -> Any:
-    """Return a new device array of numba."""
+    """Return a new numba device array, whose elements are not set."""
     if SIMULATED:
         fake: Any = cuda.to_device(np.empty(1, np.uint8))
         return type(fake)(np.empty(shape, dtype))
@@ -184,9 +196,10 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any], stream: int | None) -> A
 
 
 def view(owner: Any, view: DeviceArray) -> Any:
-    """Return a view of a device array as a device array of numba.
+    """Return a numba device array that shares the memory, shape and strides of a view.
 
-    The owner is a numba device array, or an array of an unknown library.
+    `owner` is the array that holds the memory: a numba device array, or an array of a library other
+    than torch and CuPy.
     """
     width = view.dtype.itemsize
     steps = tuple(stride * width for stride in view.strides)
@@ -194,7 +207,7 @@ def view(owner: Any, view: DeviceArray) -> Any:
         strided = np.lib.stride_tricks.as_strided(_host_memory(view.pointer, 1, view.dtype), view.shape, steps)
         fake: Any = cuda.to_device(np.empty(1, np.uint8))
         made = type(fake)(strided)
-        made.kept_alive = owner  # the simulator's memory is the owner's
+        made.kept_alive = owner  # The view shares the memory of `owner`.
         return made
     interface = {
         "shape": view.shape, "strides": steps, "typestr": f"<u{width}", "data": (view.pointer, False), "version": 3
@@ -204,7 +217,10 @@ def view(owner: Any, view: DeviceArray) -> Any:
 
 
 def copied_to_host(address: int, count: int, typestr: str, owner: Any, stream: int | None) -> np.ndarray[Any, Any]:
-    """Return a copy in host memory of a contiguous vector. The host waits for the stream."""
+    """Return a copy, in host memory, of `count` consecutive elements of device memory.
+
+    The call waits until the work on the stream is done.
+    """
     vector = at_address(address, count, typestr, owner)
     result = np.empty(count, typestr)
     if count:
@@ -217,18 +233,18 @@ def copied_to_host(address: int, count: int, typestr: str, owner: Any, stream: i
 
 
 def load4(vector: Any, quad: Any) -> Any:
-    """Return element 4 * quad and the next three, by as few loads as possible.
+    """Return the elements 4 * quad to 4 * quad + 3 of a vector, by as few loads as possible.
 
-    The vector is aligned to 16 bytes.
+    The vector must be aligned to 16 bytes.
     """
     first = 4 * quad
     return vector[first], vector[first + 1], vector[first + 2], vector[first + 3]
 
 
 def store4(vector: Any, quad: Any, a: Any, b: Any, c: Any, d: Any) -> None:
-    """Store four integers in element 4 * quad of a vector and the next three.
+    """Store four integers in the elements 4 * quad to 4 * quad + 3 of a vector.
 
-    The elements must hold the integers.
+    The type of the elements must be able to hold the integers.
     """
     first = 4 * quad
     vector[first], vector[first + 1], vector[first + 2], vector[first + 3] = a, b, c, d
@@ -286,15 +302,17 @@ def _compile_store4(vector, quad, a, b, c, d):
     return lambda vector, quad, a, b, c, d: _store4(vector, quad, a, b, c, d)
 
 
-# The largest number of a block
+# Largest magnitudes
 
 
 def make_largest_of_block(lanes: int, largest_of_quad: Callable[..., Any]) -> Callable[..., Any]:
     """Return `largest(own, vector, quad)`, which returns the largest magnitude of a block.
 
-    A block is held by `lanes` neighbouring threads, four elements each. `own` is the non-negative
-    int32 that `largest_of_quad` returned for the four elements at `quad`. The lanes of a warp
-    exchange these numbers. The simulator cannot do that, and reads all quads of the block.
+    A block is held by `lanes` neighbouring threads. Each thread holds four elements, a quad. `own`
+    is the largest magnitude in the quad of the calling thread, which `largest_of_quad` returned as
+    a non-negative int32. On a GPU, the lanes of a warp exchange their values of `own`. The
+    simulator has no exchange between lanes, so in the simulator `largest` reads all quads of the
+    block.
     """
     if SIMULATED:
 
@@ -306,8 +324,8 @@ def make_largest_of_block(lanes: int, largest_of_quad: Callable[..., Any]) -> Ca
 
     @dialect
     def by_exchange(own, vector, quad):
-        # Blocks begin at multiples of `lanes`. So the lanes that hold this block all get here,
-        # whatever other lanes do.
+        # Blocks begin at multiples of `lanes`, so all lanes that hold this block reach the
+        # exchange, even if other lanes of the warp have left the loop.
         members = ((1 << lanes) - 1) << (cuda.laneid & (WARP - lanes))
         if lanes > 16:
             own = np.int32(max(own, cuda.shfl_xor_sync(members, own, 16)))
@@ -328,15 +346,16 @@ def make_largest_of_block(lanes: int, largest_of_quad: Callable[..., Any]) -> Ca
 
 
 def fma_float32(a: Any, b: Any, c: Any) -> Any:
-    """Return the bits of a * b + c in float32, rounded once; the bits of NaN are not defined.
+    """Return the float32 bits of a * b + c, rounded once.
 
-    The simulator computes the sum by integers, a GPU by one instruction.
+    If the result is NaN, its bits are not specified. The simulator computes with integers, and a
+    GPU uses one instruction.
     """
     return _fma_by_definition(int(a), int(b), int(c))
 
 
 def sum_float32(a: Any, b: Any) -> Any:
-    """Return the bits of a + b in float32; the bits of NaN are not defined."""
+    """Return the float32 bits of a + b; if the result is NaN, its bits are not specified."""
     return _sum_by_definition(int(a), int(b))
 
 
@@ -344,11 +363,11 @@ _fma_by_definition, _sum_by_definition = make_fma_float32(), make_add_float32()
 
 
 def _float_operation(name: str) -> Any:
-    """Return a function of bit patterns that compiles to one instruction.
+    """Return a function of float32 bit patterns that compiles to one PTX instruction.
 
-    The instruction is never contracted with another. NVVM translates plain operations to
-    ``add.f32`` and ``mul.f32``, which ptxas may contract. It may not contract instructions that
-    name their rounding.
+    `name` names the instruction and its rounding, as in ``add.rn``, because ptxas never fuses an
+    instruction that names its rounding with another. NVVM would translate a plain float operation
+    to ``add.f32`` or ``mul.f32``, which ptxas may fuse into a multiply-add.
     """
 
     def generate(target, builder, signature, arguments):

@@ -1,4 +1,7 @@
-"""Quantization with float scales on a GPU: the definition in integers, for single elements."""
+"""Functions that quantize single elements on a GPU, for formats whose scales are floats.
+
+Each function computes what `definition.float_scale` defines, with integers.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ def make_scale_of(
 ) -> Callable[..., Any]:
     """Return `scale_of(amax, tensor)`, which returns the scale code of a block.
 
-    `amax` is the largest finite magnitude of the block, `tensor` the tensor scale.
+    `amax` is the largest finite magnitude of the block, and `tensor` is the tensor scale.
     """
     float_scale = make_float_scale(source, element, scale, rule)
 
@@ -42,7 +45,8 @@ def make_scale_of(
 def make_tensor_scale_of(source: ElementFormat, element: ElementFormat, scale: ScaleFormat) -> Callable[..., Any]:
     """Return `tensor_scale_of(amax, tensor)`, which returns the float32 bits of a tensor scale.
 
-    `amax` is the largest finite magnitude. The function ignores `tensor`.
+    `amax` is the largest finite magnitude of a tensor or of one of its rows. `tensor` is ignored:
+    kernels pass a tensor scale to every function that computes scales.
     """
     tensor_scale = make_tensor_scale(source, element, scale)
 
@@ -57,9 +61,9 @@ def make_tensor_scale_of(source: ElementFormat, element: ElementFormat, scale: S
 def make_quantized(
     source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rounding: Rounding, overflow: Overflow
 ) -> Callable[..., Any]:
-    """Return `quantized(x, code, tensor, random)`, which returns the code of an element.
+    """Return `quantized(x, code, tensor, random)`, which returns the element code of `x`.
 
-    `code` is the scale code of the block, `tensor` the tensor scale.
+    `code` is the scale code of the element's block, and `tensor` is the tensor scale.
     """
     STORED = stored(element)
     factor, encode = make_factor(scale), make_encode_over(source, element, scale, rounding, overflow)
@@ -74,10 +78,10 @@ def make_quantized(
 
 @cache
 def make_dequantized(element: ElementFormat, scale: ScaleFormat, target: ElementFormat) -> Callable[..., Any]:
-    """Return `dequantized(x, code, tensor, random)`, which returns the bits in `target` of a value.
+    """Return `dequantized(x, code, tensor, random)`, which decodes an element code.
 
-    `x` is the code of the element, `code` the scale code of its block. The function ignores
-    `random`.
+    `dequantized` returns a bit pattern in the format `target`. `x` is the element code, and `code`
+    is the scale code of its block. The argument `random` is ignored.
     """
     STORED = stored(target)
     factor, decode = make_factor(scale), make_decode_over(element, scale, target)
@@ -96,7 +100,8 @@ def make_fake_quantized(
 ) -> Callable[..., Any]:
     """Return `fake_quantized(x, code, tensor, random)`, which quantizes and dequantizes an element.
 
-    The result is a bit pattern in `source`. `code` is the scale code of the block.
+    `fake_quantized` returns a bit pattern in the format `source`. `code` is the scale code of the
+    element's block.
     """
     quantized = make_quantized(source, element, scale, rounding, overflow)
     dequantized = make_dequantized(element, scale, source)
@@ -110,9 +115,9 @@ def make_fake_quantized(
 
 @cache
 def largest_magnitude(source: ElementFormat) -> Any:
-    """Return a kernel that finds the largest finite magnitude, as a bit pattern.
+    """Return a kernel that finds the largest finite magnitude of an array, as a bit pattern.
 
-    `found` holds one number. The kernel stores the magnitude there if it is larger.
+    The kernel stores the magnitude in `found[0]`, unless `found[0]` is already larger.
     """
     MAGNITUDE_MASK, MAX = (1 << (source.bits - 1)) - 1, source.max_code
 

@@ -1,8 +1,9 @@
-"""Functions that kernels apply to one element.
+"""Functions that CUDA kernels apply to one element.
 
-Each follows the definition in `mxnum.definition`, or a formulation that is proved equal to it. The
-functions take the integers that a kernel reads, and return the integers that it stores. If the word
-of the definition has 32 bits, they run on 32-bit lanes.
+Each function computes what `mxnum.definition` defines, either by the definition itself or by a
+formulation that is proved equal to the definition. The arguments are the integers that a kernel
+reads from memory, and the results are the integers that the kernel stores. Where the definition
+needs only words of 32 bits, the functions compute with 32-bit integers (`lanes`).
 """
 
 from __future__ import annotations
@@ -31,24 +32,28 @@ def wide(value):
 
 @dialect
 def same(value):
-    """Return a word unchanged, since it is an integer already."""
+    """Return a word of 64 bits unchanged, since the word is an integer already."""
     return value
 
 
 def words(bits: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return the function that makes a word of 32 or 64 bits of an integer, and its inverse."""
+    """Return two functions: one makes a word of `bits` bits from an integer, one undoes this."""
     return (lane, integer) if bits == 32 else (wide, same)
 
 
 def stored(target: ElementFormat) -> int:
-    """Return the mask that makes a signed bit pattern unsigned. Patterns of 64 bits stay signed."""
+    """Return the mask that turns a signed bit pattern of `target` into an unsigned integer.
+
+    If `target` has more than 32 bits, the mask is -1, so that patterns stay signed.
+    """
     return -1 if target.bits > 32 else (1 << target.bits) - 1
 
 
 def scales_to_float32(source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow) -> bool:
-    """Return True if `scaled` can round to `element`.
+    """Return True if the float32 operations of the module `scaled` can round to `element`.
 
-    It can do that only if blocks with NaN or infinity have scale NaN.
+    The operations of `scaled` are right for finite numbers only, so the caller must also check that
+    blocks with a NaN or an infinity get the scale NaN.
     """
     return (
         source.name in scaled.SOURCES
@@ -60,15 +65,15 @@ def scales_to_float32(source: ElementFormat, element: ElementFormat, rounding: R
 
 
 def decodes_by_float32(element: ElementFormat, target: ElementFormat) -> bool:
-    """Return True if `scaled` can decode `element` to `target`."""
+    """Return True if the float32 operations of `scaled` can decode `element` to `target`."""
     return target.name == "float32" and ELEMENTS.get(element.name) == element
 
 
 @cache
 def make_scale_of(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Callable[..., Any]:
-    """Return `scale_of(amax)`, which returns a scale code.
+    """Return `scale_of(amax)`, which returns the scale code of a block.
 
-    `amax` is the largest finite magnitude of a block.
+    `amax` is the largest finite magnitude of the block, as a bit pattern of `source`.
     """
     by_float32 = scaled.covers_scale(source, element)
     word, plain = words(word_bits(source, element))
@@ -83,7 +88,7 @@ def make_scale_of(source: ElementFormat, element: ElementFormat, rule: ScaleRule
 
 @cache
 def make_power_of_two(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Callable[..., Any]:
-    """Return `power_of_two(amax, tensor)`, which returns `scale_of(amax)`."""
+    """Return `power_of_two(amax, tensor)`, which returns `scale_of(amax)` and ignores `tensor`."""
     scale_of = make_scale_of(source, element, rule)
 
     @dialect
@@ -97,7 +102,7 @@ def make_power_of_two(source: ElementFormat, element: ElementFormat, rule: Scale
 def make_quantized(
     source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow, nonfinite: Nonfinite
 ) -> Callable[..., Any]:
-    """Return `quantized(x, scale, random)`, which returns the code of an element."""
+    """Return `quantized(x, scale, random)`, which returns the element code of `x`."""
     STORED = stored(element)
     if not nonfinite.by_element and scales_to_float32(source, element, rounding, overflow):
         code_of = scaled.make_code(source, element)
@@ -121,7 +126,7 @@ def make_quantized(
 
 @cache
 def make_dequantized(element: ElementFormat, target: ElementFormat) -> Callable[..., Any]:
-    """Return `dequantized(code, scale)`, which returns the bit pattern of a value in `target`."""
+    """Return `dequantized(code, scale)`, which decodes a code to a bit pattern of `target`."""
     STORED = stored(target)
     if decodes_by_float32(element, target):
         decoded, up = scaled.make_decoded(element), scaled.up
@@ -147,7 +152,10 @@ def make_dequantized(element: ElementFormat, target: ElementFormat) -> Callable[
 def make_fake_quantized(
     source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow, nonfinite: Nonfinite
 ) -> Callable[..., Any]:
-    """Return `fake_quantized(x, scale, random)`, which returns the quantized value in `source`."""
+    """Return `fake_quantized(x, scale, random)`, which quantizes and dequantizes `x`.
+
+    `fake_quantized` returns a bit pattern of `source`.
+    """
     fast = not nonfinite.by_element and scales_to_float32(source, element, rounding, overflow)
     if fast and source.name == "float32":
         value_of, down, up = scaled.make_value(element), scaled.down, scaled.up
@@ -191,7 +199,8 @@ def make_offset_quantized(
 ) -> Callable[..., Any]:
     """Return `offset_quantized(x, scale, offset, random)`, which returns the code of x - offset.
 
-    A difference may be infinite. The definition encodes it.
+    If the difference x - offset is infinite, its code is the one that the definition gives to an
+    infinity.
     """
     difference_of = make_difference_of(source)
     quantized = make_quantized(difference_format(source), element, rounding, overflow, Nonfinite.ELEMENT)
@@ -205,7 +214,10 @@ def make_offset_quantized(
 
 @cache
 def make_offset_dequantized(element: ElementFormat, target: ElementFormat) -> Callable[..., Any]:
-    """Return `offset_dequantized(code, scale, offset)`, which returns a value in `target`."""
+    """Return `offset_dequantized(code, scale, offset)`, which decodes a code and adds the offset.
+
+    `offset_dequantized` returns a bit pattern of `target`.
+    """
     STORED = stored(target)
     word, plain = words(word_bits(element, target))
     decode_offset = make_decode_offset(element, target)

@@ -1,8 +1,9 @@
-"""Kernels for arrays of any layout. A thread processes one element, or one block, after another.
+"""CUDA kernels for arrays of any layout.
 
-An array is passed as a vector of all its memory, the index of its first element, and the strides of
-its axes in elements. `shape` is the shape of the elements, and `blocks` the number of elements that
-share a scale along each axis. Blocks may extend along any axes, in any memory order.
+Each thread processes one element, or one block, after another. An array is passed as a vector of
+all its memory, the index of its first element, and the strides of its axes in elements. `shape` is
+the shape of the array of elements, and `blocks` is the number of elements that share a scale along
+each axis. Blocks may extend along any axes, in any memory order.
 """
 
 from __future__ import annotations
@@ -36,11 +37,12 @@ from mxnum.modes import Overflow, Rounding, ScaleRule
 
 
 class Asymmetric(NamedTuple):
-    """How the scales of asymmetric quantization are computed."""
+    """The element format and the modes that determine the scales of asymmetric quantization."""
 
     element: ElementFormat
     rule: ScaleRule
-    #: True if a scale is that of half the range of a block, not of the largest difference.
+    #: True if a scale is computed from half the range of a block, False if it is computed from the
+    #: largest magnitude after the offset is subtracted.
     is_half: bool
 
 
@@ -51,9 +53,9 @@ NOWHERE, WORDS, SEED = "nowhere", "words", "seed"
 
 @dialect
 def draw(counter, key):
-    """Return the four random words of a counter, in lanes.
+    """Return the four Philox words of a counter, as 32-bit lanes.
 
-    The key is (seed low, seed high, stream low, stream high, first index).
+    The key is (seed low, seed high, stream low, stream high, index of the first element).
     """
     low, high = lane(counter & 0xFFFFFFFF), lane(counter >> 32)
     return philox4x32(low, high, lane(key[2]), lane(key[3]), lane(key[0]), lane(key[1]))
@@ -61,15 +63,16 @@ def draw(counter, key):
 
 @dialect
 def ignore_random(index, words, place, key):
-    """Return 0, since rounding is not stochastic."""
+    """Return 0, because rounding that is not stochastic needs no random bits."""
     return 0
 
 
 def make_random_of(how: str, sr_bits: int) -> Callable[..., Any]:
     """Return `random_of(index, words, place, key)`, which returns the random bits of an element.
 
-    `index` is the C-order index of the element, `place` the index of its word in `words`. The bits
-    are aligned for stochastic rounding.
+    `index` is the C-order index of the element, and `place` is the index of its random word in the
+    array `words`. The random bits are shifted to the position at which stochastic rounding needs
+    them.
     """
     if how == NOWHERE:
         return ignore_random
@@ -118,7 +121,7 @@ def map_values(function: Callable[..., Any]) -> Any:
 def quantize_with_offset(
     source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow, how: str, sr_bits: int
 ) -> Any:
-    """Return a kernel that computes the codes of elements minus the offset of their block."""
+    """Return a kernel that quantizes elements after subtracting the offset of their block."""
     return _elements(make_offset_quantized(source, element, rounding, overflow), how, sr_bits)
 
 
@@ -126,7 +129,7 @@ def quantize_with_offset(
 def fake_quantize_with_offset(
     source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow, how: str, sr_bits: int
 ) -> Any:
-    """Return a kernel that quantizes and dequantizes elements minus the offset of their block."""
+    """Return a kernel that subtracts offsets, quantizes, dequantizes and adds the offsets again."""
     quantized = make_offset_quantized(source, element, rounding, overflow)
     dequantized = make_offset_dequantized(element, source)
 
@@ -139,7 +142,7 @@ def fake_quantize_with_offset(
 
 @cache
 def dequantize_with_offset(element: ElementFormat, target: ElementFormat) -> Any:
-    """Return a kernel that computes the values of codes plus the offset of their block."""
+    """Return a kernel that decodes codes and then adds the offset of their block."""
     dequantized = make_offset_dequantized(element, target)
 
     @dialect
@@ -190,8 +193,8 @@ def map_with_tensor(function: Callable[..., Any], how: str, sr_bits: int) -> Any
 def find_first(source: ElementFormat, above_infinity: int) -> Any:
     """Return a kernel that finds the first element, in C order, that is not finite.
 
-    If `above_infinity` is 0, infinities and NaN are found; if it is 1, NaN only. `found` holds one
-    number. The kernel stores the index there if it is lower.
+    If `above_infinity` is 0, the kernel finds infinities and NaN; if it is 1, only NaN. The kernel
+    stores the index of the element in `found[0]`, unless `found[0]` is already lower.
     """
     MAGNITUDE_MASK = (1 << (source.bits - 1)) - 1
     LAST = source.max_code + above_infinity
@@ -229,7 +232,7 @@ def fill() -> Any:
 def largest() -> Any:
     """Return a kernel that finds the largest element of an array of unsigned integers.
 
-    `found` holds one number. The kernel stores the element there if it is larger.
+    The kernel stores the largest element in `found[0]`, unless `found[0]` is already larger.
     """
 
     def run(count, shape, source, source_at, source_by, found):
@@ -257,13 +260,13 @@ def block_scales(
     """Return a kernel that computes the scale of every block.
 
     If `asymmetric` is given, the kernel computes offsets too. `scale_of` computes a scale code from
-    the largest finite magnitude and the tensor scale. `nan_code` is the scale code of blocks that
-    hold NaN or infinity, or -1 if such blocks are not marked. If `given`, scales are read from
-    `given_scales` instead.
+    the largest finite magnitude of a block and the tensor scale. `nan_code` is the scale code of
+    blocks that hold NaN or infinity; if it is -1, only the finite elements of such blocks count. If
+    `given`, the kernel reads the scales from `given_scales` instead of computing them.
 
-    The axis with the longest blocks is the last of `shape`. `counts` are the numbers of blocks
-    along each axis. Given scales, tensor scales and the results have strides for these axes;
-    `offsets` has those of `scales`.
+    The last axis of `shape` must be the axis with the longest blocks. `counts` are the numbers of
+    blocks along each axis. `given_by`, `tensor_by` and `scales_by` hold strides for the axes of
+    `shape`. `offsets` has the same strides as `scales`.
     """
     MAGNITUDE_MASK = (1 << (source.bits - 1)) - 1
     MAX, NAN_CODE = source.max_code, nan_code
@@ -347,7 +350,7 @@ def block_scales(
 def _place_of_run(which, number, corner, shape, blocks, counts, source_by):
     """Return the index of the first element of row number `which` of a block.
 
-    A row lies along the last axis.
+    A row of a block lies along the last axis.
     """
     place, rest, outer = corner, which, number // counts[len(shape) - 1]
     for back in range(1, len(shape)):
@@ -364,8 +367,9 @@ def _place_of_run(which, number, corner, shape, blocks, counts, source_by):
 def _make_offset_of(source: ElementFormat) -> Callable[..., Any]:
     """Return `offset_of(high, low)`, which returns the float16 bits of a block's midpoint.
 
-    `high` and `low` are the largest and the smallest finite element as ordered integers. The result
-    is 0 if a block has no finite element.
+    `high` and `low` are the largest and the smallest finite element of the block, as the integers
+    of `make_to_ordered`, which sort like the numbers. The result is 0 if the block has no finite
+    element.
     """
     word, plain = words(word_bits(source, OFFSET))
     from_ordered, midpoint = make_from_ordered(source), make_midpoint(source)
@@ -380,9 +384,10 @@ def _make_offset_of(source: ElementFormat) -> Callable[..., Any]:
 
 
 def _make_half_scale_of(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Callable[..., Any]:
-    """Return `half_scale_of(high, low)`, which returns the scale code of half the difference.
+    """Return `half_scale_of(high, low)`, which returns the scale code for half a block's range.
 
-    `high` and `low` are the largest and the smallest finite element as ordered integers.
+    `high` and `low` are the largest and the smallest finite element of the block, as the integers
+    of `make_to_ordered`, which sort like the numbers.
     """
     word, plain = words(word_bits(source, element))
     from_ordered, half_range_scale = make_from_ordered(source), make_half_range_scale(source, element, rule)
@@ -401,7 +406,7 @@ def _make_half_scale_of(source: ElementFormat, element: ElementFormat, rule: Sca
 
 @cache
 def copy_elements() -> Any:
-    """Return a kernel that copies every element."""
+    """Return a kernel that copies every element of an array to another array."""
 
     @dialect
     def same(x, scale, offset, random):
@@ -414,7 +419,7 @@ def copy_elements() -> Any:
 def first_difference() -> Any:
     """Return a kernel that finds the least C-order index at which two arrays of integers differ.
 
-    `found` holds one number. The kernel stores the index there if it is lower.
+    The kernel stores the index in `found[0]`, unless `found[0]` is already lower.
     """
 
     def run(count, shape, a, a_at, a_by, b, b_at, b_by, found):
@@ -438,15 +443,15 @@ def first_difference() -> Any:
 def pack_rows(bits: int) -> Any:
     """Return `pack(count, length, row_bytes, codes, packed)`, a kernel that packs rows of codes.
 
-    A row has `length` codes and `row_bytes` bytes. A thread makes one of the `count` bytes after
-    another.
+    A row has `length` codes and `row_bytes` bytes. All rows together have `count` bytes, and each
+    thread computes one byte after another.
     """
 
     def pack(count, length, row_bytes, codes, packed):
         index, step = cuda.grid(1), cuda.gridsize(1)
         while index < count:
             row = index // row_bytes
-            first = (index - row * row_bytes) * 8  # The byte's first bit in the row's stream.
+            first = (index - row * row_bytes) * 8  # The index of the byte's first bit in the row.
             byte = 0
             code = first // bits
             while code * bits < first + 8 and code < length:
@@ -463,8 +468,8 @@ def pack_rows(bits: int) -> Any:
 def unpack_rows(bits: int) -> Any:
     """Return `unpack(count, row_bytes, length, packed, codes)`, a kernel that unpacks rows.
 
-    A row has `row_bytes` bytes and `length` codes. A thread makes one of the `count` codes after
-    another.
+    A row has `row_bytes` bytes and `length` codes. All rows together have `count` codes, and each
+    thread reads one code after another.
     """
     MASK = (1 << bits) - 1
 

@@ -1,4 +1,4 @@
-"""Queues work on a GPU, and converts arrays to the arguments of kernels."""
+"""Functions that queue work on a GPU and convert arrays to arguments of kernels."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ NO_KEY = (0, 0, 0, 0, 0)
 
 @contextmanager
 def queue(leader: DeviceArray, *others: DeviceArray | None) -> Iterator[int | None]:
-    """Yield the leader's stream, to queue work on it.
+    """Yield the stream of `leader`, on which the caller queues work.
 
-    The work starts after all work on the streams of `others`, and these streams wait for it.
+    The caller's work starts after all earlier work on the streams of `others`. Later work on the
+    streams of `others` starts after the caller's work.
     """
     driver.check()
     streams = {other.stream for other in others if other is not None and other.stream is not None}
@@ -47,9 +48,9 @@ def map_over(
     key: tuple[int, int, int, int, int] = NO_KEY,
     signed: bool | None = None,
 ) -> None:
-    """Run a kernel of `kernels` that processes one element at a time.
+    """Run a kernel of the module `kernels` that processes one element at a time.
 
-    The operands are the elements, the scales, and the offsets or tensor scales if there are any.
+    `operands` are the elements, the scales, and either offsets, tensor scales or None.
     """
     source, scales, offsets = operands
     others = scales if offsets is None else offsets, source if words is None else words
@@ -76,8 +77,8 @@ def by_blocks(
     offsets: DeviceArray | None,
     stream: int | None,
 ) -> None:
-    """Run a kernel that processes one block at a time."""
-    # The axis with the longest blocks comes last, since a thread iterates along it.
+    """Run a kernel of the module `kernels` that processes one block at a time."""
+    # Each thread iterates along the last axis, so the axis with the longest blocks comes last.
     axes = padded_axes(x.ndim)
     order = sorted(range(len(axes)), key=lambda axis: padded(blocks, 1)[axis])
     shape, blocks, counts = (
@@ -97,19 +98,19 @@ def by_blocks(
 
 
 def padded_axes(rank: int) -> range:
-    """Return the axes of an array, at least two."""
+    """Return the indices of the axes of an array that is padded to at least two axes."""
     return range(max(rank, 2))
 
 
 def padded(values: tuple[int, ...], filling: int) -> tuple[int, ...]:
-    """Return `values`, one per axis, with `filling` in front for at least two axes."""
+    """Return `values`, one per axis, padded in front with `filling` to at least two values."""
     return (*(filling,) * (2 - len(values)), *values)
 
 
 def flat(view: DeviceArray, signed: bool | None = None) -> Any:
     """Return a contiguous array as a vector of integers.
 
-    By default, integers of 64 bits are signed, and narrower ones unsigned.
+    By default, integers of 64 bits are signed, and narrower integers are unsigned.
     """
     width = view.dtype.itemsize
     as_signed = width == 8 if signed is None else signed
@@ -117,7 +118,7 @@ def flat(view: DeviceArray, signed: bool | None = None) -> Any:
 
 
 def random_source(random: Any) -> tuple[str, int, tuple[int, int, int, int, int]]:
-    """Return the source of random bits, the bits per element, and the key of a seed."""
+    """Return the source of random bits, the number of bits per element, and the Philox key."""
     if random is None:
         return kernels.NOWHERE, 0, NO_KEY
     if random.words is not None:
@@ -126,5 +127,5 @@ def random_source(random: Any) -> tuple[str, int, tuple[int, int, int, int, int]
 
 
 def words_of(random: Any) -> Any:
-    """Return the array of random words, or None."""
+    """Return the array of random words that the caller gave, or None."""
     return None if random is None else random.words

@@ -1,9 +1,10 @@
-"""The operations on arrays in GPU memory, run by kernels.
+"""The operations on arrays in GPU memory, run by CUDA kernels.
 
-The operations take the same checked requests as `engine.quantizing.host`. All work is queued on the
-stream of the first array, after the work on the other arrays' streams. The host waits only where it
-must read data: for policies that can raise, and for checks of given codes. A `Request` and its
-`RandomBits` hold descriptions of device arrays in place of numpy arrays.
+The operations take the same checked requests as the operations of `engine.quantizing.host`. The
+requests hold a `DeviceArray`, which describes an array on a GPU, in place of each numpy array. All
+work is queued on the stream of the first array, and starts after the earlier work on the streams of
+the other arrays. The host waits for the GPU only where it must read data: to raise errors for NaN
+and infinity, and to check codes that the caller gave.
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ def quantize(request: Request, out: None = None) -> tuple[Any, Any, Any]:
 
 
 def fake_quantize(request: Request, out: DeviceArray | None = None) -> Any:
-    """Return the values of the quantized array in the type of the input, in `out` if given."""
+    """Return the values of the quantized array in the type of the input.
+
+    The values are stored in `out` if it is given, otherwise in a new array.
+    """
     with queue(request.x, request.scales, words_of(request.random), out, request.tensor_scale) as stream:
         result = arrays.empty(request.x, request.x.shape, request.x.dtype) if out is None else out
         if out is not None and _overlap(request.x, out) and not _in_place(request.x, out):
@@ -59,7 +63,7 @@ def fake_quantize(request: Request, out: DeviceArray | None = None) -> Any:
 def _run(
     request: Request, out: DeviceArray, stream: int | None, *, values: bool
 ) -> tuple[DeviceArray | None, DeviceArray | None]:
-    """Store codes or values in `out`, and return scales and offsets.
+    """Store codes in `out`, or quantized values if `values`, and return (scales, offsets).
 
     The scales are None if the kernel does not store them. The offsets are None without asymmetric
     scaling.
@@ -131,7 +135,7 @@ def encode(
     nonfinite: Nonfinite,
     random: Any,
 ) -> Any:
-    """Return the codes of elements in the format `target`, without scales."""
+    """Return the code of each number in the format `target`, without scales."""
     with queue(x, words_of(random)) as stream:
         _check(x, source, target, nonfinite, stream)
         overflow = overflow.of(target.specials)
@@ -191,7 +195,7 @@ def values_of(
 
 
 def decode(codes: DeviceArray, element: ElementFormat, target: ElementFormat, out: DeviceArray | None = None) -> Any:
-    """Return the values of element codes, without scales."""
+    """Return the values of element codes under a scale of 1."""
     with queue(codes, out) as stream:
         unit = _unit_scale(codes, stream)
         return values_of(codes, unit, None, element, _whole(codes), target, out)
@@ -207,7 +211,7 @@ def pack(codes: DeviceArray, bits: int) -> Any:
 
 
 def unpack(packed: DeviceArray, bits: int, length: int) -> Any:
-    """Return the rows of `length` codes that `pack` packed."""
+    """Return the codes that `pack` packed, as rows of `length` codes."""
     with queue(packed) as stream:
         codes = arrays.empty(packed, (*packed.shape[:-1], length), np.uint8)
         _by_rows(kernels.unpack_rows(bits), codes, packed, codes, stream)
@@ -215,7 +219,10 @@ def unpack(packed: DeviceArray, bits: int, length: int) -> Any:
 
 
 def _by_rows(kernel: Any, counted: DeviceArray, source: DeviceArray, out: DeviceArray, stream: int | None) -> None:
-    """Run a kernel over rows. Its units of work are the elements of `counted`."""
+    """Run a kernel that packs or unpacks rows.
+
+    Threads share out the elements of `counted`, which are the packed bytes or the unpacked codes.
+    """
     if not source.is_contiguous:
         source, strided = arrays.empty(source, source.shape, source.dtype), source
         copy(strided, source, stream)
@@ -224,14 +231,14 @@ def _by_rows(kernel: Any, counted: DeviceArray, source: DeviceArray, out: Device
 
 
 def copy(source: DeviceArray, out: DeviceArray, stream: int | None) -> None:
-    """Store the elements of one array in another of the same type and shape, on the device."""
+    """Copy the elements of `source` to `out`, an array of the same type and shape on the device."""
     map_elements(kernels.copy_elements(), source, out, stream, signed=True)
 
 
 def map_elements(
     kernel: Any, source: DeviceArray, out: DeviceArray, stream: int | None, *, signed: bool | None = None
 ) -> None:
-    """Run a kernel that processes one element at a time, with scale 1."""
+    """Run a kernel that processes one element at a time, with a scale of 1."""
     map_over(kernel, _whole(source), (source, _unit_scale(source, stream), None), out, stream, signed=signed)
 
 
@@ -252,10 +259,10 @@ def largest(codes: DeviceArray) -> int:
 def _check(
     x: DeviceArray, source: ElementFormat, element: ElementFormat, nonfinite: Nonfinite, stream: int | None
 ) -> None:
-    """Raise ValueError if the policy forbids an element of `x`.
+    """Raise ValueError if `nonfinite` forbids an element of `x`.
 
-    The error names the first such index in C order. The host waits for the stream if the policy can
-    raise.
+    The error names the index of the first forbidden element in C order. The host waits for the
+    stream, unless `nonfinite` permits every element.
     """
     if nonfinite.by_error:
         what = "finite everywhere with nonfinite='raise'", "a NaN or infinity"
@@ -284,9 +291,9 @@ def _signed(target: ElementFormat) -> bool:
 
 
 def _are_quads(blocks: Blocks, source: ElementFormat | None, *views: DeviceArray) -> bool:
-    """Return True if the kernels of `vectors` apply.
+    """Return True if the kernels of the module `vectors` can process these arrays.
 
-    They need whole blocks along contiguous, aligned rows.
+    The arrays must be contiguous and aligned to 16 bytes, with whole blocks along rows.
     """
     if source is not None and source.bits > 32:
         return False
@@ -304,7 +311,7 @@ def _whole(x: DeviceArray) -> Blocks:
 
 
 def _unit_scale(like: DeviceArray, stream: int | None) -> DeviceArray:
-    """Return scales for an array that is a single block: the scale code of 1."""
+    """Return the scales of an array that is a single block: one code, which means a scale of 1."""
     unit = arrays.empty(like, (1,) * like.ndim, np.uint8)
     driver.launch(kernels.fill(), 1, stream, 1, flat(unit), E8M0.bias)
     return unit
@@ -326,9 +333,9 @@ def _ends(view: DeviceArray) -> tuple[int, int]:
 
 
 def _in_place(x: DeviceArray, out: DeviceArray) -> bool:
-    """Return True if each element of `out` overlaps exactly the element of `x` at its index.
+    """Return True if elements of `x` and `out` with the same index share the same memory.
 
-    Elements of one array must not overlap each other.
+    Returns False if elements of one array share memory with each other.
     """
     same = (x.pointer, x.strides_matter) == (out.pointer, out.strides_matter)
     return same and all(stride != 0 or length <= 1 for stride, length in zip(x.strides, x.shape, strict=True))

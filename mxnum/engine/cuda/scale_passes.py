@@ -1,4 +1,4 @@
-"""Computes scales and tensor scales on a GPU, and quantizes with float scales."""
+"""Functions that compute scales and tensor scales on a GPU, and quantize with float scales."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mxnum.memory.dtypes import Array, scale_dtype
 def fill_scales(
     request: Request, x: DeviceArray, scales: DeviceArray, offsets: DeviceArray | None, stream: int | None
 ) -> None:
-    """Store the scale of each block in `scales`, and its offset in `offsets` if given."""
+    """Store the scale of each block in `scales` and, unless `offsets` is None, its offset there."""
     asked, source, element = request.settings, request.settings.source, request.settings.element
     scale, nan_code, asymmetric = asked.format.scale, -1, None
     if asked.nonfinite.by_block:
@@ -39,7 +39,10 @@ def fill_scales(
 
 
 def run_over(request: Request, out: DeviceArray, stream: int | None, *, values: bool) -> DeviceArray:
-    """Store codes or values in `out` for a format with float scales, and return the scales."""
+    """Quantize to a format with float scales, and return the scales.
+
+    The function stores codes in `out`, or the values of the codes if `values`.
+    """
     asked, x, (how, sr_bits, key) = request.settings, request.x, random_source(request.random)
     scale = asked.format.scale
     make = float_scales.make_fake_quantized if values else float_scales.make_quantized
@@ -54,9 +57,10 @@ def run_over(request: Request, out: DeviceArray, stream: int | None, *, values: 
 
 
 def tensor_scale(request: Request, by_rows: bool) -> tuple[DeviceArray, None]:
-    """Return the tensor scale of an array, or of each row along the last axis, and None.
+    """Return (tensor scale, None): one scale for the array, or one for each row if `by_rows`.
 
-    With `by_rows`, the last axis of the result has length 1. On a GPU, nothing is known of blocks.
+    If `by_rows`, the last axis of the tensor scale has length 1. None stands for the largest
+    magnitudes of blocks, which only the engine for host memory returns.
     """
     x, asked = request.x, request.settings
     source, element, scale = asked.source, asked.element, asked.format.scale
@@ -81,7 +85,7 @@ def tensor_scale(request: Request, by_rows: bool) -> tuple[DeviceArray, None]:
 
 
 def beside(value: Array, like: DeviceArray) -> DeviceArray:
-    """Return a float32 number on the GPU of `like`, as an array without axes."""
+    """Return a float32 number as an array without axes, on the GPU of `like`."""
     with queue(like) as stream:
         made = arrays.empty(like, (), np.float32)
         driver.launch(kernels.fill(), 1, stream, 1, flat(made), int(value.view(np.uint32)))
@@ -89,7 +93,7 @@ def beside(value: Array, like: DeviceArray) -> DeviceArray:
 
 
 def over_blocks(tensor: DeviceArray | None, scales: DeviceArray, stream: int | None) -> DeviceArray:
-    """Return the tensor scale broadcast to the shape of the scales; it is 1 if `tensor` is None."""
+    """Return the tensor scale broadcast to the shape of `scales`; None stands for a scale of 1."""
     if tensor is None:
         tensor = arrays.empty(scales, (), np.float32)
         driver.launch(kernels.fill(), 1, stream, 1, flat(tensor), float_scale.ONE)

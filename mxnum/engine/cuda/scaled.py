@@ -1,14 +1,14 @@
-"""The formulation of the CUDA kernels: rounding to nearest even by three float32 operations.
+"""The CUDA kernels' formulation of rounding to nearest even, by three float32 operations.
 
-An element is first multiplied by the inverse of its block's scale. Two additions then round it as
-in `rounding.float_additions`, but with constants in place of the scale. The result is right for
-every finite float32 and every scale, so that a kernel needs neither a check of the domain nor a
-second path. The product loses bits only below 2**-126, far below half the least element. Decoding
-moves the fields of a code into a float32 and multiplies twice.
+First, an element is multiplied by the inverse of its block's scale. Two additions then round the
+product as in `rounding.float_additions`, but with constants in place of numbers that depend on the
+scale. The product loses bits only below 2**-126, far below half the least element, so the result is
+right for every finite float32 and every scale. A kernel therefore needs neither a check of its
+inputs nor a fallback. Decoding moves the fields of a code into a float32 and multiplies twice.
 
-The functions are written in the dialect for 32-bit lanes, and use the float operations of `lanes`.
-They need a machine that rounds to nearest even and keeps subnormals: kernels are compiled without
-flush-to-zero.
+The functions are written in the dialect for 32-bit lanes, and use the float operations of
+`machine.lanes`. The functions need a machine that rounds to nearest even and keeps subnormals, so
+kernels are compiled without flush-to-zero.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from mxnum.modes import ScaleRule
 
 FLOAT32 = FLOATS["float32"]
 
-#: The element formats that are rounded correctly: all but e3m0, whose ties go by the parity of the
-#: exponent.
+#: The element formats that this formulation rounds correctly. e3m0 is excluded, because its ties
+#: depend on the parity of the exponent.
 ELEMENTS = tuple(name for name in ALL_ELEMENTS if name != "e3m0")
 
-#: The input types whose numbers are all float32 numbers.
+#: The input types whose numbers float32 holds exactly.
 SOURCES = ("float32", "bfloat16", "float16")
 
 _SMALLEST_POWER = 0x00400000  # 2**-127, a subnormal
@@ -51,8 +51,8 @@ def down(scale):
 def make_widen(source: ElementFormat) -> Callable[..., Any]:
     """Return `widen(x)`, which converts a finite number of `source` to float32.
 
-    The function returns the sign bit at its position in float32, and the bit pattern of the
-    magnitude.
+    `widen` returns the sign bit at its position in float32, and the magnitude as a float32 bit
+    pattern.
     """
     UP = 32 - source.bits - (FLOAT32.exponent_bits - source.exponent_bits)
     BITS, REBIAS = source.bits, (FLOAT32.bias - source.bias + FLOAT32.bias) << 23
@@ -72,8 +72,8 @@ def make_widen(source: ElementFormat) -> Callable[..., Any]:
 def _make_rounded(source: ElementFormat, element: ElementFormat) -> Callable[..., Any]:
     """Return `rounded(x, down)`, which returns (sign bit, total, power).
 
-    The float32 number `total` is the scaled magnitude, rounded to a multiple of the element's step,
-    plus the power of two `power`.
+    `power` is a power of two. `total` is the sum of `power` and the scaled magnitude of `x`,
+    rounded to a multiple of the element's step. `power` and `total` are float32 bit patterns.
     """
     UP = (FLOAT32.mantissa_bits - element.mantissa_bits) << FLOAT32.mantissa_bits
     LEAST = (element.emin + FLOAT32.bias) << 23
@@ -95,7 +95,8 @@ def _make_rounded(source: ElementFormat, element: ElementFormat) -> Callable[...
 def make_code(source: ElementFormat, element: ElementFormat) -> Callable[..., Any]:
     """Return `scaled_code(x, down)`, which returns the element code of x / 2**(scale - 127).
 
-    `x` is finite, and `down` is `down(scale)`. The function rounds to nearest even and saturates.
+    `scaled_code` rounds to nearest even and saturates. `x` must be finite, and the argument `down`
+    is the result of `down(scale)`.
     """
     MANTISSA, MAX, BITS = element.mantissa_bits, element.max_code, element.bits
     DISCARDED = FLOAT32.mantissa_bits - MANTISSA
@@ -119,8 +120,8 @@ def make_code(source: ElementFormat, element: ElementFormat) -> Callable[..., An
 def make_value(element: ElementFormat) -> Callable[..., Any]:
     """Return `scaled_value(x, down, up)`, which returns a quantized value in float32.
 
-    The value is that of the code of `make_code`. `x` is a finite float32, `down` is `down(scale)`,
-    and `up` is `up(scale)`.
+    `scaled_value` returns the value of the code that `scaled_code` returns. `x` is a finite
+    float32, and the arguments `down` and `up` are the results of `down(scale)` and `up(scale)`.
     """
     LARGEST = int(np.float32(element.max).view(np.int32))
     INTEGER = element.integer
@@ -140,24 +141,27 @@ def make_value(element: ElementFormat) -> Callable[..., Any]:
 
 
 def covers_scale(source: ElementFormat, element: ElementFormat) -> bool:
-    """Return True if `make_scale` is right for an element format.
+    """Return True if `make_scale` is right for a source and an element format.
 
-    It is right if the format's greatest exponent is 1 or more: subnormal magnitudes then have scale
-    code 0.
+    The greatest exponent of the element format must be at least 1, so that subnormal magnitudes
+    have scale code 0.
     """
     return source.name in SOURCES and element == ALL_ELEMENTS.get(element.name) and element.emax >= 1
 
 
 def make_scale(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Callable[..., Any]:
-    """Return `scaled_scale(amax)`, which returns a scale code.
+    """Return `scaled_scale(amax)`, which returns the scale code of a block.
 
-    `amax` is the largest finite magnitude of a block. The code is made from the exponent field,
-    after an addition that carries into it where the rule increments it.
+    `amax` is the largest finite magnitude of the block. `scaled_scale` first adds a constant to the
+    bit pattern of `amax`. The addition carries into the exponent field if the scale rule rounds up.
+    The scale code is the exponent field minus the greatest exponent of the element format, but at
+    least 0.
     """
     ONE, EMAX = 1 << FLOAT32.mantissa_bits, element.emax
     QUANTUM = ONE >> element.mantissa_bits
-    # Adding this number to a magnitude increments the exponent where the rule does. It is ONE minus
-    # the least fraction that is incremented.
+    # Adding `BUMP` to the bit pattern of a magnitude increments the exponent field if the rule
+    # rounds the scale up. `BUMP` is `ONE`, the unit of the exponent field, minus the least fraction
+    # that the rule rounds up.
     BUMP = {
         ScaleRule.FLOOR: 0,
         ScaleRule.CEIL: ONE - 1,
@@ -181,8 +185,8 @@ def make_scale(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -
 def make_decoded(element: ElementFormat) -> Callable[..., Any]:
     """Return `scaled_decoded(code, up)`, which returns the float32 bits of a value.
 
-    The value is that of the element code times 2**(scale - 127). `up` is `up(scale)` for a scale
-    that is not NaN.
+    The value is the element value of `code`, times 2**(scale - 127). The argument `up` is the
+    result of `up(scale)`, for a scale that is not NaN.
     """
     MANTISSA, BITS, MAX = element.mantissa_bits, element.bits, element.max_code
     UP = FLOAT32.mantissa_bits - MANTISSA

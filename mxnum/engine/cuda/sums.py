@@ -1,7 +1,7 @@
-"""Matrix products on a GPU with a defined accumulation.
+"""Matrix products on a GPU, with sums whose order and rounding are defined.
 
-A thread computes one element of the result after another. The kernels are simple rather than fast:
-they read operands from global memory, and sum blocks exactly by integers.
+Each thread computes one element of the result after another. The kernels are simple rather than
+fast: they read operands from global memory, and sum the products of a block exactly with integers.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from mxnum.memory.device import DeviceArray
 from mxnum.memory.dtypes import numpy_dtype
 from mxnum.modes import Accumulate, Nonfinite, Overflow, Rounding
 
-#: Sums with at most this many bits are held in one 64-bit integer, greater sums in the digits of
-#: `exact`.
+#: A sum of at most this many bits is held in one 64-bit integer. A longer sum is held in an array
+#: of limbs, as the module `exact` does.
 _SUM_BITS = exact.SUM_WIDTH
 
 
 def matmul(a: Operand, b: Operand, accumulate: Accumulate, target: ElementFormat) -> DeviceArray:
-    """Return the sums of products over the last axis of both operands.
+    """Return the matrix product of two operands, with sums over the last axis of each.
 
-    The sums are computed in float32 and then rounded to `target`. The shape is (*batch, rows of a,
-    rows of b).
+    The sums are computed in float32 and then rounded to `target`. The result has the shape (*batch,
+    rows of a, rows of b).
     """
     ways = {Accumulate.BLOCK: _by_blocks, Accumulate.SEQUENTIAL: _in_sequence}
     errors.require(accumulate in ways, "accumulate", "'block' or 'sequential' for arrays on a GPU", str(accumulate))
@@ -52,7 +52,7 @@ def matmul(a: Operand, b: Operand, accumulate: Accumulate, target: ElementFormat
 
 
 def scalar(result: DeviceArray) -> Any:
-    """Return the only element of a product of vectors, as an array without axes."""
+    """Return the only element of `result`, a product of two vectors, as an array without axes."""
     return arrays.owner_of(result[(*(0,) * result.ndim, ...)])
 
 
@@ -73,7 +73,7 @@ def _by_blocks(a: Operand, b: Operand, out: DeviceArray, target: ElementFormat, 
         codes: Any = x.array
         scales: Any = x.scales
         of_blocks = [1] * out.ndim
-        # From the axis of rows to the first axis, as `_along` does for strides.
+        # Go from the axis of rows to the first axis, in the order in which `_along` stores strides.
         for i, block in enumerate(reversed(x.blocks[:-1])):
             of_blocks[axis if i == 0 else -2 - i] = block
         memory, at = driver.memory(codes, signed=False)
@@ -85,9 +85,10 @@ def _by_blocks(a: Operand, b: Operand, out: DeviceArray, target: ElementFormat, 
 
 
 def _along(view: DeviceArray, out: DeviceArray, axis: int) -> tuple[int, ...]:
-    """Return the strides of an operand's rows for each axis of the result.
+    """Return, for each axis of the result, the stride of an operand along that axis.
 
-    `axis` is the axis of the operand's rows. The operand is broadcast along the axes it lacks.
+    `axis` is the axis of the result that counts the operand's rows. The stride is 0 along axes that
+    the operand lacks, so that the operand is broadcast.
     """
     steps = [0] * out.ndim
     for i, (length, stride) in enumerate(zip(reversed(view.shape[:-1]), reversed(view.strides[:-1]), strict=True)):
@@ -99,8 +100,9 @@ def _along(view: DeviceArray, out: DeviceArray, axis: int) -> tuple[int, ...]:
 def _float32(x: Operand, stream: int | None, *, by_columns: bool) -> DeviceArray:
     """Return the values of an operand in float32.
 
-    In a copy, the rows of the operand are contiguous. If `by_columns`, numbers of neighbouring
-    rows at the same index are adjacent instead, since neighbouring threads read them together.
+    An operand in float32 is returned as it is. The values of other operands are stored in a new
+    array, row by row. If `by_columns`, the new array is stored column by column, because
+    neighbouring threads read the same index of neighbouring rows together.
     """
     array: DeviceArray = x.array  # type: ignore[assignment]
     if x.format == FLOAT32:
@@ -117,9 +119,10 @@ def _float32(x: Operand, stream: int | None, *, by_columns: bool) -> DeviceArray
 
 
 def _make_finish(target: ElementFormat) -> Callable[..., Any]:
-    """Return `finish(total)`, which converts float32 bits to the bits of `target` that are stored.
+    """Return `finish(total)`, which converts a sum in float32 bits to the stored bits of `target`.
 
-    The function makes NaN canonical, and rounds once more if `target` is narrower.
+    `finish` replaces every NaN by the canonical NaN, and rounds once more if `target` is narrower
+    than float32.
     """
     narrow = make_encode(FLOAT32, target, Rounding.RNE, Overflow.IEEE)
     IS_FLOAT32, STORED = target == FLOAT32, (1 << target.bits) - 1
@@ -139,7 +142,7 @@ def _make_finish(target: ElementFormat) -> Callable[..., Any]:
 
 @cache
 def sequential(target: ElementFormat) -> Any:
-    """Return a kernel that computes acc = fma(a, b, acc) in index order."""
+    """Return a kernel that sums products as acc = fma(a, b, acc), in the order of the indices."""
     finish = _make_finish(target)
 
     def multiply(count, shape, length, a, a_at, a_by, a_step, b, b_at, b_by, b_step, out):
@@ -164,12 +167,15 @@ def sequential(target: ElementFormat) -> Any:
 
 @dialect
 def _as_int32(bits):
-    """Return bits, signed or in 0..2**32-1, as a signed 32-bit integer."""
+    """Return a 32-bit pattern, given as a signed or an unsigned integer, as a signed integer."""
     return np.int32(((int(bits) & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000)
 
 
 def _make_term(element: ElementFormat) -> Callable[..., Any]:
-    """Return `term(code)`, which returns (significand, exponent, class) as in `terms.Term`."""
+    """Return `term(code)`, which returns the (significand, exponent, class) of an element code.
+
+    The three numbers mean the same as the fields of `terms.Term`.
+    """
     width = element.mantissa_bits
     unpack = make_unpack(element, width)
 
@@ -188,10 +194,10 @@ def _make_term(element: ElementFormat) -> Callable[..., Any]:
 
 
 def _bounds(a: ElementFormat, b: ElementFormat) -> tuple[int, int, int]:
-    """Return (lowest, highest, bits) of the products of two element formats.
+    """Return (lowest, highest, bits) for the products of two element formats.
 
-    These are the least and the greatest exponent of a product, and the bits of the largest product
-    in units of the least exponent.
+    `lowest` and `highest` are the least and the greatest exponent of a product. `bits` is the
+    number of bits of the largest product, as an integer in units of 2**lowest.
     """
     low = high = bits = 0
     for element in (a, b):
@@ -206,9 +212,10 @@ def _bounds(a: ElementFormat, b: ElementFormat) -> tuple[int, int, int]:
 
 @cache
 def blocks(a_format: ElementFormat, b_format: ElementFormat, run: int, target: ElementFormat) -> Any:
-    """Return a kernel that computes acc = acc + (the sum of a block) in block order.
+    """Return a kernel that adds the sums of blocks in order, as acc = acc + (the sum of a block).
 
-    The sum of a block is exact, then scaled and rounded once. A block has at most `run` products.
+    The sum of a block is computed exactly, and then scaled and rounded once. A block has at most
+    `run` products.
     """
     finish = _make_finish(target)
     term_a, term_b = _make_term(a_format), _make_term(b_format)

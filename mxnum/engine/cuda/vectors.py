@@ -1,9 +1,10 @@
-"""Kernels for blocks along contiguous rows.
+"""CUDA kernels for blocks along contiguous rows.
 
-Each thread processes four elements, with one aligned load and one store. The threads that hold a
-block are neighbours in a warp. They find its largest magnitude by exchanging their own, so that an
-array is read once and written once. The block length is a power of two from 4 to 128, and no block
-is short. A quad is four consecutive elements. All quads of a block belong to one warp.
+A quad is four consecutive elements. Each thread processes one quad at a time, with one aligned load
+and one store. All quads of a block are held by neighbouring threads of one warp. These threads find
+the block's largest magnitude by exchanging the largest magnitudes of their quads, so that an array
+is read once and written once. The block length is a power of two from 4 to 128, and every block has
+this full length.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from mxnum.engine.machine.lanes import integer, lane, load, store
 from mxnum.formats import ElementFormat
 from mxnum.modes import Nonfinite, ScaleRule
 
-#: Lengths of blocks that a warp holds in quads.
+#: The block lengths that the kernels accept. A warp holds at most 32 quads.
 RUNS = (4, 8, 16, 32, 64, 128)
 
 
 class Scaling(NamedTuple):
-    """How a kernel finds the scales of blocks."""
+    """The formats and modes by which a kernel computes the scales of blocks."""
 
     source: ElementFormat
     element: ElementFormat
     rule: ScaleRule
     nonfinite: Nonfinite
-    #: True if the kernel reads them instead.
+    #: True if the kernel reads the scales that the caller gives, instead of computing scales.
     given: bool
 
 
@@ -42,12 +43,13 @@ class Scaling(NamedTuple):
 def quantize_rows(
     run: int, scaling: Scaling, random: tuple[str, int], function: Callable[..., Any], values: bool
 ) -> Any:
-    """Return `quantize(quads, source, given_scales, scales, words, key, out)`, a kernel.
+    """Return the kernel `quantize(quads, source, given_scales, scales, words, key, out)`.
 
-    The kernel computes out = function(x, scale, random) for every element. The function returns
-    codes, which are stored as one 32-bit word for each quad. With `values`, it returns bit patterns
-    as wide as the source instead, and scales are not stored. The source has 32 bits or fewer, so
-    that lanes can exchange magnitudes. `random` are the arguments of `_make_randoms_of`.
+    The kernel computes out = function(x, scale, random) for every element. `function` returns
+    codes, and the kernel stores the four codes of a quad as one 32-bit word. If `values`,
+    `function` returns bit patterns as wide as the source format instead of codes, and the kernel
+    does not store scales. The source has at most 32 bits, because lanes exchange magnitudes as
+    32-bit integers. `random` holds the arguments of `_make_randoms_of`.
     """
     source, element, rule, nonfinite, given = scaling
     LANES, SHIFT = run // 4, (run // 4).bit_length() - 1
@@ -91,7 +93,7 @@ def _scale_functions(
 
     `largest_of_quad` returns the largest magnitude of four elements. `scale_of` returns the scale
     code for the largest magnitude of a block. `nonfinite` is the least magnitude that is not
-    finite.
+    finite, as a bit pattern.
     """
     MASK, MAX = (1 << (source.bits - 1)) - 1, source.max_code
     FINITE_ONLY = nonfinite.by_element
@@ -116,7 +118,7 @@ def _scale_functions(
 def _make_randoms_of(how: str, sr_bits: int) -> Callable[..., Any]:
     """Return `randoms_of(quad, words, key)`, which returns the random bits of four elements.
 
-    A Philox counter yields four words, so that each quad has one counter.
+    With a seed, each quad has one Philox counter, because a counter yields four words.
     """
     align_random = make_align_random(sr_bits)
     if how == WORDS:
@@ -131,7 +133,8 @@ def _make_randoms_of(how: str, sr_bits: int) -> Callable[..., Any]:
 
         @dialect
         def draw_randoms(quad, words, key):
-            # `passes` checks that key[4] is a multiple of 4.
+            # The module `passes` checks that key[4], the index of the first element, is a multiple
+            # of 4.
             a, b, c, d = draw(quad + (key[4] >> 2), key)
             return align_random(a), align_random(b), align_random(c), align_random(d)
 
@@ -147,10 +150,10 @@ def _make_randoms_of(how: str, sr_bits: int) -> Callable[..., Any]:
 
 @cache
 def dequantize_rows(run: int, function: Callable[..., Any]) -> Any:
-    """Return `dequantize(quads, codes, scales, out)`, a kernel.
+    """Return the kernel `dequantize(quads, codes, scales, out)`.
 
-    The kernel computes out = function(code, scale) for every element. `codes` holds a 32-bit word
-    for each quad.
+    The kernel computes out = function(code, scale) for every element. `codes` holds the four codes
+    of each quad as one 32-bit word.
     """
     SHIFT = (run // 4).bit_length() - 1
 

@@ -1,13 +1,16 @@
-"""Loops for blocks that span several rows: columns and tiles.
+"""Loops for blocks that span several rows, such as columns and tiles.
 
-The array is seen as (planes, rows, columns) with blocks (1, k, run), flat and contiguous. A band is
-the k rows that share blocks. Loops process it in panels of columns that fit the caches. They spread
-the scales of a panel over its columns, so that elements have one loop along them whatever `run` is.
-Loops leave panels as those of `rows` leave groups.
+A loop sees a flat, contiguous array as (planes, rows, columns), with blocks of the shape (1, k,
+run). A band is the k rows that share blocks. A loop processes a band in panels, which are groups of
+columns that fit the caches. Before it converts a panel, a loop copies the scale of each block to
+all columns of the block, so that one inner loop along the columns serves every `run`. A loop marks
+each panel for which its fast formulation is not right, and the loops of `marked` redo the marked
+panels.
 
-A call processes the bands `first` to `last`, counted over all planes, and in each the columns
-`begin` to `end`, where `begin` is a multiple of the panel, and the panel one of run. A
-`constant_run` other than 0 is the run, compiled in: short loops are then unrolled.
+A call of a loop processes the bands `first` to `last`, counted over all planes, and in each band
+the columns `begin` to `end`. `begin` is a multiple of the panel width, and the panel width is a
+multiple of `run`. If `constant_run` is not 0, `run` is compiled in as this constant, so that the
+compiler unrolls short loops.
 """
 
 from __future__ import annotations
@@ -41,11 +44,12 @@ from mxnum.memory.dtypes import Array
 def quantize(
     function: Callable[..., Any], source: ElementFormat, scales_given: bool, draw: Draw, constant_run: int
 ) -> Callable[..., Any]:
-    """Return a function of (x, out, scales, ...) that returns the loop for arrays of these types.
+    """Return a function that returns the quantizing loop for arrays of given types.
 
-    The loop is `(arrays, (shape, bounds), marks, words, numbers)`, where the shape is (rows,
-    columns, k, run, panel). It computes the scales and the results of all panels by a fast
-    formulation, marks the panels for which that is not right, and returns their number.
+    The function is called as `bind(x, out, *others)`. The loop is called as `loop(arrays, (shape,
+    bounds), marks, words, numbers)`, where the shape is (rows, columns, k, run, panel). For each
+    panel, the loop computes the scales and the results by a fast formulation, or marks the panel if
+    the formulation is not right for it. The loop returns the number of panels that it marked.
     """
     kernel, loop = _quantizing_kernel(function, draw is not None), _quantize(source, constant_run)
 
@@ -57,9 +61,9 @@ def quantize(
 
 @cache
 def _quantize(source: ElementFormat, constant_run: int) -> Any:
-    """Return the loop of `quantize` for every function.
+    """Return the compiled loop of `quantize`; one loop serves all conversion functions.
 
-    Its first argument is (kernel, `address_of`, scales given).
+    The loop's first argument is (kernel, result of `address_of`, scales given).
     """
     Magnitude = magnitude_type(source)
     panel_maxima, fast_scales = make_panel_maxima(source, False), make_fast_scales(source)
@@ -86,8 +90,8 @@ def _quantize(source: ElementFormat, constant_run: int) -> Any:
             for b in range(panel.blocks):
                 for j in range(run):
                     store(spread, b * run + j, used[b])
-            # While this panel is converted, the next one and the next row of the result are
-            # fetched.
+            # While the kernel converts this panel, it prefetches the next panel, and the next row
+            # of the result.
             is_last = panel.column + panel.width >= end
             following = k * columns - panel.column if is_last else width
             at = following, 0
@@ -101,8 +105,9 @@ def _quantize(source: ElementFormat, constant_run: int) -> Any:
 def _quantizing_kernel(function: Callable[..., Any], draws: bool) -> Kernel:
     """Return the kernel that converts the rows of a panel.
 
-    Its arguments are (x, out, scales of columns, random bits, numbers, where). `where` holds (first
-    element, width, rows, columns, _, distance of the next panel, _, offset of random bits).
+    The kernel's arguments are (x, out, scales of columns, random bits, numbers, where). `where`
+    holds (first element, width, rows, columns, _, distance to the next panel, _, offset of random
+    bits).
     """
 
     def kernel(x, out, spread, drawn, numbers, where):
@@ -123,9 +128,11 @@ def _quantizing_kernel(function: Callable[..., Any], draws: bool) -> Kernel:
 
 @cache
 def decode(function: Callable[..., Any], constant_run: int) -> Callable[..., Any]:
-    """Return a function of (codes, out, ...) that returns the loop for arrays of these types.
+    """Return a function that returns the decoding loop for arrays of given types.
 
-    The loop is as that of `quantize`, and computes values by a fast formulation.
+    The function is called as `bind(codes, out, *others)`. The loop computes values by a fast
+    formulation. The loop takes the same arguments as the loop of `quantize`, and returns the number
+    of panels that it marked.
     """
     kernel, loop = _decoding_kernel(function), _decode(constant_run)
 
@@ -137,7 +144,10 @@ def decode(function: Callable[..., Any], constant_run: int) -> Callable[..., Any
 
 @cache
 def _decode(constant_run: int) -> Any:
-    """Return the loop of `decode` for every function; its first argument is (kernel, 0)."""
+    """Return the compiled loop of `decode`; one loop serves all conversion functions.
+
+    The loop's first argument is (kernel, 0), where 0 means that no random bits are drawn.
+    """
 
     def loop(kernels, arrays, share, marks, words, numbers):
         codes, out, scales = arrays
@@ -170,7 +180,8 @@ def _decode(constant_run: int) -> Any:
 def _decoding_kernel(function: Callable[..., Any]) -> Kernel:
     """Return the kernel that decodes the rows of a panel.
 
-    It is `(codes, out, scales of columns, _, numbers, (first code, width, rows, columns, ...))`.
+    The kernel is called as `(codes, out, scales of columns, _, numbers, (first code, width, rows,
+    columns, ...))`.
     """
 
     def kernel(codes, out, spread, unused, numbers, where):

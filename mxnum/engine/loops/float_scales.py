@@ -1,9 +1,10 @@
-"""Fast loops for scales that are floats, whatever the blocks: quantizing and decoding.
+"""Fast loops that quantize and decode with scales that are floats, for blocks of any shape.
 
-The loops see the array as those of `columns` do: bands of k rows in panels of columns. Along rows a
-band is one row. A loop first finds the scales of a panel, then computes what a formulation needs to
-know of each block (its *constants*), and then converts the elements. It marks the panels that it
-leaves, and `marked` redoes them.
+As in `columns`, a loop processes an array as bands of k rows, and each band in panels of columns.
+If blocks lie along rows, a band is one row. For each panel, a loop first finds the scales, then
+computes the numbers that its formulation needs for each block (the *constants* of the block), and
+then converts the elements. A loop marks each panel for which its formulation is not right, and the
+loops of `marked` redo the marked panels.
 """
 
 from __future__ import annotations
@@ -37,20 +38,24 @@ from mxnum.engine.traversal.block_walk import MIXED
 from mxnum.formats import ElementFormat
 from mxnum.memory.dtypes import Array
 
-#: Block lengths along rows that have a kernel of their own.
+#: Block lengths along rows for which a kernel is compiled with a constant length.
 RUNS = (1, 16, 32, 128)
 
 
 def find_by(find_scale: Callable[..., Any] | None, source: ElementFormat, nan_code: int) -> Finder:
-    """Return the finder of scales that are floats.
+    """Return the `Finder` for scales that are floats.
 
-    `find_scale(amax, tensor scale)` returns the code of a block.
+    `find_scale(amax, tensor scale)` returns the scale code of a block. `find_scale` is None if the
+    caller gives the scales.
     """
     return Finder(source, None if find_scale is None else _scales(find_scale), nan_code, np.zeros(2, np.int64))
 
 
 def convert_by(formulation: Formulation, draw: Draw) -> Converter:
-    """Return the converter of marked panels by the definition's formulation."""
+    """Return the `Converter` of marked panels for scales that are floats.
+
+    `formulation` must be right for all inputs, as the definition's formulation is.
+    """
     elements = _elements(formulation, draw is not None, 0, False, False)
     return Converter(_preparing(formulation), elements, _constant(formulation), formulation.constants)
 
@@ -64,16 +69,16 @@ def quantize(
     run: int,
     packed: bool,
 ) -> Callable[..., Any]:
-    """Return a function that returns the loop for arrays of given types.
+    """Return a function that returns the quantizing loop for arrays of given types.
 
-    Its arguments are (x, out, scales, tensor scales, maxima).
-
-    The loop is `(arrays, (shape, bounds), marks, words, numbers)`, and returns the number of panels
-    that it left: those with a NaN or an infinity, or with a scale for which the formulation is not
-    right. `find_scale(amax, tensor scale)` returns the code of a block; None if scales are given.
-    `run` is the length of blocks if it is in `RUNS`, else 0. If `packed`, codes of four bits are
-    written two in a byte, by vectors, along rows of whole blocks. The loop computes maxima unless
-    there are several.
+    The function is called as `bind(x, out, scales, tensor, maxima)`. The loop is called as
+    `loop(arrays, (shape, bounds), marks, words, numbers)`, and returns the number of panels that it
+    marked. The loop marks panels that hold a NaN or an infinity, and panels with a scale for which
+    the formulation is not right. `find_scale(amax, tensor scale)` returns the scale code of a
+    block; `find_scale` is None if the caller gives the scales. `run` is the block length if that
+    length is in `RUNS`, else 0. If `packed`, two codes of four bits are written to each byte, which
+    needs vector instructions and rows of whole blocks. The array `maxima` holds the largest
+    magnitudes of blocks; if it holds only one number, the loop computes the magnitudes itself.
     """
     row_maxima, magnitude = of_blocks(source, run), magnitude_type(source)
     elements = _elements(formulation, draw is not None, run, False, packed)
@@ -98,7 +103,7 @@ def quantize(
 
 @cache
 def _quantize(source: ElementFormat, constant: Any) -> Any:
-    """Return the loop of `quantize` for every formulation with constants of a type."""
+    """Return the loop of `quantize` for formulations whose constants have the type `constant`."""
     Constant, Magnitude, LIMIT = constant, magnitude_type(source), source.max_code
     panel_maxima, column_maxima = make_panel_maxima(source, False), make_column_maxima(source, False)
     MAGNITUDE = (1 << (source.bits - 1)) - 1
@@ -161,11 +166,10 @@ def _quantize(source: ElementFormat, constant: Any) -> Any:
 
 @cache
 def decode(formulation: Formulation, run: int, packed: bool) -> Callable[..., Any]:
-    """Return a function that returns the loop for arrays of given types.
+    """Return a function that returns the decoding loop for arrays of given types.
 
-    Its arguments are (codes, out, scales, tensor scales, _).
-
-    The loop is as that of `quantize`. If `packed`, codes of four bits are read two from a byte.
+    The function is called as `bind(codes, out, scales, tensor, unused)`. The loop takes the same
+    arguments as the loop of `quantize`. If `packed`, each byte holds two codes of four bits.
     """
     elements, prepare = _elements(formulation, False, run, packed, False), _preparing(formulation)
     constant = _constant(formulation)
@@ -182,7 +186,7 @@ def decode(formulation: Formulation, run: int, packed: bool) -> Callable[..., An
 
 @cache
 def _decode(constant: Any) -> Any:
-    """Return the loop of `decode` for every formulation with constants of a type."""
+    """Return the loop of `decode` for formulations whose constants have the type `constant`."""
     Constant = constant
 
     def loop(settings, arrays, share, marks, words, numbers):
@@ -211,17 +215,18 @@ def _decode(constant: Any) -> Any:
 
 
 def _constant(formulation: Formulation) -> Any:
-    """Return the type of the constants of a formulation."""
+    """Return the integer type of a formulation's constants."""
     return np.int64 if formulation.is_wide else np.int32
 
 
 @cache
 def _scales(find_scale: Any) -> Kernel:
-    """Return the kernel that computes scales: see `Finder`."""
+    """Return the kernel that computes scales, to serve as `Finder.kernel`."""
 
     def kernel(maxima, scales, tensor, unused, unused_too, where):
         place, blocks, step, _, _, _, _, _ = where
-        common = wide(load(tensor, place * step))  # Loaded once: a load for each block would be a gather.
+        # A common tensor scale is loaded once: a load for each block would be a slow gather.
+        common = wide(load(tensor, place * step))
         for b in range(blocks):
             t = common if step == 0 else wide(load(tensor, place + b))
             store(scales, place + b, wide(find_scale(wide(load(maxima, b)), t)))
@@ -231,9 +236,10 @@ def _scales(find_scale: Any) -> Kernel:
 
 @cache
 def _preparing(formulation: Formulation) -> Kernel:
-    """Return the kernel that computes the constants of blocks: see `Converter.prepare`.
+    """Return the kernel that computes the constants of blocks, to serve as `Converter.prepare`.
 
-    It stores in its fourth array whether the formulation is right for all scales.
+    The kernel stores 1 in its argument `all_right` if the formulation is right for all scales, else
+    0.
     """
     prepare, prepare_more = formulation.prepare, formulation.prepare_more
     more: Any = prepare_more
@@ -243,7 +249,7 @@ def _preparing(formulation: Formulation) -> Kernel:
         place, blocks, step, stride, _, _, _, _ = where
         is_right = True
         common = wide(load(tensor, place * step))
-        for b in range(blocks):  # Two loops, since compilers vectorize loops that write few streams.
+        for b in range(blocks):  # Two loops, because compilers vectorize a loop only if it writes to few arrays.
             scale, t = wide(load(scales, place + b)), common if step == 0 else wide(load(tensor, place + b))
             is_right &= prepare(scale, t, tables, b, stride)
         if PREPARES_MORE:
@@ -257,7 +263,7 @@ def _preparing(formulation: Formulation) -> Kernel:
 
 @cache
 def _elements(formulation: Formulation, draws: bool, run: int, reads_packed: bool, writes_packed: bool) -> Kernel:
-    """Return the kernel that converts the rows of a panel: see `Converter.elements`."""
+    """Return the kernel that converts the rows of a panel, to serve as `Converter.elements`."""
     kinds = formulation, draws, reads_packed, writes_packed
     one, whole = _of_columns(formulation, draws), _whole_blocks(*kinds, run)
     at, element, RUN, IS_PACKED = formulation.at, formulation.element, run, reads_packed or writes_packed
@@ -309,7 +315,7 @@ def _of_columns(formulation: Formulation, draws: bool) -> Callable[..., Any]:
 def _whole_blocks(
     formulation: Formulation, draws: bool, reads_packed: bool, writes_packed: bool, run: int
 ) -> Callable[..., Any]:
-    """Return the function that converts whole blocks of a row, `run` elements each."""
+    """Return the function that converts whole blocks of a row, with `run` elements each."""
     word: Any = wide if formulation.in_wide_words else lane
     at, element = formulation.at, formulation.element
     RUN, READS_PACKED, WRITES_PACKED = run, reads_packed, writes_packed

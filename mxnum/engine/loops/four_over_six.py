@@ -1,19 +1,22 @@
-"""A loop that chooses the better one of two scales for each block.
+"""A loop that chooses the better of two scales for each block, for the rule "four over six".
 
-The better scale has the lower sum of rounding errors. The difference of a number and its rounded
-value is exact in float64, since both are within a factor of two, or the value is zero. The square
-of the difference is exact as a sum of two float64 numbers. The loop keeps each sum of errors as two
-numbers, and records whether an addition lost bits. If one did, the loop decides a block only if the
-two sums differ by far more than they can have lost. It leaves other blocks undecided, and its
-caller sums their errors exactly.
+The better scale has the lower sum of rounding errors. The difference between a number and its
+rounded value is exact in float64, because the two are within a factor of two, or the value is zero.
+The square of a rounding error is exact as a sum of two float64 numbers. The loop keeps each sum of
+errors as two float64 numbers, and records whether an addition lost bits. If an addition lost bits,
+the loop decides a block only if the block's two sums differ by far more than additions can have
+lost. The loop leaves a block undecided if its sums are too close, and the caller then sums the
+errors of the block exactly.
 
-Fast path: blocks of whole vectors are first compared in float32. A factor and each of its multiples
-are computed with a relative error of 2**-23 at most. The value of an element is at most twice as
-large as the element. So the distance of an element from its value has an error of at most 2**-20.8
-A, A being the largest element: 2**-22 A from the value, 2**-22 A from the threshold between two
-values, and 2**-24 A from rounding. The distance is at most A, so its square has an error of at most
-2**-19.8 A**2. Subtracting and adding lose less than 2**-20 of A or A**2 for each element. If the
-two sums differ by more than all these errors, the comparison is decided.
+Fast path: blocks of whole vectors are first compared in float32. In the following bounds, A is the
+largest element of a block, and a factor is a scale times the tensor scale. A factor and each of its
+multiples are computed with a relative error of 2**-23 at most. A rounded value is at most twice as
+large as its element. So the distance between an element and its value has an error of at most
+2**-20.8 A: 2**-22 A from the value, 2**-22 A from the threshold between two values, and 2**-24 A
+from rounding. The distance between an element and its value is at most A, so its square has an
+error of at most 2**-19.8 A**2. For each element, subtracting and adding lose less than 2**-20 A, or
+2**-20 A**2 for squares. The comparison in float32 decides a block if the two sums differ by more
+than the total of these bounds.
 """
 
 from __future__ import annotations
@@ -49,13 +52,14 @@ from mxnum.engine.rounding.by_factors import make_number_of_scale
 from mxnum.formats import ElementFormat, ScaleFormat
 from mxnum.modes import FloatScaleRule
 
-#: The magnitude code to which the second scale maps the largest number: 4 in E2M1.
+#: The E2M1 code of the value 4, to which the second scale maps the largest number of a block.
 FOUR = 6
-#: The square of a difference between these bounds is exact as two numbers.
+#: If a difference lies between `_LEAST` and `_GREATEST`, its square is exact as a sum of two
+#: float64 numbers.
 _LEAST, _GREATEST = 2.0**-400, 2.0**400
 _SPLIT = 2.0**27 + 1
-#: Times n**2, a bound on the relative loss of a sum of n errors. An addition loses 4 * 2**-106 at
-#: most.
+#: A sum of n errors has a relative loss of at most n**2 times `_LOST`. One addition loses at most 4
+#: * 2**-106 of the sum.
 _LOST = 2.0**-100
 
 
@@ -69,7 +73,7 @@ def two_sum(a, b):
 
 @dialect
 def _nearest(x, f):
-    """Round a non-negative `x` to a multiple of `f` by an E2M1 value, with ties to even."""
+    """Round a non-negative `x` to the nearest product of `f` and an E2M1 value, ties to even."""
     v = 0.0 if x <= 0.25 * f else 0.5 * f
     v = v if x < 0.75 * f else f
     v = v if x <= 1.25 * f else 1.5 * f
@@ -81,9 +85,9 @@ def _nearest(x, f):
 
 @dialect
 def _added(high, low, lost, term):
-    """Add a term to a sum that is kept as two numbers.
+    """Add `term` to the sum high + low, and return the new (high, low, lost).
 
-    Return the sum, and `lost`, True once bits were lost.
+    `lost` becomes True if the addition loses bits, and then stays True.
     """
     high, error = two_sum(high, term)
     low, error = two_sum(low, error)
@@ -93,18 +97,19 @@ def _added(high, low, lost, term):
 _QUARTER, _HALF, _3_4, _5_4, _3_2, _7_4, _2, _5_2, _3, _7_2, _4, _5, _6 = (
     int(np.float32(number).view(np.int32)) for number in (0.25, 0.5, 0.75, 1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 5, 6)
 )
-#: The largest element and both factors must be between these bounds for the comparison in float32.
+#: The comparison in float32 is valid only if the largest element and both factors lie between
+#: `_LEAST_WIDE` and `_GREATEST_WIDE`.
 _LEAST_WIDE, _GREATEST_WIDE = 2.0**-50, 2.0**50
-#: Bounds on the error of a difference of two terms and of adding it, relative to the largest
-#: element, or to its square.
+#: Bounds on the error that one element adds to the difference of the two sums. _TERM is relative to
+#: the largest element, and _SQUARE, for squared errors, to the square of the largest element.
 _TERM, _SQUARE = 2.0**-19.8 + 2.0**-20, 2.0**-18.8 + 2.0**-20
 
 
 @dialect
 def _difference(x, f):
-    """Return about how far the elements of a vector are from the nearest E2M1 value times `f`.
+    """Return each element's approximate distance from the nearest E2M1 value times `f`.
 
-    The elements, `f` and the result are float32 bit patterns.
+    `x` is a vector of elements. The elements, `f` and the result are float32 bit patterns.
     """
     v = select(x > multiply_float32(f, _QUARTER), multiply_float32(f, _HALF), 0)
     v = select(x > multiply_float32(f, _3_4), f, v)
@@ -118,11 +123,14 @@ def _difference(x, f):
 
 @cache
 def choose(source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rule: FloatScaleRule) -> Any:
-    """Return `loop(x, bits, scales, tensor, shape, bounds, undecided, by_floats)`.
+    """Return a loop that chooses the better of two scales for each block.
 
-    The loop stores the scale of each block, and returns how many blocks are undecided. For each of
-    these it sets `undecided` to 1, and stores the scale of the first candidate. `bits` are the bit
-    patterns of `x`, and `tensor` holds tensor scales. `source` is float32 or float64.
+    The loop is called as `loop(x, bits, scales, tensor, shape, bounds, undecided, by_floats)`. The
+    loop stores the better scale of each block, and returns the number of undecided blocks. For an
+    undecided block, the loop stores the first candidate scale and sets the block's item in
+    `undecided` to 1. `bits` holds the bit patterns of `x`, and `tensor` holds tensor scales. If
+    `by_floats` is False, every block whose two candidate scales differ stays undecided. `source` is
+    float32 or float64.
     """
     finds_fast = paths.FOUND.covers(source, element, scale=scale, rule=FloatScaleRule.NEAREST)
     make_scale = by_factors.make_scale if finds_fast else make_float_scale
@@ -163,7 +171,7 @@ def choose(source: ElementFormat, element: ElementFormat, scale: ScaleFormat, ru
                         words[0] = float32_to_float64(low_word(amax))
                         balance = balance_in_vectors(bits, block, factors[0], f6, f4, narrow6, narrow4)
                         if balance != 0:
-                            # No branch: half would be mispredicted.
+                            # A select, because a branch would be mispredicted half the time.
                             store(scales, place, four if balance < 0 else six)
                             continue
                     balance = balance_of(x, bits, block, f6, f4)
@@ -177,14 +185,16 @@ def choose(source: ElementFormat, element: ElementFormat, scale: ScaleFormat, ru
     return compile_loop(loop)
 
 
-# A block is (first row, row after the last, columns of a row, first column, column after the last).
-# A balance is -1 if the second scale has the smaller errors, 1 if it has not, 0 if undecided.
+# The functions below describe a block as (first row, row after the last, columns of a row, first
+# column, column after the last). A balance is -1 if the second scale has the lower sum of errors, 1
+# if it does not, and 0 if the comparison is undecided.
 
 
 def _make_largest(source: ElementFormat, in_vectors: bool) -> Callable[..., Any]:
     """Return `largest_of_block(bits, block)`, which returns the largest finite magnitude.
 
-    It also returns True if the block consists of whole vectors of finite numbers.
+    The second result is True only if the block lies in one row and consists of whole vectors of
+    finite numbers.
     """
     MAGNITUDE, MAX, IN_VECTORS = (1 << (source.bits - 1)) - 1, source.max_code, in_vectors
 
@@ -208,10 +218,11 @@ def _make_largest(source: ElementFormat, in_vectors: bool) -> Callable[..., Any]
 
 
 def _make_balance_in_vectors(source: ElementFormat, rule: FloatScaleRule) -> Callable[..., Any]:
-    """Return `balance(bits, block, largest, f6, f4, narrow6, narrow4)`, computed in float32.
+    """Return a function that compares the sums of errors of two scales in float32.
 
-    `largest` is the largest magnitude of the block, a float64 number as the factors `f6` and `f4`.
-    The other two are these factors as float32 bit patterns.
+    The function is called as `balance(bits, block, largest, f6, f4, narrow6, narrow4)`. `largest`
+    is the largest magnitude of the block, and `f6` and `f4` are the factors of the two scales, all
+    as float64 numbers. `narrow6` and `narrow4` are the same factors as float32 bit patterns.
     """
     MAGNITUDE, SQUARES = (1 << (source.bits - 1)) - 1, rule.error_power == 2
 
@@ -235,7 +246,11 @@ def _make_balance_in_vectors(source: ElementFormat, rule: FloatScaleRule) -> Cal
 
 
 def _make_balance(source: ElementFormat, rule: FloatScaleRule) -> Callable[..., Any]:
-    """Return `balance(x, bits, block, f6, f4)`, computed by exact sums of float64 numbers."""
+    """Return a function that compares the sums of errors of two scales in pairs of float64 numbers.
+
+    The function is called as `balance(x, bits, block, f6, f4)`. `f6` and `f4` are the factors of
+    the two scales (scale times tensor scale), as float64 numbers.
+    """
     MAGNITUDE, MAX, SQUARES = (1 << (source.bits - 1)) - 1, source.max_code, rule.error_power == 2
 
     @dialect

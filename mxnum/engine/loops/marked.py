@@ -1,8 +1,10 @@
-"""Loops that redo marked panels, for all kinds of scale: they find scales, then convert.
+"""Loops that redo the panels marked by fast loops, for all kinds of scale.
 
-The loops see the array as those of `columns` do: bands of rows in panels of columns, each with a
-mark. Along rows a band is one row, and a panel is a group of `rows`. Arrays are (x, out, scales,
-tensor scales). Kernels hold everything that depends on formats and modes.
+One loop finds the scales of marked panels, and a second loop converts the elements. As in
+`columns`, a loop processes an array as bands of rows, and each band in panels of columns. Each
+panel has a mark. If blocks lie along rows, a band is one row, and a panel is a group of blocks as
+in `rows`. The argument `arrays` is (x, out, scales, tensor scales). Code that depends on formats
+and modes is in the kernels that the loops call.
 """
 
 from __future__ import annotations
@@ -37,20 +39,20 @@ NAN_SCALE = E8M0.nan_code
 
 @dataclass(frozen=True, eq=False)
 class Finder:
-    """How to find the scales of marked panels."""
+    """The kernel and the settings by which a loop finds the scales of marked panels."""
 
     source: ElementFormat
-    #: `(maxima, scales, tensor scales, _, numbers, (first scale, blocks, step, ...))` computes
-    #: scales. None if the scales are there already.
+    #: The kernel that computes scales, called as `(maxima, scales, tensor scales, _, numbers,
+    #: (first scale, blocks, step, ...))`; None if the caller gives the scales.
     kernel: Kernel | None
-    #: The scale code of blocks that hold a NaN or an infinity; -1 if only their finite elements
-    #: count.
+    #: The scale code of blocks that hold a NaN or an infinity; -1 if only the finite elements of
+    #: such blocks count.
     nan_code: int
     #: Read by the kernel.
     numbers: Array
 
     def loop(self, x: Array, out: Array, scales: Array, tensor: Array) -> Callable[..., Any]:
-        """Return the loop `(arrays, share, marks)` for arrays of these types."""
+        """Return the loop `(arrays, share, marks)` that finds scales, for arrays of given types."""
         magnitude, kernel = magnitude_type(self.source), 0
         if self.kernel is not None:
             kernel = self.kernel.for_types(magnitude, scales.dtype, tensor.dtype, np.int32, np.int64)
@@ -58,9 +60,10 @@ class Finder:
 
 
 def find_by(definition: Definition | None, source: ElementFormat, nan_blocks: bool) -> Finder:
-    """Return the finder of scales that are powers of two, or None if scales are given.
+    """Return the `Finder` for scales that are powers of two.
 
-    It uses the definition.
+    `definition` computes scales; it is None if the caller gives the scales. If `nan_blocks`, blocks
+    that hold a NaN or an infinity get the scale NaN.
     """
     kernel = None if definition is None else _power_scales(definition)
     numbers = np.zeros(2, np.int64) if definition is None else definition.numbers
@@ -69,9 +72,9 @@ def find_by(definition: Definition | None, source: ElementFormat, nan_blocks: bo
 
 @cache
 def _power_scales(definition: Definition) -> Kernel:
-    """Return the kernel of `Finder` for scales that are powers of two.
+    """Return the kernel of a `Finder` for scales that are powers of two.
 
-    Its numbers are those of `scale_constants`.
+    The kernel's argument `numbers` holds the result of `scale_constants`.
     """
     scale_of, word = definition.function, definition.word
 
@@ -90,8 +93,8 @@ def _find_scales(source: ElementFormat) -> Any:
 
     The returned loop is called as `loop((kernel, NaN code, numbers), arrays, share, marks)`.
 
-    It marks panels as FINITE unless one of their blocks holds a NaN or an infinity under a number
-    as its scale.
+    The loop sets the mark of a panel to MIXED if the panel holds a NaN or an infinity and the NaN
+    code is -1, and to FINITE otherwise.
     """
     MAX, Magnitude = source.max_code, magnitude_type(source)
     panel_maxima, finite_maxima = make_panel_maxima(source, False), make_panel_maxima(source, True)
@@ -129,25 +132,31 @@ def _find_scales(source: ElementFormat) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Converter:
-    """How to convert marked panels whose scales are known, by kernels that do it block by block."""
+    """The kernels and settings by which a loop converts marked panels whose scales are known."""
 
-    #: `(scales, tables, tensor scales, is_right, _, (first scale, blocks, step, stride of tables,
-    #: run, ...))` computes what the second kernel needs to know of each block.
+    #: The kernel that fills `tables` with the numbers that the kernel `elements` needs for each
+    #: block, called as `(scales, tables, tensor scales, is_right, _, (first scale, blocks, step,
+    #: stride of tables, run, ...))`.
     prepare: Kernel
-    #: `(x, out, tables, random bits, numbers, (first element, width, rows, columns, run, stride of
-    #: tables, `given`, offset of random bits))` converts elements.
+    #: The kernel that converts elements, called as `(x, out, tables, random bits, numbers, (first
+    #: element, width, rows, columns, run, stride of tables, given, offset of random bits))`.
     elements: Kernel
-    #: The type of an item of the tables, and their items for each block; 0 for one for each column.
+    #: The type of the numbers in `tables`, and how many numbers each block has there; 0 means that
+    #: each column has one number.
     constant: Any
     constants: int
-    #: An integer for the second kernel.
+    #: An integer that the loop passes to the kernel `elements`.
     given: int = 0
     numbers: Array = field(default_factory=lambda: NO_NUMBERS)
-    #: True if this is right for NaN and infinities; else the loop leaves panels that may hold them.
+    #: True if the kernels are right for NaN and infinities; False if the loop must leave panels
+    #: that may hold NaN or infinities.
     takes_mixed: bool = True
 
     def loop(self, draw: Draw, x: Array, out: Array, scales: Array, tensor: Array) -> Callable[..., int]:
-        """Return the loop `(arrays, share, marks, words, numbers)` for arrays of these types."""
+        """Return the loop that converts marked panels, for arrays of given types.
+
+        The loop is called as `loop(arrays, share, marks, words, numbers)`.
+        """
         kernels = (
             self.prepare.for_types(scales.dtype, self.constant, tensor.dtype),
             self.elements.for_types(x.dtype, out.dtype, self.constant),
@@ -158,9 +167,10 @@ class Converter:
 
 @cache
 def _convert(constant: Any) -> Any:
-    """Return the loop of `Converter` for tables of a type, which returns how many panels it left.
+    """Return the loop that converts marked panels, for tables of numbers of the type `constant`.
 
-    Its first argument is ((prepare, elements, `address_of`), constants, given, takes mixed).
+    The loop returns the number of marked panels that it left. The loop's first argument is
+    ((prepare, elements, result of `address_of`), constants, given, takes mixed).
     """
     Constant = constant
 
@@ -192,9 +202,9 @@ def _convert(constant: Any) -> Any:
 
 
 def convert_by(definition: Definition, nan_result: int, takes_mixed: bool) -> Converter:
-    """Return the converter for scales that are powers of two.
+    """Return the `Converter` for scales that are powers of two.
 
-    `nan_result` is the result under the scale NaN.
+    `nan_result` is the result for the elements of a block whose scale is NaN.
     """
     elements = _power_elements(definition)
     return Converter(_spreading(), elements, np.int32, 0, nan_result, definition.numbers, takes_mixed)
@@ -202,7 +212,7 @@ def convert_by(definition: Definition, nan_result: int, takes_mixed: bool) -> Co
 
 @cache
 def _spreading() -> Kernel:
-    """Return the kernel `prepare` of `Converter` that stores the scale of each column."""
+    """Return the kernel `prepare` of a `Converter`: it copies each block's scale to its columns."""
 
     def kernel(scales, spread, tensor, unused, unused_too, where):
         place, blocks, _, _, run, _, _, _ = where
@@ -215,9 +225,9 @@ def _spreading() -> Kernel:
 
 @cache
 def _power_elements(definition: Definition) -> Kernel:
-    """Return the kernel `elements` of `Converter` for scales that are powers of two.
+    """Return the kernel `elements` of a `Converter` for scales that are powers of two.
 
-    `given` is the result under the scale NaN.
+    `Converter.given` is the result for the elements of a block whose scale is NaN.
     """
     function, word = definition.function, definition.word
 

@@ -1,9 +1,10 @@
-"""Loops for asymmetric scaling, for any blocks. They reduce it to quantization without offsets.
+"""Loops for asymmetric scaling, for blocks of any shape.
 
-The loops process bands of k rows in panels of columns, as those of `columns` do. To quantize, a
-first loop finds the offset of each block, and a loop of `convert` subtracts it. The loops of `rows`
-and `columns` then quantize the differences. To dequantize, the loops of `rows` and `columns`
-compute values, and a loop of `convert` adds the offsets.
+The loops reduce asymmetric scaling to quantization without offsets. To quantize, a first loop finds
+the offset of each block, and a loop of `convert` subtracts the offsets. The loops of `rows` and
+`columns` then quantize the differences between numbers and offsets. To dequantize, the loops of
+`rows` and `columns` compute values, and a loop of `convert` adds the offsets. As in `columns`, each
+loop processes bands of k rows in panels of columns.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ from mxnum.modes import ScaleRule
 def may_add(scales: Array, offsets: Array, element: ElementFormat) -> bool:
     """Return True if `fast_sum` is right for these scales and offsets.
 
-    It needs values that are exact in float32 or NaN, and finite offsets. Offsets are float16 bits.
+    `fast_sum` needs finite offsets, and values that are NaN or exact in float32. `offsets` holds
+    float16 bits.
     """
     least, greatest = decoding_domain(element)
     inside = ((scales >= least) & (scales <= greatest)) | (scales == E8M0.nan_code)
@@ -48,7 +50,7 @@ def may_add(scales: Array, offsets: Array, element: ElementFormat) -> bool:
 
 
 def ordered_type(source: ElementFormat) -> Any:
-    """Return the integer type that holds ordered bit patterns."""
+    """Return the integer type of the results of `make_to_ordered`, which sort like the numbers."""
     return np.int32 if source.bits <= 32 else np.int64
 
 
@@ -57,8 +59,10 @@ def find_offsets(source: ElementFormat) -> Any:
     """Return `loop((x, offsets, largest, smallest), (shape, bounds))`, which finds offsets.
 
     `shape` is (rows, columns, k, run, panel), and `bounds` is (first, last, begin, end). The loop
-    stores the offset of each block as float16 bits, and its largest and smallest finite element as
-    ordered integers of `make_to_ordered`. Both are zero for a block without finite elements.
+    stores the offset of each block as float16 bits. In `largest` and `smallest`, the loop stores
+    the largest and the smallest finite element of each block, as integers that sort like the
+    numbers (`make_to_ordered`). If a block has no finite element, the loop stores 0 in `largest`
+    and `smallest`.
     """
     MAX, Ordered = source.max_code, ordered_type(source)
     find_ends, from_ordered = _make_find_ends(source), make_from_ordered(source)
@@ -81,7 +85,7 @@ def find_offsets(source: ElementFormat) -> Any:
                     z = Ordered(min(z, Ordered(integer(load(low, j)))))
                 store(high, b, a)
                 store(low, b, z)
-            for b in range(panel.blocks):  # A loop by itself, which compilers vectorize.
+            for b in range(panel.blocks):  # A separate loop, so that compilers vectorize it.
                 a, z = Ordered(integer(load(high, b))), Ordered(integer(load(low, b)))
                 is_empty = z > a
                 a, z = Ordered(0) if is_empty else a, Ordered(0) if is_empty else z
@@ -95,10 +99,10 @@ def find_offsets(source: ElementFormat) -> Any:
 
 @cache
 def _make_find_ends(source: ElementFormat) -> Callable[..., Any]:
-    """Return `find_ends(x, high, low, panel, columns, run)`.
+    """Return `find_ends(x, high, low, panel, columns, run)`, which finds extremes of columns.
 
-    The function stores the largest and the smallest finite element of each column of a panel, as
-    ordered integers.
+    `find_ends` stores the largest finite element of each column of a panel in `high`, and the
+    smallest in `low`, as the integers of `make_to_ordered`.
     """
     MAX, Ordered, to_ordered = source.max_code, ordered_type(source), make_to_ordered(source)
 
@@ -134,10 +138,10 @@ def _make_find_ends(source: ElementFormat) -> Callable[..., Any]:
 
 @cache
 def half_range_scales(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Any:
-    """Return `loop(largest, smallest, scales)`, which computes scales.
+    """Return `loop(largest, smallest, scales)`, which computes the scale of each block.
 
-    The scale of a block is that of half its range. `largest` and `smallest` are the ordered
-    integers that `find_offsets` stores.
+    The scale is computed from half the range of the block. `largest` and `smallest` hold the
+    integers that the loop of `find_offsets` stores.
     """
     from_ordered, scale_of = make_from_ordered(source), make_half_range_scale(source, element, rule)
     word: Any = lane if word_bits(source, element) == 32 else wide
@@ -152,7 +156,11 @@ def half_range_scales(source: ElementFormat, element: ElementFormat, rule: Scale
 
 @cache
 def subtract_offsets(source: ElementFormat, by_floats: bool) -> Any:
-    """Return a loop of `convert` that subtracts offsets from numbers, in `difference_format`."""
+    """Return a loop of `convert` that subtracts offsets from numbers.
+
+    The differences are in the format `difference_format(source)`. If `by_floats`, float operations
+    compute the differences; otherwise integer operations of the definition do.
+    """
     if not by_floats:
         return convert(_of_offset(make_difference(source), None), word_bits(source, difference_format(source)) == 32)
     return convert(_of_offset(make_fast_difference(source), make_widen(OFFSET)), True)
@@ -166,14 +174,17 @@ def add_offsets() -> Any:
 
 @cache
 def decode_with_offsets(element: ElementFormat, target: ElementFormat) -> Any:
-    """Return a loop of `convert` that decodes codes and offsets to `target`, by the definition."""
+    """Return a loop of `convert` that decodes codes and adds offsets, by the definition.
+
+    The results are in the format `target`.
+    """
     return convert(make_decode_offset(element, target), word_bits(element, target) == 32)
 
 
 def _of_offset(function: Callable[..., Any], widen: Callable[..., Any] | None) -> Callable[..., Any]:
     """Return a function of `(x, scale, offset)` that calls `function(x, offset)`.
 
-    If `widen` is given, it converts the offset to float32 first.
+    If `widen` is given, the returned function first converts the offset to float32 by `widen`.
     """
     if widen is None:
 
@@ -193,8 +204,8 @@ def _of_offset(function: Callable[..., Any], widen: Callable[..., Any] | None) -
 def convert(function: Callable[..., Any], in_lanes: bool, in_place: bool = False) -> Callable[..., Any]:
     """Return `loop((x, out, scales, offsets), (shape, bounds))`, which converts elements.
 
-    The loop stores `function(x, scale, offset)` in `out`. If `in_place`, it reads `out` instead of
-    `x`: compilers must know that both are one array.
+    The loop stores `function(x, scale, offset)` in `out`. If `in_place`, the loop reads elements
+    from `out` instead of `x`, because compilers must know that both are the same array.
     """
     kernel, loop = _converting(function, in_lanes, in_place), _convert()
 
@@ -207,7 +218,7 @@ def convert(function: Callable[..., Any], in_lanes: bool, in_place: bool = False
 
 @cache
 def _convert() -> Any:
-    """Return `loop(kernel, arrays, share)`, the loop of `convert` for every function."""
+    """Return `loop(kernel, arrays, share)`, the compiled loop of `convert` for all functions."""
 
     def loop(kernel, arrays, share):
         x, out, scales, offsets = arrays
@@ -230,8 +241,8 @@ def _convert() -> Any:
 def _converting(function: Callable[..., Any], in_lanes: bool, in_place: bool) -> Kernel:
     """Return the kernel that converts the rows of a panel.
 
-    Its arguments are (x, out, scales of columns, offsets of columns, _, where). `where` holds
-    (first element, width, rows, columns, ...).
+    The kernel's arguments are (x, out, scales of columns, offsets of columns, _, where). `where`
+    holds (first element, width, rows, columns, ...).
     """
     word: Any = lane if in_lanes else wide
 

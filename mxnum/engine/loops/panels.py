@@ -1,4 +1,4 @@
-"""What loops share: panels, the largest magnitudes of blocks, and the conversion of a panel."""
+"""Code that loops share: panels, largest magnitudes of blocks, and the conversion of a panel."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from mxnum.engine.machine.lanes import greatest_of, integer, load, store
 from mxnum.engine.traversal.block_walk import USUAL_RUN
 from mxnum.formats import ElementFormat
 
-#: How to draw random bits; None if no bits are drawn. The kernel
-#: `(words, buffer, offset, _, _, (index, count, ...))` writes the bits of `count` elements, from
-#: C-order `index` on, to `buffer`, and stores in `offset` where they begin. The buffer has room for
-#: `count` + `SPARE` elements. `words` is an array in C order, or what `words_of_key` returns.
+#: The kernel that draws random bits, called as `(words, buffer, offset, _, _, (index, count,
+#: ...))`; None if no bits are drawn. The kernel writes the bits of `count` elements, beginning with
+#: the element at C-order `index`, to `buffer`. The kernel stores in `offset` the index in `buffer`
+#: at which the bits begin. The buffer must have `count` + `SPARE` items. `words` is an array of
+#: random words in C order, or the result of `words_of_key`.
 Draw = Kernel | None
 SPARE = 8
-#: The words that loops receive if they draw no bits.
+#: The array of random words that a loop receives if it draws no random bits.
 NO_WORDS = np.zeros(1, np.uint32)
 
 
 @dialect
 def rows_of(band, shape):
-    """Return the first row of a band, and the row after its last."""
+    """Return the first row of a band, and the row after the last row of the band."""
     rows, _, k, _, _ = shape
     bands = (rows + k - 1) // k
     begin = band % bands * k
@@ -34,36 +35,40 @@ def rows_of(band, shape):
 
 
 class Panel(NamedTuple):
-    """A panel of a band, as loops process them."""
+    """A panel: columns of a band that a loop processes together."""
 
-    #: The number of its mark.
+    #: The index of the panel's mark.
     number: int
-    #: The first row of its band, and the row after the last.
+    #: The first row of the band, and the row after the last row of the band.
     first_row: int
     last_row: int
-    #: Its first column, and how many it has.
+    #: The first column of the panel, and the number of its columns.
     column: int
     width: int
-    #: The number of its first block among all blocks, and how many it has.
+    #: The index of the panel's first block among all blocks, and the number of the panel's blocks.
     place: int
     blocks: int
 
 
 class Panels(NamedTuple):
-    """The panels of a share. What they have in common is computed once."""
+    """Numbers that are the same for all panels of a share, and are therefore computed once.
+
+    A share is the part of an array that one call of a loop processes.
+    """
 
     total: int
-    #: The panels of a band that belong to the share, and all of them.
+    #: The number of panels of a band that belong to the share, and the number of all panels of a
+    #: band.
     in_share: int
     in_band: int
-    #: The blocks of a band, and the columns of its whole blocks.
+    #: The number of blocks of a band, and the number of columns in the whole blocks of a row.
     blocks: int
     full: int
 
 
 @dialect
 def panels(share):
-    """Return the panels of a share, which is (shape, bounds)."""
+    """Return the `Panels` of a share, which is given as (shape, bounds)."""
     shape, bounds = share
     _, columns, _, run, panel = shape
     first, last, begin, end = bounds
@@ -100,8 +105,8 @@ def magnitude_type(source: ElementFormat) -> Any:
 def of_blocks(source: ElementFormat, constant_run: int) -> Kernel:
     """Return the kernel that finds the largest magnitude of each block of a row.
 
-    It is `(x, maxima, _, _, _, (first element, blocks, width, ...))`. `constant_run` is the width
-    if that is compiled in, else 0.
+    The kernel is called as `(x, maxima, _, _, _, (first element, blocks, width, ...))`.
+    `constant_run` is the block length if this length is compiled in, else 0.
     """
     MAGNITUDE, Magnitude = (1 << (source.bits - 1)) - 1, magnitude_type(source)
 
@@ -127,11 +132,11 @@ def of_blocks(source: ElementFormat, constant_run: int) -> Kernel:
 
 @cache
 def make_column_maxima(source: ElementFormat, finite_only: bool) -> Callable[..., Any]:
-    """Return a function that fills `high` with the maxima of a panel's columns.
+    """Return `column_maxima(x, high, panel, columns, run)`, which finds maxima of columns.
 
-    It is `column_maxima(x, high, panel, columns, run)`.
-
-    If `finite_only`, NaN and infinities do not count. Columns that a short last block lacks get 0.
+    `column_maxima` stores the largest magnitude of each column of a panel in `high`. If
+    `finite_only`, NaN and infinities do not count. If the last block is short, the columns that it
+    lacks get 0.
     """
     MAGNITUDE, Magnitude, LIMIT = (1 << (source.bits - 1)) - 1, magnitude_type(source), source.max_code
 
@@ -152,11 +157,10 @@ def make_column_maxima(source: ElementFormat, finite_only: bool) -> Callable[...
 
 @cache
 def make_panel_maxima(source: ElementFormat, finite_only: bool) -> Callable[..., Any]:
-    """Return a function that fills `amax` with the maxima of the blocks of a panel.
+    """Return `panel_maxima(x, high, amax, panel, columns, run)`, which finds maxima of blocks.
 
-    It is `panel_maxima(x, high, amax, panel, columns, run)`.
-
-    `high` is scratch for `make_column_maxima`.
+    `panel_maxima` stores the largest magnitude of each block of a panel in `amax`. `high` is a
+    temporary buffer for the largest magnitudes of columns.
     """
     column_maxima, Magnitude = make_column_maxima(source, finite_only), magnitude_type(source)
 
@@ -194,7 +198,7 @@ def greatest_magnitude(source: ElementFormat) -> Any:
 def block_maxima(source: ElementFormat, run: int) -> Any:
     """Return `loop(x, maxima)`, which stores the greatest magnitude of each block of `run` numbers.
 
-    It returns the greatest of all. Magnitudes are bit patterns.
+    The loop returns the greatest magnitude of the whole array. Magnitudes are bit patterns.
     """
     RUN, MAGNITUDE, Magnitude = run, (1 << (source.bits - 1)) - 1, magnitude_type(source)
 
@@ -210,7 +214,7 @@ def block_maxima(source: ElementFormat, run: int) -> Any:
 
 
 def address_of(draw: Draw) -> Any:
-    """Return the value with which loops call the kernel that draws random bits; 0 for None."""
+    """Return the value with which a loop calls the kernel `draw`; 0 if `draw` is None."""
     return 0 if draw is None else draw.for_types(np.uint32, np.int32, np.int64)
 
 
@@ -218,11 +222,12 @@ def address_of(draw: Draw) -> Any:
 def convert_panel(kernels, x, out, tables, numbers, words, buffer, offset, panel, share, at):
     """Convert the rows of a panel by a kernel, and draw their random bits row by row.
 
-    `kernels` are the kernel for elements and `address_of`. The tables hold what the kernel reads
-    for each column or block. `words`, `buffer` and `offset` are for random bits. `at` holds two
-    integers for the kernel: it receives (first element, width, rows, columns, run, *at, offset of
-    random bits). Arrays are arguments by themselves: numba would count references to arrays in a
-    tuple by atomic operations, which take a twentieth of the time of NVFP4.
+    `kernels` holds the kernel that converts elements, and the result of `address_of`. `tables`
+    holds the numbers that the converting kernel reads for each column or block. `words`, `buffer`
+    and `offset` are arguments of the kernel that draws random bits. The converting kernel receives
+    the integers (first element, width, rows, columns, run, *at, offset of random bits), where `at`
+    holds two integers. Each array is an argument by itself: numba would count references to arrays
+    in a tuple by atomic operations, which take a twentieth of the time of quantizing to NVFP4.
     """
     elements, fill = kernels
     shape, _ = share

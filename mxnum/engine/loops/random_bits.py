@@ -1,9 +1,9 @@
-"""Sources of the random bits of each element: none, an array of words, or Philox.
+"""Kernels that draw the random bits of elements, from an array of words or a Philox seed.
 
-Loops compute the Philox words of many counters at once. In compiled code, each of the four words of
-a counter is the lower half of a 64-bit integer whose upper half is ignored. Products of 32-bit
-words have that form, so that no data moves between registers before the last round. The rounds of a
-counter depend on each other. So the code interleaves several registers of counters.
+A Philox counter yields four words. Compiled code computes the words of many counters at once, each
+word in the lower half of a 64-bit integer whose upper half is ignored. Products of 32-bit words are
+64-bit integers already, so no data moves between registers before the last round. Each round of a
+counter needs the result of the round before, so the code interleaves several registers of counters.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ _I32, _I64 = ir.IntType(32), ir.IntType(64)
 
 
 def counters_at_once() -> int:
-    """Return the number of counters to compute at once.
+    """Return the number of Philox counters that compiled code computes at once.
 
-    They fill four of the 32 registers of 512 bits, or else four of 128 bits or two of 256 bits.
+    If the processor has registers of 512 bits, 32 counters fill four of them. If it does not, 8
+    counters fill two registers of 256 bits or four registers of 128 bits.
     """
     return 32 if has_feature("avx512f") else 8
 
@@ -48,8 +49,9 @@ def counters_at_once() -> int:
 def words_in_line(buffer: Any, place: Any, first: Any, key: Any, sr_bits: int, count: int) -> None:
     """Write aligned random bits for `count` counters, starting at `first`, to `buffer`.
 
-    `place` is the first index that is written. Each counter yields four words in order. The key is
-    (seed low, seed high, stream low, stream high, ...). `sr_bits` and `count` are constants.
+    `place` is the first index of `buffer` that is written. Each counter yields four words in order.
+    The key is (seed low, seed high, stream low, stream high, ...). `sr_bits` and `count` must be
+    compile-time constants.
     """
     align_random = random.make_align_random(sr_bits)
     for i, counter in enumerate(range(first, first + count)):
@@ -58,7 +60,7 @@ def words_in_line(buffer: Any, place: Any, first: Any, key: Any, sr_bits: int, c
 
 
 class _Vector:
-    """Builds IR for vectors with a 64-bit word for each counter."""
+    """A builder of LLVM instructions on vectors that hold one 64-bit word for each counter."""
 
     def __init__(self, builder: Any, count: int) -> None:
         self.builder, self.count = builder, count
@@ -78,12 +80,19 @@ class _Vector:
         return self.builder.and_(a, self.all(random._WORD))
 
     def upper(self, a: Any) -> Any:
-        """Return the upper halves as lower halves, by a shuffle since shifts block a multiplier."""
+        """Return the upper half of each word, moved to the lower half.
+
+        The move is a shuffle, because a shift would occupy a unit of the processor that
+        multiplications need.
+        """
         halves = self.builder.bitcast(a, self.halves)
         return self.builder.bitcast(self.shuffled(halves, halves, [i | 1 for i in range(2 * self.count)]), self.kind)
 
     def words(self, first: Any, key: list[Any]) -> list[Any]:
-        """Return the four words of each counter, in lower halves, as `random.philox4x32` does."""
+        """Return the four Philox words of each counter, equal to those of `random.philox4x32`.
+
+        Each word is in the lower half of a 64-bit integer.
+        """
         builder = self.builder
         c0 = builder.add(self.spread(first), ir.Constant(self.kind, list(range(self.count))))
         c1 = self.upper(c0)
@@ -98,7 +107,7 @@ class _Vector:
         return [c0, c1, c2, c3]
 
     def in_line(self, words: list[Any]) -> Any:
-        """Return the lower halves of four words as a vector of 32-bit words, counter by counter."""
+        """Return one vector of 32-bit words that holds the four words of each counter in order."""
         first, second, third, fourth = words
         low = self.builder.or_(self.lower(first), self.builder.shl(second, self.all(32)))
         high = self.builder.or_(self.lower(third), self.builder.shl(fourth, self.all(32)))
@@ -133,7 +142,7 @@ _PIECE = 4096
 
 @cache
 def draw_from_words(sr_bits: int) -> Kernel:
-    """Return the way to draw the low `sr_bits` bits of each word in an array."""
+    """Return the `Draw` kernel that takes the low `sr_bits` bits of each word of an array."""
     align_random = make_align_random(sr_bits)
 
     def fill(words, buffer, offset, unused, unused_too, where):
@@ -146,9 +155,9 @@ def draw_from_words(sr_bits: int) -> Kernel:
 
 
 def words_of_key(key: tuple[int, int, int, int], first: int) -> Array:
-    """Return the words from which `draw_from_seed` draws.
+    """Return the array that the kernel of `draw_from_seed` takes as `words`.
 
-    They are a Philox key and the index of the first element.
+    The array holds a Philox key and the index of the first element.
     """
     return np.array([*key, first & 0xFFFFFFFF, first >> 32], np.uint32)
 
@@ -160,7 +169,7 @@ def _unsigned(words, i):
 
 @cache
 def draw_from_seed(sr_bits: int) -> Kernel:
-    """Return the way to draw Philox words.
+    """Return the `Draw` kernel that draws random bits from a Philox seed.
 
     Element i in C order takes word i mod 4 of counter i // 4.
     """
@@ -177,11 +186,10 @@ def draw_from_seed(sr_bits: int) -> Kernel:
 
 @cache
 def make_philox_bits(sr_bits: int) -> Callable[..., Any]:
-    """Return a function that writes random bits to a buffer.
+    """Return `philox_bits(key, buffer, index, count)`, which writes random bits to a buffer.
 
-    It is `philox_bits(key, buffer, index, count)`, and returns where the bits begin.
-
-    The key is (seed low, seed high, stream low, stream high).
+    `philox_bits` returns the index in `buffer` at which the bits of the first element begin. The
+    key is (seed low, seed high, stream low, stream high).
     """
     align_random, TOGETHER = make_align_random(sr_bits), counters_at_once()
 
@@ -212,10 +220,10 @@ def make_philox_bits(sr_bits: int) -> Callable[..., Any]:
 
 @cache
 def draw_words(sr_bits: int) -> Any:
-    """Return `loop(key, firsts, words)`, which writes rows of words.
+    """Return `loop(key, firsts, words)`, which writes rows of random words.
 
-    Row i begins at C-order index `firsts[i]`. The words are those that `draw_from_words(SR_BITS)`
-    takes.
+    Row i holds the words of the elements from C-order index `firsts[i]` on. The kernel of
+    `draw_from_words(SR_BITS)` can take the words.
     """
     philox_bits = make_philox_bits(sr_bits)
 
@@ -233,22 +241,23 @@ def draw_words(sr_bits: int) -> Any:
 
 
 class SeedWords(NamedTuple):
-    """The words of a seed for each element of an array, made for one part at a time.
+    """The random words of a seed for the elements of an array, made for one part at a time.
 
-    Words have `SR_BITS` bits. If fewer are drawn, the lowest bits are zero. Parts are those of the
-    array with its axes in another order.
+    Each word has `SR_BITS` bits. If rounding draws fewer bits, the lowest bits of a word are zero.
+    A part is a slice of the array after its axes were put in another order.
     """
 
     key: tuple[int, int, int, int]
     sr_bits: int
-    #: The strides in elements of the array in its own order, and the order of its axes.
+    #: The strides of the array in elements, before its axes were reordered, and the new order of
+    #: the axes.
     strides: tuple[int, ...]
     order: tuple[int, ...]
-    #: The Philox index of the first element.
+    #: The index of the first element in the Philox stream.
     first: int = 0
 
     def read(self, where: tuple[slice, ...]) -> Array:
-        """Return the words of a part, given by a slice of each axis."""
+        """Return the words of the part that a slice of each axis selects."""
         if not self.order:
             where = ()
         along = [where[self.order.index(axis)] for axis in range(len(where))]

@@ -1,12 +1,12 @@
 """Loops for blocks along contiguous rows.
 
-A row is processed in groups of blocks. Quantizing a group has two phases, first all scales and then
-all elements, so that the compiler can vectorize both. Each loop leaves the groups for which its
-formulation is not right: it marks them, and the loops of `marked` redo them.
+A loop processes a row in groups of blocks. To quantize a group, a loop first computes all scales
+and then all elements, so that the compiler can vectorize both phases. A loop marks each group for
+which its fast formulation is not right, and the loops of `marked` redo the marked groups.
 
-Arrays are flat and contiguous. A call processes the rows `first` to `last`, and in each the blocks
-`begin` to `end`, where `begin` is a multiple of the group. The functions here have the names and
-arguments of those in `columns`.
+Arrays are flat and contiguous. A call of a loop processes the rows `first` to `last`, and in each
+row the blocks `begin` to `end`. `begin` is a multiple of the number of blocks in a group. The
+functions of this module have the names and arguments of the functions of `columns`.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ NAN_SCALE = E8M0.nan_code
 
 @dialect
 def group_of(row, at, shape):
-    """Return the number of the group that begins at a block of a row.
+    """Return (number, blocks, width) of the group that begins at block `at` of a row.
 
-    Also return the number of its blocks and their width.
+    `number` is the index of the group among all groups, `blocks` is the number of its blocks, and
+    `width` is the length of each block.
     """
     length, run, group = shape
     full = length // run
@@ -57,7 +58,7 @@ def group_of(row, at, shape):
 
 @dialect
 def scales_lie(scales, place, count, limits):
-    """Return True if `count` scales lie within the limits."""
+    """Return True if `count` scales, beginning at index `place`, lie within `limits`."""
     least, greatest = lane(NAN_SCALE), lane(0)
     for b in range(place, place + count):
         scale = load(scales, b)
@@ -67,11 +68,13 @@ def scales_lie(scales, place, count, limits):
 
 @cache
 def make_fast_scales(source: ElementFormat) -> Callable[..., Any]:
-    """Return `fast_scales(amax, used, scales, place, blocks, scales_given, limits, e)`.
+    """Return a function that computes the scales of consecutive blocks by a fast formulation.
 
-    The function computes the scales of consecutive blocks from their largest magnitudes, or reads
-    them if they are given, and puts them in `used`. It returns True if the fast formulation is
-    right for the blocks; then it has stored the scales it computed.
+    The function is called as `fast_scales(amax, used, scales, place, blocks, scales_given, limits,
+    e)`. `fast_scales` computes scales from the largest magnitudes in `amax`, or reads given scales
+    from `scales`, and stores the scales in `used`. `fast_scales` returns True if the fast
+    formulation is right for all of the blocks. If `fast_scales` returns True, it has also stored
+    the computed scales in `scales`.
     """
     widen, fast_scale = as_float32.make_widen(source), float_additions.fast_scale
     Magnitude, word = magnitude_type(source), wide if source.bits > 32 else lane
@@ -90,8 +93,8 @@ def make_fast_scales(source: ElementFormat) -> Callable[..., Any]:
             else:
                 scale = i32(integer(fast_scale(magnitude, e)))
                 amax[b] = scale
-            # Any scale gives the same zeros: one that is too small is replaced by the least
-            # allowed.
+            # A block of zeros has the same codes under every scale, so the least allowed scale
+            # replaces a scale that is too small.
             scale = i32(limits.least_scale) if integer(magnitude) == 0 and scale < NAN_SCALE else scale
             used[b] = scale
             least, greatest = i32(min(least, scale)), i32(max(greatest, scale))
@@ -115,15 +118,16 @@ def quantize(
     bits: int = 8,
     inlined: bool = False,
 ) -> Callable[..., Any]:
-    """Return a function of (x, out, scales, ...) that returns the loop for arrays of these types.
+    """Return a function that returns the quantizing loop for arrays of given types.
 
-    The loop is
-    `(arrays, ((length, run, group), (first, last, begin, end)), marks, words, numbers)`. It
-    computes the scales and the results of all groups by a fast formulation, marks the groups for
-    which that is not right, and returns their number. If `constant_run` is not 0, it is the run,
-    and the loop also leaves what is left of a row behind whole blocks. Codes of fewer than eight
-    bits are packed, and blocks begin at a byte. If `inlined`, the kernels are compiled into a loop
-    of their own: it takes longer to compile and a twentieth less to run.
+    The function is called as `bind(x, out, *others)`. The loop is called as `loop(arrays, ((length,
+    run, group), (first, last, begin, end)), marks, words, numbers)`. For each group, the loop
+    computes the scales and the results by a fast formulation, or marks the group if the formulation
+    is not right for it. The loop returns the number of groups that it marked. If `constant_run` is
+    not 0, the block length is compiled in as this constant, and the loop also marks the short block
+    at the end of a row. Codes of fewer than eight bits are packed, and each block begins at a new
+    byte. If `inlined`, the kernels are compiled into a loop of their own, which takes longer to
+    compile and a twentieth less time to run.
     """
     elements = _quantizing_kernel(function, draw is not None, constant_run, bits == 8)
     maxima = of_blocks(source, constant_run)
@@ -141,11 +145,12 @@ def quantize(
 
 @cache
 def _quantize(source: ElementFormat, bits: int, within: tuple[Callable[..., Any], Callable[..., Any]] | None) -> Any:
-    """Return the loop of `quantize`, which serves every function.
+    """Return the compiled loop of `quantize`; one loop serves all conversion functions.
 
-    Its first argument holds addresses of kernels, and flags.
+    The loop's first argument holds the addresses of kernels, and flags.
 
-    `within` are the functions of two kernels that are compiled in, for maxima and for elements.
+    `within` holds the functions of the kernels for maxima and for elements, if these kernels are
+    compiled into the loop.
     """
     Magnitude, fast_scales = magnitude_type(source), make_fast_scales(source)
     PACKED, INLINED = bits < 8, within is not None
@@ -163,7 +168,7 @@ def _quantize(source: ElementFormat, bits: int, within: tuple[Callable[..., Any]
         per_row = (length + run - 1) // run
         amax, used = np.empty(group, Magnitude), np.empty(group, np.int32)
         buffer, offset = np.empty(PIECE + SPARE if fill != 0 else 1, np.int32), np.zeros(1, np.int64)
-        # A group of codes stays in the first-level cache until all are there to be packed.
+        # The codes of a group stay in the first-level cache until the whole group is packed.
         codes = np.empty(group * run, np.uint8) if PACKED else out
         skipped = 0
         for row in range(first, last):
@@ -190,7 +195,7 @@ def _quantize(source: ElementFormat, bits: int, within: tuple[Callable[..., Any]
                     for part in range(base, stop, PART):
                         ask_for(out, part * bits // 8, PART, WRITE_AHEAD)
                 for piece in range(base, stop, blocks * width if blocks > 1 else PIECE):
-                    size = min(width, stop - piece, PIECE)  # Of a block, or of a part of a long one.
+                    size = min(width, stop - piece, PIECE)  # The size of a block, or of a part of a long block.
                     if fill != 0:
                         where = piece, blocks * size, 0, 0, 0, 0, 0, 0
                         call_kernel(fill, words, buffer, offset, buffer, buffer, where)
@@ -210,8 +215,8 @@ def _quantize(source: ElementFormat, bits: int, within: tuple[Callable[..., Any]
 def _quantizing_kernel(function: Callable[..., Any], draws: bool, constant_run: int, asks_for_out: bool) -> Kernel:
     """Return the kernel that converts the elements of blocks.
 
-    Its arguments are (x, out, scales, random bits, numbers, where). `where` holds (first element,
-    blocks, width, first of out, offset of random bits, ...).
+    The kernel's arguments are (x, out, scales, random bits, numbers, where). `where` holds (first
+    element, blocks, width, index of the element stored in out[0], offset of random bits, ...).
     """
 
     @dialect
@@ -244,10 +249,12 @@ def _quantizing_kernel(function: Callable[..., Any], draws: bool, constant_run: 
 
 @cache
 def decode(function: Callable[..., Any], constant_run: int, bits: int = 8) -> Callable[..., Any]:
-    """Return a function of (codes, out, ...) that returns the loop for arrays of these types.
+    """Return a function that returns the decoding loop for arrays of given types.
 
-    The loop is as that of `quantize`, and computes values by a fast formulation. Codes of fewer
-    than eight bits are packed, and blocks begin at a byte.
+    The function is called as `bind(codes, out, *others)`. The loop computes values by a fast
+    formulation. The loop takes the same arguments as the loop of `quantize`, and returns the number
+    of groups that it marked. Codes of fewer than eight bits are packed, and each block begins at a
+    new byte.
     """
     kernel, loop = _decoding_kernel(function, constant_run), _decode(bits)
 
@@ -259,9 +266,10 @@ def decode(function: Callable[..., Any], constant_run: int, bits: int = 8) -> Ca
 
 @cache
 def _decode(bits: int) -> Any:
-    """Return the loop of `decode`, which serves every function.
+    """Return the compiled loop of `decode`; one loop serves all conversion functions.
 
-    Its first argument is (kernel, leaves what is left of a row).
+    The loop's first argument is (kernel, flag). If the flag is 1, the loop marks the short block at
+    the end of a row instead of decoding it.
     """
     PACKED = bits < 8
     unpack_run: Any = make_unpack_run(bits) if PACKED else None
@@ -281,7 +289,7 @@ def _decode(bits: int) -> Any:
             all_right = scales_lie(scales, row * per_row + begin, end - begin, limits)
             while at < end:
                 number, blocks, width = group_of(row, at, shape)
-                if all_right and at < full:  # No group needs a mark.
+                if all_right and at < full:  # No group needs a mark, so one call converts several groups.
                     blocks = min(min(end, full) - at, most)
                 base, place = row * length + at * run, row * per_row + at
                 at += blocks
@@ -306,8 +314,8 @@ def _decode(bits: int) -> Any:
 def _decoding_kernel(function: Callable[..., Any], constant_run: int) -> Kernel:
     """Return the kernel that decodes consecutive blocks.
 
-    It is
-    `(codes, out, scales, _, numbers, (first scale, first code, first of out, blocks, width, ...))`.
+    The kernel is called as `(codes, out, scales, _, numbers, (first scale, first code, first
+    element of out, blocks, width, ...))`.
     """
     PAIR = 2 * SHORT_RUN
 
@@ -317,7 +325,7 @@ def _decoding_kernel(function: Callable[..., Any], constant_run: int) -> Kernel:
         place, first_code, first, blocks, width, _, _, _ = where
         back = first_code - first
         alone = 0
-        if constant_run == SHORT_RUN:  # Two blocks at a time: compilers do not vectorize so short a loop.
+        if constant_run == SHORT_RUN:  # Convert two blocks at a time: compilers do not vectorize a loop over 16 codes.
             alone = blocks & ~1
             for b in range(0, alone, 2):
                 one, other = load(scales, place + b), load(scales, place + b + 1)

@@ -1,7 +1,9 @@
-"""Everything that depends on the processor.
+"""Everything in the engine that depends on the processor.
 
-This is compiling the dialect, 32-bit lanes and vectors of them, float64 arithmetic on bit patterns,
-compiled loops on disk, prefetching, threads, and the floating-point environment.
+`jit` compiles the dialect to loops and kernels, and prefetches memory. `loop_cache` stores compiled
+loops on disk. `lanes` has 32-bit lanes, and `vectors` has vectors of 16 lanes. `float32_numbers`
+converts between numbers and bit patterns, and `float64_words` computes with the bits of float64
+numbers. `workers` starts threads and checks the floating-point environment.
 
 No module here knows of formats, blocks or strided arrays. Imports nothing else of the engine.
 """

@@ -1,8 +1,6 @@
-"""Conversions between float32 numbers and their bit patterns.
+"""Conversions between float32 numbers and their bit patterns, for code that computes with floats.
 
-Functions that compute with float32 itself use them.
-
-The functions of `lanes` take and return bit patterns instead.
+The functions of `lanes` need no conversion, because they take and return bit patterns.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from mxnum.engine.machine.lanes import LANE
 
 
 def number_of(bits: Any) -> Any:
-    """Return the float32 number of a bit pattern, which is a lane."""
+    """Return the float32 number whose bit pattern is the lane `bits`."""
     return np.int32(bits).view(np.float32)
 
 
@@ -38,7 +36,7 @@ def _number_of(context, bits):
 
 @intrinsic
 def _bits_of(context, number):
-    if number != types.float32:  # A conversion from another type would round.
+    if number != types.float32:  # Converting another float type to float32 would round.
         raise TypeError(f"{number} is not float32")
 
     def generate(target, builder, signature, arguments):

@@ -1,4 +1,4 @@
-"""float64 arithmetic on bit patterns in 64-bit words, as `lanes` has it for float32."""
+"""float64 arithmetic on bit patterns in 64-bit integers. `lanes` has float32 arithmetic."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _arithmetic(operation: str, a: Any, b: Any) -> Any:
 
 
 def _compiled(function: Any, instruction: str) -> None:
-    """Compile calls of a function with 64-bit integers to one LLVM instruction."""
+    """Compile each call of `function` with 64-bit integers to one LLVM float instruction."""
 
     @intrinsic
     def operation(context, a, b):

@@ -1,13 +1,14 @@
 """Compiling the dialect with numba: loops, and the kernels that they call by address.
 
-An outer loop over an array, with its scales, marks and random bits, takes a second to compile. The
-inner loop over the elements of one panel, a kernel, takes a fifth of that. So outer loops receive
-the address of the inner one at run time, and one outer loop serves many formats. A call costs some
-nanoseconds for each panel.
+An outer loop over an array, with its scales, marks and random bits, takes a second to compile. A
+kernel, the inner loop over the elements of one panel, takes a fifth of a second. So an outer loop
+receives the address of a kernel at run time, and one compiled outer loop serves many formats.
+Calling a kernel costs a few nanoseconds for each panel.
 
-A loop with two phases reads in bursts, and the lines that it writes are fetched at the first write.
-Hardware prefetchers foresee neither. So loops prefetch explicitly (`ask_for`), and memory is busy
-in both phases.
+Many loops first find the scales of a group of blocks, which reads memory, and then convert the
+group from the cache. Hardware prefetchers foresee neither the bursts of reads nor the cache lines
+that a loop will write. Loops therefore prefetch explicitly (`ask_for`), which keeps memory busy
+while scales are found and while numbers are converted.
 """
 
 from __future__ import annotations
@@ -33,25 +34,32 @@ from numba.np.numpy_support import from_dtype
 from mxnum.definition import word
 from mxnum.engine.machine import loop_cache
 
-#: Options of functions that only compiled code calls. Nothing calls them from C.
+#: numba's options for functions that only compiled code calls, so that they need no wrapper for
+#: calls from C.
 INLINED = {"forceinline": True, "no_cfunc_wrapper": True}
-#: Options of functions that are not inlined, so that they have all registers to themselves.
+#: numba's options for functions that are not inlined, so that each function has all registers for
+#: its own values.
 NOT_INLINED = {"no_cfunc_wrapper": True, "error_model": "numpy", "forceinline": False}
 
-#: The type of the last argument of every kernel: integers that say where it works.
+#: The type of `where`, the last argument of every kernel: eight integers such as the index of the
+#: first element and the number of rows.
 _WHERE = types.UniTuple(types.int64, 8)
-#: The distance in bytes at which a loop prefetches what it reads, and what it will write.
+#: The distances in bytes at which loops prefetch: for memory that they read, and for memory that
+#: they will write.
 READ_AHEAD, WRITE_AHEAD = 8192, 2048
-#: The number of elements for which a loop prefetches at once if blocks do not give it: in loops
-#: with much work for each element, and with little.
+#: The number of elements that a loop prefetches at once, unless a constant block length gives this
+#: number. Loops with much work for each element use `PART`, and loops with little work use
+#: `LONG_PART`.
 PART, LONG_PART = 64, 256
-#: Bytes of a cache line.
+#: The size of a cache line in bytes.
 _LINE = 64
 
 _registered: set[Callable[..., Any]] = set()
 
-#: Kernels that were compiled, with what `for_types` returns the address of. Loops hold only the
-#: address, and of two threads that make the same kernel at once, a cache keeps one.
+#: Every compiled kernel, with the array whose address `for_types` returns. Loops hold only the
+#: address, so `_in_use` keeps the kernel and the array alive. If two threads make the same kernel
+#: at once, a cache keeps only one of the two `Kernel` objects, but a loop may hold the address of
+#: the other object's array.
 _in_use: list[Any] = []
 
 
@@ -64,10 +72,7 @@ def _compile_select(condition, if_true, if_false):
 
 
 def _dialect_calls(function: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
-    """Yield the dialect functions that a function calls.
-
-    They are in its closure and in its module's globals.
-    """
+    """Yield the dialect functions that `function` refers to, by its closure or by global names."""
     code = function.__code__
     for cell in function.__closure__ or ():
         if word.is_dialect(cell.cell_contents):
@@ -78,10 +83,10 @@ def _dialect_calls(function: Callable[..., Any]) -> Iterator[Callable[..., Any]]
 
 
 def register(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a dialect function callable from compiled code, with all that it calls.
+    """Make a dialect function, and all dialect functions it calls, callable from compiled code.
 
-    Returns the function itself. It stays a plain Python function; numba compiles it wherever
-    compiled code calls it.
+    Returns `function`, which stays a plain Python function. Wherever compiled code calls a dialect
+    function, numba compiles that function.
     """
     if function not in _registered:
         _registered.add(function)
@@ -97,10 +102,11 @@ def compile_directly(
 ) -> None:
     """Compile calls of `function` on the CPU as the intrinsic `operation`.
 
-    `applies` says for which argument types.
+    `applies` returns True for the argument types for which calls are compiled as `operation`.
 
-    numba's overloads do the same for every target. But numba compiles each overload for each
-    combination of types, which took half of a first call without compiled code on disk.
+    An overload (`numba.extending.overload`) would work for every target, but numba compiles an
+    overload again for each combination of types. Compiling overloads took half of the time of a
+    first call without compiled code on disk.
     """
 
     def definition(context, *arguments):
@@ -119,7 +125,7 @@ def compile_everywhere(
 ) -> None:
     """Compile calls of `function` as the intrinsic `operation` on every target.
 
-    The CPU uses `compile_directly`. Other targets look for overloads.
+    The CPU uses `compile_directly`, and other targets, such as CUDA, use an overload.
     """
     compile_directly(function, operation, applies)
     given = ", ".join(inspect.signature(function).parameters)
@@ -140,20 +146,21 @@ def has_feature(name: str) -> bool:
 
 
 def not_inlined(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Mark a dialect function as not inlined.
+    """Mark a dialect function that must not be inlined.
 
-    Its first statement must be a call of `forbid_inlining`.
+    The first statement of `function` must be a call of `forbid_inlining`.
 
-    The innermost loops of a loop over many arrays use this. If LLVM inlined them, their values
-    would not fit in registers, and each iteration would load them from memory again.
+    If a loop reads many arrays, its innermost loops are functions that are not inlined. If LLVM
+    inlined the innermost loops, their values would not fit in registers, and each iteration would
+    load the values from memory again.
     """
     function.__dict__["not_inlined"] = True
-    loop_cache.name_by_content(function)  # Its machine code has a symbol of its own in each loop that calls it.
+    loop_cache.name_by_content(function)  # The function's name becomes a linker symbol, which must be unique.
     return word.dialect(function)
 
 
 def forbid_inlining() -> None:
-    """Stop LLVM from inlining the function that calls this; without compilation, do nothing."""
+    """Stop LLVM from inlining the calling function; without compilation, do nothing."""
 
 
 @intrinsic
@@ -183,38 +190,44 @@ def compile_loop(function: Callable[..., Any]) -> Any:
 
 
 def _begin(function: Callable[..., Any]) -> None:
-    """Make a loop's dialect functions callable, and log that compiling takes time."""
+    """Make the dialect functions that a loop calls callable, and log that compiling takes time."""
     logging.getLogger("mxnum").info("Compiling loops for this machine: a second or so for each, once; disk keeps them.")
     register(function)
 
 
 class Kernel:
-    """A compiled function of (x, out, scales, drawn, numbers, where), which returns nothing.
+    """A compiled function of (x, out, scales, drawn, numbers, where) that returns nothing.
 
-    The first five are flat arrays, which compiled kernels receive as addresses. `where` holds eight
-    integers. The docstring of each kernel says what it does with these.
+    The arguments before `where` are five flat arrays, which compiled kernels receive as addresses.
+    `where` holds eight integers. The function that makes a kernel documents how the kernel uses its
+    arguments.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function, self._compiled = function, compile_loop(function)
-        #: The values that `for_types` returns, by the types of the five arrays.
+        #: The array whose address `for_types` returns, or without compilation the kernel's Python
+        #: function. The key is the types of the five arrays.
         self._found: dict[tuple[Any, ...], Any] = {}
 
     def for_types(
         self, x: Any, out: Any, scales: Any = np.int32, drawn: Any = np.int32, numbers: Any = np.int32
     ) -> Any:
-        """Compile the kernel for arrays of these types, and return its value for loops."""
+        """Compile the kernel for arrays of these types, and return the value that loops receive.
+
+        Loops pass the returned value to `call_kernel`. The returned value is the address of the
+        array that `_words` returns, or without compilation the Python function.
+        """
         kinds = x, out, scales, drawn, numbers
         found = self._found.get(kinds)
         if found is None:
-            # Two words in an array; without compilation the function itself.
-            # Of two threads that compile at once, both take the words of the first.
+            # If two threads compile the kernel at once, both use the array that the first thread
+            # stores.
             made = self.function if numba.config.DISABLE_JIT else self._words(kinds)
             found = self._found.setdefault(kinds, made)
         return found.ctypes.data if isinstance(found, np.ndarray) else found
 
     def _words(self, kinds: tuple[Any, ...]) -> Any:
-        """Return the address of the compiled function and a number that stands for its types."""
+        """Return an array: the compiled function's address, and a number that encodes its types."""
         signature = (*(types.CPointer(from_dtype(np.dtype(kind))) for kind in kinds), _WHERE)
         self._compiled.compile(signature)
         compiled = self._compiled.overloads[signature]
@@ -226,15 +239,15 @@ class Kernel:
 
 
 def call_kernel(kernel: Any, x: Any, out: Any, scales: Any, drawn: Any, numbers: Any, where: Any) -> None:
-    """Call the kernel that `Kernel.for_types` returned.
+    """Call `kernel`, a value that `Kernel.for_types` returned.
 
-    Raises TypeError if that is for arrays of other types.
+    Raises TypeError if the kernel was compiled for arrays whose types differ from the arguments.
     """
     kernel(x, out, scales, drawn, numbers, where)
 
 
 def others_apart() -> None:
-    """Let the compiler of a kernel assume that `out` shares no memory with arrays other than x."""
+    """Let the compiler assume, in the calling kernel, that only `x` may share memory with `out`."""
 
 
 def _number_of(signature: tuple[Any, ...]) -> int:
@@ -278,16 +291,15 @@ compile_directly(others_apart, _others_apart)
 
 
 def ask_for(array: Any, index: Any, count: int, ahead: int) -> None:
-    """Ask the processor to prefetch `count` elements.
+    """Ask the processor to prefetch `count` elements that begin `ahead` bytes after `index`.
 
-    They lie `ahead` bytes behind those from an index on.
-
-    `count` is a constant. The addresses may lie outside the array: a prefetch never faults.
+    `count` and `ahead` are constants. The addresses may lie outside the array, because a prefetch
+    never faults.
     """
 
 
 def element_pointer(context, builder, array_type, array, index):
-    """Return the address of an element of an array, or behind an address."""
+    """Return IR for the address of element `index`. `array` may be an array or an address."""
     is_address = isinstance(array_type, types.CPointer)
     return builder.gep(array if is_address else make_array(array_type)(context, builder, array).data, [index])
 
@@ -304,7 +316,7 @@ def _ask_for(context, array, index, count, ahead):
         start = builder.bitcast(element_pointer(target, builder, array, *arguments[:2]), byte)
         for offset in range(first, last, _LINE):
             line = builder.gep(start, [ir.IntType(64)(offset)])
-            builder.call(prefetch, [line, word(0), word(3), word(1)])  # Data, to be read and kept.
+            builder.call(prefetch, [line, word(0), word(3), word(1)])  # Prefetch the line for reading, and keep it.
         return target.get_dummy_value()
 
     return types.none(array, index, count, ahead), generate

@@ -1,11 +1,12 @@
 """32-bit lanes: the machine on which fast loops run the dialect.
 
-numba computes int32 + int32 in 64 bits, which halves the width of every vector. A lane is a numba
-type of its own, on which the operators of the dialect stay in 32 bits. That is right if no
-intermediate result leaves the word, which is proved for every function whose word has 32 bits.
+numba computes int32 + int32 in 64 bits, so a vector register holds only half as many numbers. A
+lane is a separate numba type for 32-bit integers, on which the operators of the dialect stay in 32
+bits. Functions return right results on lanes if all intermediate results fit 32 bits. For every
+function whose word has 32 bits, a proof shows that all intermediate results fit.
 
-Lanes also compute with float32 numbers, given and returned as bit patterns, for the formulations in
-`rounding`.
+The formulations in `rounding` also need float32 arithmetic. Functions such as `add_float32` do
+float32 arithmetic on lanes that hold bit patterns.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ from numba.extending import intrinsic, models, overload, register_model
 from mxnum.definition import random, word
 from mxnum.engine.machine.jit import INLINED, compile_directly, compile_everywhere, element_pointer, has_feature
 
-#: Float arithmetic of machines other than plain integers and numpy: type -> (operation, *bit
-#: patterns) -> result.
+#: Float arithmetic for words that are neither Python integers nor numpy arrays, such as a solver's
+#: terms. The key is the type of a word, and the value is a function of (operation, *bit patterns).
 FLOAT_ARITHMETIC: dict[type, Callable[..., Any]] = {}
-#: The conversion of a 64-bit word to 32 bits on such a machine: type -> word -> word.
+#: The conversion of a 64-bit word to 32 bits, for words that are neither Python integers nor numpy
+#: arrays. The key is the type of the word, and the value is a function of the word.
 LOW_WORD: dict[type, Callable[[Any], Any]] = {}
 
 #: Lanes of a vector.
@@ -53,7 +55,7 @@ def wide(value: Any) -> Any:
 
 
 def low_word(value: Any) -> Any:
-    """Return an int64 that fits 32 bits as a lane."""
+    """Return an int64 as a lane. The number must fit 32 bits."""
     machine = LOW_WORD.get(type(value))
     return value if machine is None else machine(value)
 
@@ -74,10 +76,10 @@ def store(array: Any, index: Any, value: Any) -> None:
 
 
 def greatest_of(array: Any, start: Any, count: int, mask: int) -> Any:
-    """Return the greatest of `count` elements, each masked with `mask`. `count` is a constant.
+    """Return the greatest of `count` elements, each masked with `mask`.
 
-    This is one instruction for each register of elements. LLVM would unroll a loop of constant
-    length to scalars.
+    `count` and `mask` are constants. The function compiles to one vector instruction for each
+    register of elements. LLVM would unroll an ordinary loop of constant length to scalar code.
     """
     return max(int(array[start + i]) & mask for i in range(count))
 
@@ -93,7 +95,7 @@ def subtract_float32(a: Any, b: Any) -> Any:
 
 
 def truncate_float32(a: Any) -> Any:
-    """Return the integer part of a float32 bit pattern, whose magnitude is below 2**31."""
+    """Return the integer part of a float32 number below 2**31 in magnitude, given as its bits."""
     return _float_arithmetic("truncate", a)
 
 
@@ -175,7 +177,7 @@ LANE, VECTOR, MASK = Lane(), Vector(), Mask()
 
 
 def model(kind: Any, of: Any) -> None:
-    """Store the LLVM type that represents a numba type."""
+    """Make `of` the LLVM type that represents values of the numba type `kind`."""
 
     class Model(models.PrimitiveModel):  # type: ignore[misc]
         def __init__(self, manager: Any, numba_type: Any) -> None:
@@ -190,7 +192,7 @@ model(Mask, ir.VectorType(ir.IntType(1), LENGTH))
 
 
 def _in_lane(builder: Any, value: Any, signed: bool = True) -> Any:
-    """Return an integer of any width in 32 bits."""
+    """Return IR for an integer of any width, converted to 32 bits."""
     if value.type.width > 32:
         return builder.trunc(value, _I32)
     if value.type.width < 32:
@@ -199,7 +201,7 @@ def _in_lane(builder: Any, value: Any, signed: bool = True) -> Any:
 
 
 def _in_vector(builder: Any, value: Any) -> Any:
-    """Return a vector unchanged, and a lane or an integer repeated sixteen times."""
+    """Return IR for a vector: `value` itself, or a lane or an integer repeated sixteen times."""
     if isinstance(value.type, ir.VectorType):
         return value
     value = _in_lane(builder, value)
@@ -210,7 +212,7 @@ def _in_vector(builder: Any, value: Any) -> Any:
 
 
 def _like(word: Any, kind: Any) -> Any:
-    """Return the LLVM type of a lane or a vector of words."""
+    """Return the LLVM type `word` if `kind` is `LANE`, else the type of a vector of such words."""
     return word if kind is LANE else ir.VectorType(word, LENGTH)
 
 
@@ -219,7 +221,7 @@ def _all(word: Any, number: int, kind: Any) -> Any:
 
 
 def _kind(*arguments: Any) -> Any:
-    """Return the type of the result of an operation on operands of these types."""
+    """Return the type of an operation's result: `VECTOR` if an operand is a vector, else `LANE`."""
     return VECTOR if any(isinstance(a, Vector | Mask) for a in arguments) else LANE
 
 
@@ -237,7 +239,7 @@ def _may_select(condition: Any, *both: Any) -> bool:
 
 
 def _operation(emit: Callable[[Any, Any, Any], Any], compares: bool = False) -> Any:
-    """Compile `emit(builder, a, b)` as a function of two lanes, integers or vectors."""
+    """Return an intrinsic of two lanes, integers or vectors, for which `emit` makes the IR."""
 
     @intrinsic
     def operation(context, a, b):
@@ -299,7 +301,7 @@ def _select(context, condition, if_true, if_false):
 
 @intrinsic
 def _multiply_words(context, a, b):
-    """Multiply once in 64 bits, where the dialect multiplies twice in 32 bits."""
+    """Return the high and the low 32 bits of a product, from one multiplication in 64 bits."""
     kind = _kind(a, b)
     narrow, wide = _like(_I32, kind), _like(ir.IntType(64), kind)
 
@@ -428,9 +430,9 @@ def _from_float64(context, value):
 
 @cache
 def _has_half() -> bool:
-    """Return True if the target processor converts float16.
+    """Return True if the target processor has instructions that convert float16.
 
-    For others, LLVM would call a missing function.
+    For other processors, LLVM would emit a call of a library function that is missing.
     """
     if platform.machine().lower() in ("aarch64", "arm64"):
         return True
@@ -442,9 +444,10 @@ def _as_float(builder: Any, bits: Any) -> Any:
 
 
 def _widened_half(builder: Any, bits: Any) -> Any:
-    """Return the float32 bits of a float16 number.
+    """Return IR for the float32 bits of a float16 number.
 
-    Moves its fields to those of float32, then scales by a product.
+    The exponent and the mantissa are shifted to their positions in float32. A multiplication by a
+    power of two then corrects the exponent bias.
     """
     magnitude = builder.and_(bits, _I32(0x7FFF))
     moved = builder.shl(magnitude, _I32(13))
@@ -455,9 +458,10 @@ def _widened_half(builder: Any, bits: Any) -> Any:
 
 
 def _rounded_to_half(builder: Any, bits: Any) -> Any:
-    """Round float32 to float16.
+    """Return IR for the float16 bits nearest to a float32 number, ties to even.
 
-    Normal numbers round by adding half a unit to their bits, others by a float addition.
+    If the result is a normal number, adding half a unit in the last place to the bits rounds it. If
+    the result is subnormal, a float addition rounds it.
     """
     magnitude, bottom = builder.and_(bits, _I32(0x7FFFFFFF)), _I32(126 << 23)
     total = builder.fadd(_as_float(builder, magnitude), _as_float(builder, bottom))

@@ -1,4 +1,4 @@
-"""Compiled loops on disk: their names, when they are stale, and how they load."""
+"""Compiled loops on disk: their unique names, when they expire, and how they are loaded."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ from numba import types
 from numba.core.caching import FunctionCache
 from numba.core.serialize import dumps
 
-#: The first numba version with which tests load compiled loops without the compiler, and the first
-#: untried version.
+#: The first numba version of a range, and the first version after the range. Tests have shown that
+#: the versions in the range load compiled loops without the compiler.
 TRIED = (0, 61), (0, 69)
 
 
 def name_by_content(function: Callable[..., Any]) -> None:
     """Make the name of a function unique by adding a hash of its code and closure.
 
-    Call this before numba sees the function.
+    The name must be changed before numba sees the function.
 
-    numba names machine code by the function's name, the types of its arguments and a counter that
-    starts anew in each process. So two loops of one factory, compiled by two processes, can have
-    the same name. A third process that loads both from disk would call the wrong one.
+    numba names machine code by the function's name, the types of its arguments, and a counter that
+    starts anew in each process. Two processes can therefore compile two different loops of one
+    factory under the same name. A third process that loads two loops of the same name from disk
+    would call the wrong loop.
     """
     if "content" not in function.__dict__:
         content = hashlib.sha256(_made_of(function)).hexdigest()[:32]
@@ -48,22 +49,19 @@ def _made_of(function: Callable[..., Any]) -> bytes:
 
 
 def _of_code(code: CodeType) -> tuple[Any, ...]:
-    """Return a tuple that identifies a code object and all code inside it.
-
-    It holds bytecode, names and constants.
-    """
+    """Return the bytecode, names and constants of a code object and of all code inside it."""
     constants = tuple(_of_code(value) if isinstance(value, CodeType) else repr(value) for value in code.co_consts)
     return code.co_code, code.co_names, code.co_freevars, constants
 
 
 def keep(loop: Any, before_compiling: Callable[[Callable[..., Any]], object]) -> None:
-    """Store the machine code of a loop on disk.
+    """Store the machine code of a loop on disk, and load it without numba's compiler.
 
-    `before_compiling` is called with the loop's function before it is compiled.
+    `before_compiling` is called with the loop's function before numba compiles the function.
 
-    A loop loaded from disk needs only the addresses of numba's run-time functions. numba would
-    first import its function library, SciPy and extensions, which takes most of the first call in a
-    second process. Here they load only when numba compiles something.
+    A loop loaded from disk needs only the addresses of numba's run-time functions. By default,
+    numba also imports its function library, SciPy and extensions, which takes most of the first
+    call in a second process. `keep` delays numba's imports until numba compiles something.
     """
     try:
         loop._cache = _Cache(loop.py_func, before_compiling)
@@ -71,18 +69,18 @@ def keep(loop: Any, before_compiling: Callable[[Callable[..., Any]], object]) ->
         before_compiling(loop.py_func)
         return
     if _is_tried():
-        # numba's own hook imports extensions. Compiling imports them anyway.
+        # numba's own hook imports extensions. A loaded loop needs no extensions, and compiling
+        # imports the extensions anyway.
         loop._compilation_chain_init_hook = _nothing
         loop.typeof_pyval = partial(_type_of, loop)
 
 
 class _Cache(FunctionCache):  # type: ignore[misc]
-    """numba's cache, in which entries also expire when a source file changes.
+    """numba's cache, in which an entry also expires when a file of `source_hash` changes.
 
-    These are the files that compiled code depends on.
-
-    numba checks only the file of the loop and its closure. It would not notice changes of functions
-    that a loop reaches through module globals, such as `select` and Philox.
+    By itself, numba checks only the loop's closure and the file that defines the loop. numba would
+    not notice changes of functions that a loop calls through module globals, such as `select` and
+    Philox.
     """
 
     def __init__(self, function: Callable[..., Any], before_compiling: Callable[[Callable[..., Any]], object]) -> None:
@@ -99,7 +97,10 @@ class _Cache(FunctionCache):  # type: ignore[misc]
         return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Store a compiled loop on disk. If that fails, the next process compiles it again."""
+        """Store a compiled loop on disk.
+
+        If storing fails, the next process compiles the loop again.
+        """
         with suppress(OSError):
             super().save_overload(sig, data)
 
@@ -107,7 +108,7 @@ class _Cache(FunctionCache):  # type: ignore[misc]
         try:
             _define_runtime_functions()
             return self._load_overload(sig, target_context)
-        except Exception:  # numba's own way may succeed, or raises the better message.
+        except Exception:  # Fallback: numba's own loading may succeed, or raise a clearer error.
             return None
 
     def _index_key(self, sig: Any, codegen: Any) -> Any:
@@ -126,7 +127,7 @@ def _nothing() -> None:
 def _define_runtime_functions() -> None:
     """Make the addresses of numba's run-time functions known to the linker.
 
-    numba's compiler setup does the same.
+    By itself, numba tells the linker these addresses only when numba sets up its compiler.
     """
     from numba.core.runtime import _nrt_python
 
@@ -135,10 +136,10 @@ def _define_runtime_functions() -> None:
 
 
 def _type_of(loop: Any, value: Any) -> Any:
-    """Return the numba type of an argument.
+    """Return the numba type of an argument of a loop.
 
-    Fast path: for an array, also in a tuple, numba itself would load `numpy.ma` to check whether
-    the array is masked.
+    Fast path: numba's own function imports `numpy.ma` to check whether an array is masked. For
+    arrays, and for tuples of arrays, this function finds the type without importing `numpy.ma`.
     """
     if type(value) is tuple:
         return types.BaseTuple.from_types(tuple(_type_of(loop, item) for item in value))
@@ -152,14 +153,13 @@ def _type_of(loop: Any, value: Any) -> Any:
 
 
 def description(value: Any) -> Any:
-    """Return a function and its closure as nested tuples of plain values.
+    """Return nested tuples that describe a function and its closure, the same in every process.
 
-    They are the same in every process.
+    Raises TypeError if the closure holds a value that this function cannot describe.
 
-    Raises TypeError if the closure holds a value of another kind. numba pickles closures instead. A
-    pickle of code just compiled from source differs from a pickle of the same code read from a
-    `.pyc` file, so a second process would compile all loops again. Pickles of one intrinsic differ
-    as well.
+    By default, numba pickles closures. Code just compiled from source and the same code read from a
+    `.pyc` file have different pickles, so a second process would compile all loops again. Two
+    pickles of the same intrinsic differ as well.
     """
     kind = type(value)
     name = kind.__module__, kind.__qualname__
@@ -179,7 +179,7 @@ def description(value: Any) -> Any:
         cells = tuple(description(cell.cell_contents) for cell in value.__closure__ or ())
         defaults = description(value.__defaults__)
         return name, value.__module__, value.__qualname__, description(value.__code__), defaults, cells
-    if hasattr(value, "_defn"):  # Only intrinsics have this attribute.
+    if hasattr(value, "_defn"):  # Only intrinsics have the attribute `_defn`.
         return name, description(value._defn)
     raise TypeError(f"{kind} in a closure")
 

@@ -1,10 +1,9 @@
-"""Vectors of sixteen lanes, as a numba type.
+"""A numba type for vectors of sixteen lanes, on which dialect functions run as on one lane.
 
-Functions of the dialect run on vectors as they do on one lane.
-
-Compilers unroll loops of 16 steps before they look for vectors, so they emit scalar code. So loops
-load a vector by ``load(array, many(index))``, and every operator (see `lanes`) becomes one
-instruction for all of its lanes. A lane or an integer beside a vector is repeated sixteen times.
+Compilers unroll a loop of 16 steps before they look for vector operations, and then emit scalar
+code. Loops therefore load a whole vector by ``load(array, many(index))``, and every operator (see
+`lanes`) becomes one instruction for all sixteen lanes. If one operand is a vector and the other is
+a lane or an integer, the lane or integer is repeated sixteen times.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ _VECTOR, _NUMBERS = ir.VectorType(_I32, LENGTH), ir.VectorType(ir.FloatType(), L
 
 
 def many(index: Any) -> Any:
-    """Return an index that stands for itself and the fifteen after it.
+    """Return an index that stands for `index` and the fifteen indices after it.
 
-    Only compiled code can call this.
+    Only compiled code can call this function.
     """
     raise NotImplementedError("Vectors of lanes are compiled.")
 
 
 def available() -> bool:
-    """Return True if loops are compiled."""
+    """Return True if vectors can be used: numba compiles loops unless NUMBA_DISABLE_JIT is set."""
     return not numba.config.DISABLE_JIT
 
 
@@ -108,22 +107,25 @@ compile_directly(lanes.store, _store, lambda array, index, value: isinstance(ind
 
 
 def load_nibbles(array: Any, index: Any) -> Any:
-    """Return sixteen codes of four bits, packed from a byte on.
+    """Return a vector of sixteen 4-bit codes, packed two to a byte from `array[index]` on.
 
-    Only compiled code can call this.
+    Only compiled code can call this function.
     """
     raise NotImplementedError("Vectors of lanes are compiled.")
 
 
 def store_nibbles(array: Any, index: Any, vector: Any) -> None:
-    """Write sixteen codes of four bits, two in a byte. Only compiled code can call this."""
+    """Write sixteen 4-bit codes to an array, two to a byte, from `array[index]` on.
+
+    Only compiled code can call this function.
+    """
     raise NotImplementedError("Vectors of lanes are compiled.")
 
 
 def total_float32(vector: Any) -> Any:
-    """Return the sum of sixteen float32 bit patterns in no fixed order.
+    """Return the bits of the sum of sixteen float32 numbers, which are added in no fixed order.
 
-    Only compiled code can call this.
+    Only compiled code can call this function.
     """
     raise NotImplementedError("Vectors of lanes are compiled.")
 
@@ -166,7 +168,7 @@ def _load_nibbles(context, array, index):
 def _store_nibbles(context, array, index, vector):
     def generate(target, builder, signature, arguments):
         pointer, codes = element_pointer(target, builder, array, *arguments[:2]), arguments[2]
-        pairs = builder.bitcast(codes, _PAIRS)  # The second code of a pair is in the upper half.
+        pairs = builder.bitcast(codes, _PAIRS)  # The second code of a pair is in the upper 32 bits.
         both = builder.or_(pairs, builder.lshr(pairs, ir.Constant(_PAIRS, [28] * (LENGTH // 2))))
         builder.store(builder.trunc(both, _BYTES), builder.bitcast(pointer, _BYTES.as_pointer()), align=1)
         return target.get_dummy_value()

@@ -1,10 +1,12 @@
-"""Threads made for one call, and the floating-point environment of a thread.
+"""Threads that run for one call, and the floating-point environment of a thread.
 
-Threads inherit the environment of their caller, and the call raises their errors.
+Threads inherit the floating-point environment of their caller. If a thread raises an error, its
+caller raises this error too.
 
-Flush-to-zero and the rounding direction are thread state that other libraries change (torch has a
-switch for flush-to-zero). Code that adds or multiplies floats checks once per call that they are
-the defaults of IEEE 754 (`may_use_floats`). If the check fails, it computes with integers.
+Flush-to-zero and the rounding direction are state of a thread that other libraries change. For
+example, torch has a switch for flush-to-zero. Code that adds or multiplies floats checks once per
+call that rounding is to nearest and nothing is flushed to zero (`may_use_floats`). If
+`may_use_floats` returns False, the code computes with integers instead of floats.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ def run_in_threads(work: Callable[[Any], Any], pieces: Sequence[Any]) -> list[An
     def run(index: int) -> None:
         try:
             results[index] = work(pieces[index])
-        except BaseException as error:  # The caller raises it below.
+        except BaseException as error:  # The caller's thread raises this error below.
             errors.append(error)
 
     workers = [Thread(target=run, args=(index,)) for index in range(1, len(pieces))]
@@ -55,9 +57,9 @@ def bounds(length: int, parts: int, step: int = 1) -> list[int]:
 
 
 def worth(work: int, least: int, threads: int | None) -> int:
-    """Return how many threads to use, at most `threads`.
+    """Return how many threads to use for an amount of `work`, at most `threads`.
 
-    Each has at least `least` units of `work`.
+    With two threads or more, each thread has at least `least` units of work.
     """
     if work < 2 * least:
         return 1
@@ -67,9 +69,10 @@ def worth(work: int, least: int, threads: int | None) -> int:
 def usual_threads() -> int:
     """Return how many threads numba would use if called from this thread.
 
-    Asking numba starts its own threads, and starting OpenMP threads undoes what other libraries
-    set, such as `torch.set_num_threads`. So this asks only if numba's threads already run. Before
-    that, nobody can have chosen another number than numba's default.
+    Calling `numba.get_num_threads` starts numba's threads. Starting OpenMP threads undoes settings
+    of other libraries, such as `torch.set_num_threads`. So this function asks numba only if numba's
+    threads are already running. Before numba's threads run, nobody can have changed their number
+    from the default.
     """
     try:
         numba.threading_layer()
@@ -80,9 +83,10 @@ def usual_threads() -> int:
 
 
 def _number(bits: int) -> float:
-    """Return the float64 number of a bit pattern.
+    """Return the float64 number with the bit pattern `bits`.
 
-    Arithmetic would depend on the floating-point environment at import time.
+    Computing the number by float arithmetic would depend on the floating-point environment at
+    import time.
     """
     number: float = struct.unpack("<d", struct.pack("<Q", bits))[0]
     return number
@@ -96,11 +100,11 @@ _TINY, _HALF, _TWO = (_number(bits) for bits in (1 << 52, 1022 << 52, 1024 << 52
 
 
 def has_default_floats() -> bool:
-    """Return True if float arithmetic follows the defaults of IEEE 754 on this thread.
+    """Return True if this thread rounds to nearest even and does not flush subnormal numbers.
 
-    These are rounding to nearest even, and subnormals.
-
-    Python's float64 arithmetic decides for float32 too: processors have one state for both widths.
+    Rounding to nearest even, and subnormal numbers, are the defaults of IEEE 754. The check uses
+    Python's float64 arithmetic, which decides for float32 too, because processors have one state
+    for both widths.
     """
     return (
         # The sum is larger if the thread rounds up, and 1 if it rounds down or toward zero.
@@ -113,7 +117,7 @@ def has_default_floats() -> bool:
 def may_use_floats() -> bool:
     """Return True if compiled code may use float arithmetic.
 
-    It may with `has_default_floats()` if numba compiles: with NUMBA_DISABLE_JIT=1 the loops that
-    rely on float arithmetic cannot run.
+    Compiled float arithmetic is right only if `has_default_floats()` is True. With
+    NUMBA_DISABLE_JIT=1, loops that rely on float arithmetic cannot run.
     """
     return has_default_floats() and not numba.config.DISABLE_JIT

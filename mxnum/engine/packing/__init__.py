@@ -1,6 +1,6 @@
-"""Converts codes narrower than a byte to a bit stream and back.
+"""Packs codes narrower than a byte into a bit stream, and unpacks them.
 
-Arrays are packed as a whole or part by part.
+`bit_stream` packs consecutive codes. `arrays` packs whole arrays, or one part at a time.
 
 Imports `machine` and `traversal`.
 """

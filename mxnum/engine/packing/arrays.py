@@ -1,7 +1,7 @@
 """Arrays of packed codes.
 
-Element i of a row of w-bit codes begins at bit w * i of a little-endian stream. Each row ends on a
-byte.
+Element i of a row of w-bit codes begins at bit w * i of a little-endian stream. Zero bits fill the
+last byte of each row.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mxnum.memory.dtypes import Array
 class Packed(NamedTuple):
     """The packed codes of an array with `shape`, read and written part by part.
 
-    A part of a row begins and ends between two bytes of the stream.
+    Each part of a row must begin and end at a byte boundary of the packed row.
     """
 
     array: Array
@@ -49,7 +49,7 @@ class Packed(NamedTuple):
 def pack(codes: Array, bits: int, out: Array | None = None) -> Array:
     """Return the codes with each row along the last axis packed as a little-endian bit stream.
 
-    The result is `out`, if given.
+    If given, `out` receives the packed bytes and is returned.
     """
     shape = (*codes.shape[:-1], packed_length(codes.shape[-1], bits))
     packed = np.empty(shape, np.uint8) if out is None else out
@@ -63,9 +63,10 @@ def pack(codes: Array, bits: int, out: Array | None = None) -> Array:
 
 
 def unpack(packed: Array, bits: int, length: int, out: Array | None = None) -> Array:
-    """Return the rows of `length` codes that `pack` packed, in `out` if given.
+    """Return the codes that `pack` packed, `length` codes in each row.
 
-    Padding bits at the end of a row are ignored.
+    If given, `out` receives the codes and is returned. Padding bits at the end of a row are
+    ignored.
     """
     codes = np.empty((*packed.shape[:-1], length), np.uint8) if out is None else out
     room = codes if codes.flags.c_contiguous else np.empty(codes.shape, np.uint8)

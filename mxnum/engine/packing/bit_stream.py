@@ -1,4 +1,4 @@
-"""Dialect functions that pack consecutive codes of fewer than eight bits, and unpack them."""
+"""Functions that pack consecutive codes of fewer than eight bits, and unpack them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mxnum.engine.machine.lanes import lane, load, store, wide
 
 
 def codes_in_whole_bytes(bits: int) -> int:
-    """Return the least number of codes that fill whole bytes."""
+    """Return the least number of codes of `bits` bits that fill whole bytes."""
     return 8 // math.gcd(8, bits)
 
 
@@ -26,7 +26,7 @@ def make_pack_run(bits: int) -> Callable[..., Any]:
 
     @dialect
     def pack_run(codes, first, count, packed, into):
-        for i in range(count // CODES):  # No bits are carried between steps, so they can overlap.
+        for i in range(count // CODES):  # Each step fills whole bytes, so steps do not depend on each other.
             word = in_word(load(codes, first + CODES * i))
             for j in range(1, CODES):
                 word = word | (in_word(load(codes, first + CODES * i + j)) << (bits * j))
@@ -62,9 +62,9 @@ def make_unpack_run(bits: int) -> Callable[..., Any]:
 
 
 def _together(bits: int) -> tuple[int, int, Any]:
-    """Return (codes, bytes, in_word) for the least number of codes that fill whole bytes.
+    """Return the fewest codes that fill whole bytes, the number of these bytes, and `in_word`.
 
-    `in_word` makes words that are wide enough for these codes.
+    `in_word` converts a code to an integer that is wide enough for all these codes together.
     """
     codes = codes_in_whole_bytes(bits)
     return codes, codes * bits // 8, lane if codes * bits <= 32 else wide

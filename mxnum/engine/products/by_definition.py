@@ -1,4 +1,4 @@
-"""Sums by integers: the compiled definition, independent of the floating-point environment."""
+"""Sums by integers: the compiled definition, which holds in every floating-point environment."""
 
 from __future__ import annotations
 
@@ -20,35 +20,33 @@ from mxnum.formats import E8M0, FLOATS
 from mxnum.memory.dtypes import Array, signed_bits, stored_bits
 
 _WORD = 0xFFFFFFFF
-#: The exponent of the last place of a subnormal float32.
+#: The exponent of the smallest subnormal float32 number.
 _LOWEST = FLOATS["float32"].emin - FLOATS["float32"].mantissa_bits
-#: With fewer products, another thread costs more than it saves.
+#: The smallest number of products for which another thread saves time.
 PRODUCTS_PER_THREAD = 1 << 15
 
 
 def in_sequence(a: Array, b: Array, out: Array, threads: int | None) -> None:
     """Compute acc = fma(a, b, acc) in index order for every pair of rows of float32 values.
 
-    Here and below, `out` holds the sums' starting values.
+    In all functions of this module, `out` holds the starting values of the sums.
     """
     _by_rows(sequential_loop(), [signed_bits(a)], [signed_bits(b)], (), out, threads)
 
 
 def exactly(a: Operand, b: Operand, out: Array, threads: int | None) -> None:
-    """Compute the exact sum of products and starting value of every pair of rows.
-
-    Each sum is rounded once.
-    """
+    """Add the exact sum of products of every pair of rows to `out`, rounding each result once."""
     terms = Terms.of_values(a), Terms.of_values(b)
     unit = [np.full((len(x.classes), 1), E8M0.bias, np.uint8) for x in terms]
     _exact_sums(terms, unit, max(1, a.array.shape[-1]), False, out, threads)
 
 
 def by_blocks(a: Operand, b: Operand, out: Array, threads: int | None) -> None:
-    """Compute, for every pair of rows, the float32 sum over blocks.
+    """Add one term for each block to `out`, in block order and in float32, for every pair of rows.
 
-    The term of a block is the exact sum of its element products, scaled and rounded once. Values
-    are summed instead where scales are floats, which is the same.
+    The term of a block is the exact sum of the products of its elements, times both scales, rounded
+    once. If scales are floats, elements are multiplied by their scales before the products are
+    summed, which gives the same terms.
     """
     of_a, of_b = (Terms.of_values(x) if x.has_float_scales else Terms.of_elements(x) for x in (a, b))
     scales: list[Any] = [x.scales for x in (a, b)]
@@ -77,7 +75,7 @@ def _exact_sums(
 def add_to_rows(x: Array, row: Array) -> None:
     """Add the vector `row` to each row of the matrix `x`, in place and in float32.
 
-    Both are contiguous.
+    Both arrays are contiguous.
     """
     add_loop()(stored_bits(x), signed_bits(row))
 
@@ -86,8 +84,8 @@ def add_to_rows(x: Array, row: Array) -> None:
 def sequential_loop() -> Any:
     """Return `multiply((a,), (b,), numbers, out)`, which computes fma sums in index order.
 
-    The arrays hold float32 bit patterns, with a row of `a` and a row of `b` for each sum. There are
-    no numbers.
+    All arrays hold float32 bit patterns. Row i of `a` and row j of `b` give the sum `out[i, j]`.
+    `numbers` is empty.
     """
     fma_float32 = make_fma_float32()
 
@@ -105,14 +103,14 @@ def sequential_loop() -> Any:
 
 @cache
 def exact_loop() -> Any:
-    """Return `multiply((*parts of a, scales of a), (*parts of b, scales of b), numbers, out)`.
+    """Return `multiply(a, b, numbers, out)`, which computes exact sums and rounds them.
 
-    The parts are `Terms.parts`. The numbers are the block length, `adding`, the lowest exponent of
-    a product, and the number of limbs of the accumulator.
+    `a` and `b` are tuples: the arrays of `Terms.parts`, then the scales. `numbers` are the block
+    length, `adding`, the lowest exponent of a product, and the number of limbs of the accumulator.
 
-    The sum of each block is exact, scaled and rounded once. If `adding`, the blocks of a row are
-    added in float32 to the starting value; otherwise a row has a single block, and the starting
-    value is one of its terms.
+    The sum of each block is exact, then scaled and rounded once. If `adding`, the sums of the
+    blocks of a row are added in float32 to the starting value. If not `adding`, a row is a single
+    block, and the starting value is one term of the exact sum.
     """
     add_product, state_of, special_float32 = exact.add_product, exact.state_of, exact.special_float32
     carry, rounded, often = exact.carry, exact.rounded, exact.CARRY_EVERY
@@ -161,9 +159,9 @@ def exact_loop() -> Any:
 
 @cache
 def scale_loop() -> Any:
-    """Return `scale(x, factors)`, which multiplies a vector by another, as float32 bit patterns."""
+    """Return `scale(x, factors)`, which multiplies a vector of float32 bits by another in place."""
     fma_float32 = make_fma_float32()
-    minus_zero = 1 << 31  # a product of zero keeps its sign if this is added
+    minus_zero = 1 << 31  # Adding -0 keeps the sign of a product that is zero.
 
     def scale(x, factors):
         for i in range(x.size):
@@ -190,7 +188,7 @@ def _by_rows(
 ) -> None:
     """Run a loop over all pairs of a row of `a` and a row of `b`.
 
-    The operand with more rows is shared among threads.
+    Threads share the rows of the operand that has more rows.
     """
     height, width = out.shape
     workers = worth(out.size * a[0].shape[-1], PRODUCTS_PER_THREAD, threads)

@@ -1,7 +1,7 @@
-"""Sums by hardware: the bits of `by_definition`, in the default floating-point environment.
+"""Sums by hardware, bit for bit the same as those of `by_definition`.
 
-Sums in sequence need only fused multiply-adds. Sums by blocks need floats or integers that hold
-them, which `exactness` decides.
+The floating-point environment must be the default. Sums in sequence need only fused multiply-adds.
+Sums by blocks need a number type that holds the exact sums, which `exactness` chooses.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from mxnum.memory.dtypes import Array
 
 __all__ = ["HAS_FMA", "add_to_rows", "by_blocks", "by_blocks_of_stack", "in_sequence", "scale"]
 
-#: With fewer multiplications, another thread costs more than it saves.
+#: The smallest number of multiplications for which another thread saves time.
 MULTIPLICATIONS_PER_THREAD = 1 << 22
-#: About how many bytes of panels are packed at a time. They stay in the second- or third-level
-#: cache.
+#: About how many bytes of panels are packed at a time, so that the panels stay in the second- or
+#: third-level cache.
 _CHUNK = 1 << 20
 
-#: 2**(code - 127) by scale code. The table is made of bit patterns, since float arithmetic would
-#: depend on the floating-point environment at import.
+#: 2**(code - 127) for each E8M0 code. The table is made of bit patterns, since float arithmetic
+#: would depend on the floating-point environment at import.
 _POWERS = np.array([1 << 22, *(code << 23 for code in range(1, E8M0.nan_code)), 0x7FC00000], np.uint32).view(np.float32)
 
 
 def in_sequence(a: Operand, b: Operand, out: Array, threads: int | None, to_float32: ToFloat32) -> None:
-    """Compute acc = fma(a, b, acc) in index order, for two matrices that are `by_rows`.
+    """Compute acc = fma(a, b, acc) in index order, for every pair of rows of two matrices.
 
-    `out` holds the sums' starting values.
+    Both matrices come from `Operand.by_rows`. `out` holds the starting values of the sums.
     """
     if out.size == 1:
         row_by_row.in_sequence(to_float32(a, threads).ravel(), to_float32(b, threads).ravel(), out)
@@ -48,16 +48,16 @@ def in_sequence(a: Operand, b: Operand, out: Array, threads: int | None, to_floa
 
 
 def _in_sequence(x: Operand, to_float32: ToFloat32) -> _Side:
-    # A value is one rounding away from its element if the element itself is a normal float32.
+    # If elements are normal float32 numbers, multiplying an element by its scale rounds only once.
     if x.scales is not None and x.offsets is None and is_normal_float32(x.format):
         return _by_codes(x)
     return _Side(x.array.shape, lambda some: to_float32(x.rows(some), 1), x.format)
 
 
 def by_blocks(a: Operand, b: Operand, held: Held, out: Array, threads: int | None) -> None:
-    """Compute acc = acc + (the sum of a block, scaled and rounded once) in block order.
+    """Add the sum of each block to `out` in block order, scaled and rounded once.
 
-    Both matrices are `by_rows`. `out` holds the sums' starting values.
+    Both matrices come from `Operand.by_rows`. `out` holds the starting values of the sums.
     """
     run = run_of(a)
     if out.size > 1 and held.step is None:
@@ -74,7 +74,7 @@ def by_blocks(a: Operand, b: Operand, held: Held, out: Array, threads: int | Non
 
 
 def _scales(x: Operand, unit: int) -> Array:
-    """Return the scales times 2**unit."""
+    """Return the scales of `x` as floats, multiplied by 2**unit."""
     codes: Any = x.scales
     if x.has_float_scales:
         return codes * np.float32(2.0**unit)  # type: ignore[no-any-return]
@@ -84,22 +84,22 @@ def _scales(x: Operand, unit: int) -> Array:
 
 @cache
 def _powers(unit: int) -> Array:
-    """Return 2**(code - 127 + unit) by scale code."""
+    """Return 2**(code - 127 + unit) for each E8M0 code."""
     powers: Array = np.ldexp(_POWERS, unit)
     return powers
 
 
 class _Panels(NamedTuple):
-    """The panels of an operand."""
+    """The packed rows of an operand: panels of numbers, and panels of scales if there are any."""
 
     numbers: Array
-    #: Scales, for sums by blocks.
+    #: Panels of scales, for sums by blocks; else None.
     scales: Array | None = None
-    #: The values from which block sums of 8-bit integers start, of the right operand alone.
+    #: For a right operand of 8-bit integers: panels of the values from which block sums start.
     starts: Array | None = None
 
     def part(self, which: slice) -> _Panels:
-        """Return some of the panels."""
+        """Return the panels that the slice `which` selects."""
         scales = None if self.scales is None else self.scales[which]
         return _Panels(self.numbers[which], scales, None if self.starts is None else self.starts[which])
 
@@ -116,10 +116,10 @@ class _Side(NamedTuple):
     block: int = 1
 
     def new_panels(self, rows: int, word: str, run: int | None, is_right: bool) -> _Panels:
-        """Return empty panels for `rows` rows.
+        """Return uninitialized panels for `rows` rows.
 
-        Sums by blocks of `run` elements need panels for scales, and have panels as long as whole
-        blocks.
+        If sums are by blocks of `run` elements, there are also panels for scales, and all panels
+        are long enough for whole blocks.
         """
         width = SHAPES[word].columns if is_right else SHAPES[word].rows
         if run is None:
@@ -133,9 +133,9 @@ class _Side(NamedTuple):
         return _Panels(numbers, new_panels(rows, blocks, width, "float32"), starts)
 
     def pack(self, some: slice, panels: _Panels, bias: int = 0) -> None:
-        """Write rows to `panels`: elements if there are panels for scales, else values.
+        """Write rows to `panels`: elements if `panels` has scales, else elements times scales.
 
-        `bias` is that of the left operand.
+        `bias` is added to all 8-bit integers of the left operand, to make them positive.
         """
         if self.scales is None:
             pack(self.rows(some), panels.numbers)
@@ -164,9 +164,9 @@ def add_to_rows(x: Array, row: Array) -> None:
 
 
 def _in_place(operation: np.ufunc, x: Array, other: Array) -> None:
-    """Replace `x` by `operation(x, other)` with canonical NaN.
+    """Replace `x` by `operation(x, other)`, and every NaN by the canonical NaN.
 
-    It works on a part that stays in the cache at a time.
+    `x` is processed in parts that stay in the cache.
     """
     other = np.broadcast_to(other, x.shape)
     at_once = max(1, _CHUNK // (4 * max(1, x[:1].size)))
@@ -188,7 +188,7 @@ def _multiply(left: _Side, right: _Side, word: str, run: int | None, out: Array,
     """Compute one matrix product by blocks of `run` elements, or in sequence if `run` is None."""
     height, width = out.shape
     rows, columns = SHAPES[word].rows, SHAPES[word].columns
-    # With few columns, exchange the operands so that vectors are filled.
+    # If there are few columns, exchange the operands, so that the lanes of vectors are filled.
     if width < height and width <= columns // 2:
         turned = out.T.copy()
         _multiply(right, left, word, run, turned, threads)
@@ -221,10 +221,11 @@ def _multiply(left: _Side, right: _Side, word: str, run: int | None, out: Array,
 
 
 def by_blocks_of_stack(a: Operand, b: Operand, held: Held, out: Array, threads: int | None) -> None:
-    """Compute `by_blocks` for a stack of small matrices. All arrays have three axes.
+    """Compute `by_blocks` for each matrix of a stack of small matrices.
 
-    `out` holds the starting values. One call of a loop multiplies many matrices. A call for each
-    would take most of the time.
+    All arrays have three axes. `out` holds the starting values of the sums. One call of the
+    compiled loop multiplies many matrices, because calling the loop takes longer than one small
+    product.
     """
     count, height, width = out.shape
     shape, run = SHAPES[held.word], run_of(a)
@@ -253,7 +254,7 @@ def by_blocks_of_stack(a: Operand, b: Operand, held: Held, out: Array, threads: 
 
 
 def _parts(panels: int, width: int, columns: int, workers: int) -> list[Any]:
-    """Return (panels of rows, first column, end of columns) for each worker."""
+    """Return the share of each worker: (panels of rows, first column, end of columns)."""
     if width >= workers * columns or width >= panels * columns:
         return [(slice(0, panels), a, b) for a, b in pairwise(bounds(width, workers, columns)) if a < b]
     return [(slice(a, b), 0, width) for a, b in pairwise(bounds(panels, workers)) if a < b]

@@ -18,10 +18,10 @@ _DIGIT = 32
 _DIGIT_MASK = (1 << _DIGIT) - 1
 _HALF = 27
 _HALF_MASK = (1 << _HALF) - 1
-#: The number of products between carries. A product changes a limb by less than 2**36, so that
-#: limbs stay far below 2**63.
+#: The number of products that are added between two propagations of carries. A product changes a
+#: limb by less than 2**36, so that limbs stay far below 2**63.
 CARRY_EVERY = 1 << 20
-#: Significand width of a sum before it is rounded.
+#: The number of significand bits that a sum keeps until it is rounded.
 SUM_WIDTH = 60
 
 _normalize_sum = make_normalize(SUM_WIDTH)
@@ -30,7 +30,10 @@ _round_sum = make_round(SUM_WIDTH)
 
 @dialect
 def add_shifted(limbs, value, position, negative):
-    """Add value * 2**position to `limbs`, or subtract it if `negative`; 0 <= value < 2**56."""
+    """Add value * 2**position to `limbs`, or subtract it if `negative`.
+
+    `value` is at least 0 and below 2**56.
+    """
     digit, shift = position >> 5, position & 31
     low, high = (value & _DIGIT_MASK) << shift, (value >> _DIGIT) << shift
     middle = (low >> _DIGIT) + (high & _DIGIT_MASK)
@@ -84,8 +87,8 @@ def rounded(limbs, position):
         last -= 1
     if last < 0:
         return 0
-    # The leading digit and most of the next make 30 to 61 bits. The last bit is sticky: it is set
-    # if a lower bit is.
+    # The leading digit and the upper 29 bits of the next digit make 30 to 61 bits. The last bit of
+    # `value` is sticky: it is also set if any lower bit of the sum is set.
     value = int(limbs[last]) << 29
     below = 0
     if last > 0:
@@ -110,7 +113,10 @@ def limbs_for(lowest: int, highest: int) -> int:
 
 @dialect
 def state_of_product(a, b):
-    """Return the state (PLUS, MINUS, INVALID) of a product of two classes, or 0 if it is finite."""
+    """Return PLUS, MINUS, INVALID or 0 for the product of two numbers of given classes.
+
+    PLUS and MINUS stand for infinities, INVALID for NaN, and 0 for a finite product.
+    """
     if a >= NOT_A_NUMBER or b >= NOT_A_NUMBER:
         return INVALID
     if a < INFINITY and b < INFINITY:
@@ -122,9 +128,10 @@ def state_of_product(a, b):
 
 @dialect
 def state_of(classes_a, classes_b, start, stop):
-    """Return the state of the products `start` to `stop` of two rows, or 0 if all are finite.
+    """Return PLUS, MINUS, INVALID or 0 for the sum of the products `start` to `stop` of two rows.
 
-    The arguments are the classes of the elements. The state combines those of all products.
+    `classes_a` and `classes_b` are the classes of the elements of both rows. The result is the
+    bitwise or of the states of all products.
     """
     state = 0
     for k in range(start, stop):
@@ -134,5 +141,5 @@ def state_of(classes_a, classes_b, start, stop):
 
 @dialect
 def special_float32(state):
-    """Return the float32 bit pattern, an infinity or NaN, of a sum with a state other than 0."""
+    """Return the bits of the float32 infinity or NaN that a state other than 0 stands for."""
     return 0x7F800000 if state == PLUS else 0xFF800000 if state == MINUS else 0x7FC00000

@@ -1,16 +1,17 @@
 """Decides how hardware can hold the sums of blocks exactly.
 
-The elements of a format are integer multiples of one unit. Sums of their products are exact in any
-order up to 2**24 units in float32, and up to 2**53 units in float64. If the elements of a format
-could exceed that, the elements of the arrays decide: most blocks span a few binades only. If they
-span more, one operand is split in two.
+The elements of a format are integer multiples of one unit. Sums of products of elements are exact
+in any order up to 2**24 units in float32, and up to 2**53 units in float64. If sums of a format
+could exceed 2**53 units, the elements of the given arrays decide whether float64 suffices, because
+most blocks span only a few binades. If the blocks of the arrays span too many binades, each element
+of one operand is split into two parts.
 
-Small elements are multiplied in integers, whose sums have the same bound as those in float32.
+Small elements are multiplied as integers, whose sums must not exceed 2**24 units.
 
-A sum is then multiplied by the product of the scales and rounded once. In float64 this cannot
-underflow. In float32 the product of the scales must be a float32 number; otherwise float64 is used.
-Where scales are floats, their product has several bits: float64 then has to hold these besides the
-bits of the sum.
+The exact sum of a block is multiplied by the product of the two blocks' scales, and rounded once.
+In float64, multiplying by the scales cannot underflow. In float32, multiplying is allowed only if
+the product of the scales is a float32 number; otherwise float64 is used. If scales are floats,
+their product has several bits, and float64 has to hold these bits besides the bits of the sum.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ SPLIT = 16
 
 @dataclass(frozen=True)
 class Held:
-    """How the block sums of two matrices are held.
+    """The number type that holds the block sums of two matrices, and whether elements are split.
 
-    `word` is the type of the panels. `step` is the power of two at which the left operand is split,
-    or None.
+    `word` is the number type of the packed operands, the panels. `step` is None, or the power of
+    two at which each element of the left operand is split into two parts.
     """
 
     word: str
@@ -46,7 +47,10 @@ class Held:
 
 
 def held(a: Operand, b: Operand) -> Held | None:
-    """Return how floats can hold the block sums of two matrices that are `by_rows`, or None."""
+    """Return how hardware can hold the block sums of two matrices exactly, or None if it cannot.
+
+    Both matrices come from `Operand.by_rows`.
+    """
     run = run_of(a)
     extra = a.scale_bits + b.scale_bits - 2
     how = exactness_of(a.format, b.format, run, integers.instructions(), extra) if run else None
@@ -62,12 +66,14 @@ def held(a: Operand, b: Operand) -> Held | None:
 
 @dataclass(frozen=True)
 class Exactness:
-    """How the block sums of two element formats can be held."""
+    """How hardware can hold the block sums of two element formats exactly."""
 
     word: str
-    #: True if `word` holds the sums of any elements. Otherwise the elements of the arrays decide.
+    #: True if `word` holds the sums of any elements. If False, the elements of the given arrays
+    #: decide whether `word` suffices.
     always: bool
-    #: True if `word` holds the sums of any elements once the first operand is split.
+    #: True if `word` holds the sums of any elements, once each element of the first operand is
+    #: split into two parts.
     if_split: bool
     unit_a: int
     unit_b: int
@@ -77,13 +83,14 @@ class Exactness:
 def exactness_of(
     a: ElementFormat, b: ElementFormat, run: int, instructions: str = "", extra: int = 0
 ) -> Exactness | None:
-    """Return the cheapest way to hold sums of `run` products exactly, or None.
+    """Return the cheapest way to hold sums of `run` products exactly, or None if there is none.
 
-    `instructions` is what `integers.instructions` returns. The product of two scales is a power of
-    two if `extra` is 0, else it has at most `extra + 2` bits: float32 has to hold it by itself, and
-    float64 its product with a sum.
+    `instructions` is the result of `integers.instructions`. If `extra` is 0, the product of two
+    scales is a power of two. If `extra` is positive, the product of two scales has at most
+    `extra + 2` bits. For a positive `extra`, float32 must hold the product of two scales, and
+    float64 must hold that product times a sum.
 
-    All elements must be normal float32 numbers.
+    The result is None if an element other than zero is not a normal float32 number.
     """
     units, largest = [], []
     for element in (a, b):
@@ -114,9 +121,10 @@ def _has_infinite_scale(x: Operand) -> bool:
 
 
 def _scales_are_float32(a: Operand, b: Operand, run: int, unit: int) -> bool:
-    """Return True if float32 holds 2**unit times the product of any scale of `a` and any of `b`.
+    """Return True if float32 holds 2**unit times each product of a scale of `a` and one of `b`.
 
-    NaN is ignored. Code 0 is ignored for blocks of zeros: their sum is zero under any scale.
+    Scales that are NaN are ignored. The scale code 0 is ignored if all elements of its block are
+    zero, because their sum is zero under any scale.
     """
     if _reach([_ends(x, x.scales) for x in (a, b)], unit):
         return True
@@ -137,11 +145,12 @@ def _reach(ends: list[tuple[int, int]], unit: int) -> bool:
 
 
 def _ends(x: Operand, scales: Any) -> tuple[int, int]:
-    """Return e and f so that scales are multiples of 2**e, and at most 2**f.
+    """Return (e, f) such that all scales are multiples of 2**e and at most 2**f.
 
-    Zeros and NaN are ignored, but not the NaN code of E8M0.
+    Float scales that are zero or NaN are ignored. The NaN code of E8M0 is not ignored.
     """
-    # Ufuncs: `np.min` and `np.max` take twice the time, which small products notice.
+    # Fast path: `np.min` and `np.max` take twice the time of these ufuncs, which small products
+    # notice.
     if not x.has_float_scales:
         least, greatest = (reduce(scales, None, initial=E8M0.bias) for reduce in (np.minimum.reduce, np.maximum.reduce))
         return int(least) - E8M0.bias, int(greatest) - E8M0.bias
@@ -151,9 +160,9 @@ def _ends(x: Operand, scales: Any) -> tuple[int, int]:
 
 
 def run_of(x: Operand) -> int:
-    """Return the length of blocks.
+    """Return the length of the blocks along the summed axis.
 
-    That of a single block is a multiple of 4, as zeros are added.
+    If rows are shorter than a block, the result is the length of the padded rows, a multiple of 4.
     """
     block, length = x.blocks[-1], x.array.shape[-1]
     return block if block <= length else -(-length // 4) * 4
@@ -165,22 +174,23 @@ def run_of(x: Operand) -> int:
 def may_be_wide(a: Operand, b: Operand, run: int) -> bool:
     """Return True if float64 might not hold the sum of some block.
 
-    The elements of a block are multiples of the step of its least binade, and below the end of its
-    greatest binade. So a product has at most the bits of both blocks, and a sum also the bits of
-    the count.
+    The elements of a block are multiples of the step of its least binade, and lie below the end of
+    its greatest binade. So a product of two elements has at most as many bits as the `widths` of
+    their two blocks together. A sum of n products has at most log2(n) more bits, rounded up.
     """
     return bool((widths(a, run) + widths(b, run) > bits_to_spare(run)).any())
 
 
 def bits_to_spare(run: int) -> int:
-    """Return how many bits the two blocks of a sum may have together, for float64 to hold it."""
+    """Return the greatest sum of two `widths` for which float64 holds the sum of a block."""
     return _EXACT["float64"] - (run - 1).bit_length()
 
 
 def widths(x: Operand, run: int) -> Array:
-    """Return the width in bits of each block along the summed axis, over all rows.
+    """Return the width in bits of each block along the summed axis, for all rows together.
 
-    The width counts the bits from the step of the least binade to the end of the greatest.
+    The width is the number of bits from the step of the least binade to the end of the greatest
+    binade.
     """
     element, starts = x.format, np.arange(0, x.array.shape[1], run)
     if element.integer:
@@ -194,8 +204,8 @@ def widths(x: Operand, run: int) -> Array:
 def bits_between(least: Array, greatest: Array, mantissa: int) -> Array:
     """Return the number of bits from the last bit of `least` to the first bit of `greatest`.
 
-    Both are magnitude codes, but `least` is given less 1 modulo 256. Zeros are thus never the least
-    code. A block of zeros alone has 0 bits.
+    `greatest` holds magnitude codes. `least` holds magnitude codes minus 1, modulo 256, so that
+    zeros are never the least code. A block of zeros alone has 0 bits.
     """
     low, high = np.maximum((least + 1) >> mantissa, 1), np.maximum(greatest >> mantissa, 1)
     return np.where(greatest > 0, high - low + mantissa + 1, 0)

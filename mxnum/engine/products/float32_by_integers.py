@@ -1,7 +1,7 @@
 """float32 addition and fused multiply-add on bit patterns, by integers.
 
-A result is rounded once, to nearest even. The results are those of hardware in its default
-floating-point environment, bit for bit, except that NaN is always canonical here.
+A result is rounded once, to nearest even. The results have the bits of hardware in its default
+floating-point environment, except that these functions return only the canonical NaN.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _WORD = 64
 def make_round(width: int) -> Callable[..., Any]:
     """Return `round_float32(sign, exponent, significand, kind)`, which rounds a number to float32.
 
-    The function returns a bit pattern in 0..2**32-1. The leading bit of the significand is at
-    `width`.
+    `round_float32` returns a bit pattern in 0..2**32-1. Bit `width` is the leading bit of the
+    significand.
     """
     pack = make_pack(FLOAT32, Rounding.RNE, Overflow.IEEE, width, _WORD)
 
@@ -61,7 +61,7 @@ def make_fma_float32() -> Callable[..., Any]:
 
     The product is exact, and the sum keeps a sticky bit.
     """
-    width = 2 * FLOAT32.mantissa_bits + 1  # the highest leading bit of a product
+    width = 2 * FLOAT32.mantissa_bits + 1  # The highest position of the leading bit of a product.
     unpack, unpack_wide = make_unpack(FLOAT32, FLOAT32.mantissa_bits), make_unpack(FLOAT32, width)
     normalize, add, round_float32 = make_normalize(width), make_add(width), make_round(sum_width(width))
 
@@ -71,8 +71,7 @@ def make_fma_float32() -> Callable[..., Any]:
         sign_b, exponent_b, significand_b, kind_b = unpack(b)
         sign_c, exponent_c, significand_c, kind_c = unpack_wide(c)
         kind = select(kind_a > kind_b, kind_a, kind_b)
-        # IEEE 754: infinity times zero is NaN. (If `kind` is INFINITE neither factor is NaN, and
-        # one may be zero.)
+        # IEEE 754: infinity times zero is NaN.
         zero_a = select(kind_a == FINITE, significand_a, 1) == 0
         zero_b = select(kind_b == FINITE, significand_b, 1) == 0
         no_number = select(zero_a, kind_b, select(zero_b, kind_a, FINITE)) == INFINITE

@@ -1,4 +1,4 @@
-"""Fused sums by integers: the compiled definition, for every float environment."""
+"""The compiled definition of a matrix unit's fused sums, for every floating-point environment."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ from mxnum.memory.dtypes import Array, stored_bits
 from mxnum.modes import Rounding
 from mxnum.units.unit import MatrixUnit
 
-#: With fewer products, another thread costs more than it saves.
+#: The smallest number of products for which another thread saves time.
 PRODUCTS_PER_THREAD = 1 << 13
 
 
 def multiply(a: Side, b: Side, unit: MatrixUnit, k: int, out: Array, redo: Array | None, threads: int | None) -> None:
-    """Compute d = a·b + c for each pair of rows, by instructions of K = `k`.
+    """Compute d = a·b + c for each pair of rows, as matrix instructions with K = `k` do.
 
-    `out` holds c and becomes d. If `redo` is given, only the pairs where it is True are computed.
+    `out` holds c and becomes d. If `redo` is given, only the pairs of rows with True in `redo` are
+    computed.
     """
     accumulator, point = FLOATS[unit.accumulator], a.point + b.point
     kept, own = unit.fraction_bits, accumulator.mantissa_bits
@@ -54,9 +55,9 @@ def _arrays(x: Side, some: slice) -> tuple[Array, ...]:
 
 @cache
 def fused_loop(accumulator: ElementFormat, rounding: Rounding) -> Any:
-    """Return the loop that computes marked pairs of rows.
+    """Return `multiply(a, b, numbers, marks, out)`, which computes d for marked pairs of rows.
 
-    It is `multiply(arrays of a, arrays of b, numbers, marks, out)`.
+    `a` and `b` are tuples of arrays that `_arrays` returns.
     """
     parts, finish, add = make_parts(accumulator), make_finish(accumulator, rounding), make_add(accumulator)
     fma = make_fma_float32()
@@ -99,7 +100,8 @@ def fused_loop(accumulator: ElementFormat, rounding: Rounding) -> Any:
                             exponents[g] = exponent + int(scale_ea[i, own_a]) + int(scale_eb[j, own_b])
                             significands[g] = significand * int(scale_ma[i, own_a]) * int(scale_mb[j, own_b])
                             largest = max(largest, exponents[g])
-                        # Infinities and NaN have the exponent of zero: `state` decides their sums.
+                        # The exponents of infinities and NaN are those of zeros, because `state`
+                        # decides sums that contain infinities or NaN.
                         sums = align(sign_c, exponent_c, significand_c, largest, left_c, right_c)
                         for g in range(count):
                             negative = 1 if significands[g] < 0 else 0
@@ -122,7 +124,7 @@ def fused_loop(accumulator: ElementFormat, rounding: Rounding) -> Any:
 
 @dialect
 def _state_of_scaled(state, class_a, class_b):
-    """Return the state of the sum of a group times its two scales."""
+    """Return the state (infinite, invalid or 0) of a group's sum times both of its scales."""
     if class_a >= NOT_A_NUMBER or class_b >= NOT_A_NUMBER:
         return INVALID
     if state != 0 and (class_a == ZERO or class_b == ZERO):
@@ -132,15 +134,13 @@ def _state_of_scaled(state, class_a, class_b):
 
 @cache
 def factor_loop() -> Any:
-    """Return `scale(product, left, right)`, which multiplies by factors in place.
+    """Return `scale(product, left, right)`, which multiplies a float32 matrix by factors in place.
 
-    It multiplies float32 rows and columns.
-
-    Each element becomes product * (left * right), and each product is rounded to nearest even. The
-    arrays hold bit patterns: a matrix, a factor for each row, and a factor for each column.
+    Element (i, j) becomes product[i, j] * (left[i] * right[j]). Each of the two multiplications
+    rounds to nearest even. All arrays hold bit patterns.
     """
     fma = make_fma_float32()
-    ZERO = -(1 << 31)  # Adding -0 changes nothing, the sign of a zero included.
+    ZERO = -(1 << 31)  # Adding -0 changes no number, and no sign of a zero.
 
     def scale(product, left, right):
         for i in range(product.shape[0]):

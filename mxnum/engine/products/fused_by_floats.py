@@ -1,6 +1,6 @@
-"""Fused sums by float hardware.
+"""Fused sums by float hardware, bit for bit the same as those of `fused_by_definition`.
 
-They have the bits of `fused_by_definition` in the default floating-point environment.
+The floating-point environment must be the default.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ from mxnum.formats import ScaleFormat
 from mxnum.memory.dtypes import Array
 from mxnum.units.unit import ZERO_EXPONENT, MatrixUnit
 
-#: With fewer products, another thread costs more than it saves.
+#: The smallest number of products for which another thread saves time.
 PRODUCTS_PER_THREAD = 1 << 20
 Scales = tuple[ScaleFormat | None, ScaleFormat | None]
-#: The largest magnitude of the exponent of an E8M0 scale of a group.
+#: Float hardware computes group sums only if no exponent of an E8M0 scale exceeds this magnitude.
 _FARTHEST_SCALE = 40
-#: The bits of an integer that float32 holds, and of a sum of 32-bit integers.
+#: The number of bits of the integers that float32 holds exactly, and of a 32-bit integer without
+#: its sign.
 _FLOAT32, _INTEGER = 24, 31
 
 
 def serves(a: Operand, b: Operand, scales: Scales, unit: MatrixUnit) -> bool:
-    """Return True if float hardware computes the sums of a unit exactly."""
+    """Return True if float hardware computes the fused sums of a matrix unit bit for bit."""
     if (unit.accumulator, unit.rounding) != ("float32", "rtz"):
         return False
     if unit.group > 1:
@@ -47,8 +48,8 @@ def serves(a: Operand, b: Operand, scales: Scales, unit: MatrixUnit) -> bool:
 def _serves_groups(a: Operand, b: Operand, scales: Scales, unit: MatrixUnit) -> bool:
     """Return True if float32 holds every group sum times the significands of its scales.
 
-    The products of scales must be float32 numbers whose exponents are far from the ends. No result
-    is then a subnormal number that has to be rounded.
+    The products of scales must also be float32 numbers whose exponents are far from float32's
+    limits. With such scales, no result is a subnormal number that has to be rounded.
     """
     how, bits = exactness.exactness_of(a.format, b.format, unit.group), 0
     if how is None or how.word != "float32" or unit.addend != "term" or not 23 <= unit.fraction_bits <= 35:
@@ -66,7 +67,7 @@ def _serves_groups(a: Operand, b: Operand, scales: Scales, unit: MatrixUnit) -> 
 
 
 def special_rows(x: Operand, scale: ScaleFormat | None) -> Array:
-    """Return for each row if it holds an infinity or NaN, or a scale that is NaN."""
+    """Return a mask of the rows that hold an infinity or NaN, or a scale that is NaN."""
     classes = table(x.format).classes >= INFINITY
     special: Array = np.any(classes[x.array], 1) if classes.any() else np.zeros(len(x.array), np.bool_)
     if x.scales is not None and scale is not None and scale.bits == 8:
@@ -75,11 +76,13 @@ def special_rows(x: Operand, scale: ScaleFormat | None) -> Array:
 
 
 def multiply(a: Operand, b: Operand, scales: Scales, unit: MatrixUnit, k: int, out: Array, threads: int | None) -> None:
-    """Compute d = a·b + c for each pair of rows, by instructions of K = `k`.
+    """Compute d = a·b + c for each pair of rows, as matrix instructions with K = `k` do.
 
-    Both matrices are `by_rows` and finite. `out` holds c and becomes d.
+    Both matrices come from `Operand.by_rows`. `out` holds c and becomes d. Rows in which
+    `special_rows` finds an infinity or NaN get wrong results.
     """
-    # An instruction shorter than a sum is padded with zeros, whose terms change nothing.
+    # If an instruction is shorter than a fused sum, zeros pad it, and their terms do not change the
+    # sum.
     sums = -(-(-(-a.array.shape[1] // k) * k) // unit.terms)
     if not sums:
         return
@@ -117,11 +120,11 @@ def multiply(a: Operand, b: Operand, scales: Scales, unit: MatrixUnit, k: int, o
 def _term_panels(
     x: Operand, scale: ScaleFormat | None, width: int, unit: MatrixUnit, sums: int, threads: int | None
 ) -> list[Any]:
-    """Return panels of significands and exponents, and two more arrays.
+    """Return panels of significands, exponents, scale exponents and factors, in this order.
 
-    These are the exponents of the scales of sums, and the factors of promotions.
-
-    None stands for exponents that are all 0, and for factors without promotions.
+    There is a scale exponent for each fused sum, and a float32 factor for each promotion (see
+    `MatrixUnit`). The scale exponents are None if all are 0, and the factors are None without
+    promotions.
     """
     parts = table(x.format)
     panels: list[Any] = [
@@ -140,7 +143,7 @@ def _term_panels(
 def _group_panels(
     x: Operand, scale: ScaleFormat | None, width: int, unit: MatrixUnit, sums: int, threads: int | None
 ) -> list[Any]:
-    """Return panels of elements, and of the values and the exponents of the scales of groups."""
+    """Return panels of elements, panels of group scales, and panels of the scales' exponents."""
     assert scale is not None
     scales = _repeated(x, scale, unit.group, sums * unit.terms // unit.group)
     point = 0 if scale.number is None else scale.number.mantissa_bits
@@ -150,7 +153,7 @@ def _group_panels(
 
 
 def _repeated(x: Operand, scale: ScaleFormat, length: int, count: int) -> Parts:
-    """Return the scales of `count` runs of `length` elements for each row."""
+    """Return, for each row, the scales of the first `count` groups of `length` elements."""
     each = x.blocks[-1] // length
     parts = Parts.of_scales(x.scales, scale).padded(-(-count // each))  # type: ignore[arg-type]
     arrays = parts.significands, parts.exponents, parts.classes
@@ -160,7 +163,7 @@ def _repeated(x: Operand, scale: ScaleFormat, length: int, count: int) -> Parts:
 def _packed(
     x: Operand, unit: MatrixUnit, sums: int, width: int, numbers: Array, padding: int, threads: int | None
 ) -> Array:
-    """Return the number of each code of a matrix, by a table, in panels of `width` rows."""
+    """Return panels of `width` rows that hold `numbers[code]` for each code of a matrix."""
     codes, length = x.array, sums * unit.terms
     if unit.order:
         codes = np.pad(codes, ((0, 0), (0, length - codes.shape[1])))

@@ -1,8 +1,9 @@
 """A tile of fused sums whose terms are exact group sums, on float hardware.
 
-Each lane computes one fused sum at a time. float32 holds the sum of a group, times the significands
-of its two scales. A term is that number times the power of two that aligns it, truncated; float64
-holds the sum of the terms. The results are defined in the default floating-point environment only.
+Each lane computes one fused sum at a time. The sum of a group times its two scales is exact in
+float32. The scaled sum of a group is aligned by a power of two and truncated to an integer, which
+is a term. The sum of the terms is exact in float64. The results are defined in the default
+floating-point environment only.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from mxnum.engine.products.fused_tile import _F32, _F64, _I32, _I64, _LOWEST, LA
 
 @intrinsic
 def _group_tile(typing_context, panels, tile, p, q, numbers):
-    """Compute fused sums of panels `p` and `q`; `tile` holds c and becomes d.
+    """Compute fused sums of panel `p` of a and panel `q` of b; `tile` holds c and becomes d.
 
-    `panels` are as in `multiply`.
+    `multiply` describes `panels`. Each group has a float32 scale, and the int32 exponent of this
+    scale.
 
-    `numbers` are (sums, groups of a sum, products of a group, fraction bits, discarded bits of a
-    float64). Scales are float32 numbers and int32 exponents, one for each group.
+    `numbers` are five counts: fused sums, groups of a fused sum, products of a group, fraction
+    bits, and the bits of a float64 number that the result does not keep.
     """
 
     def generate(context, builder, signature, arguments):
@@ -50,7 +52,8 @@ def _group_tile(typing_context, panels, tile, p, q, numbers):
             largest = t.loop(first, last, [t.all(_I32, _LOWEST)] * ROWS, greatest)
             largest = [t.greater(m, t.exponent_of(c)) for m, c in zip(largest, chain, strict=True)]
             fields = [builder.sub(builder.add(kept, t.all(_I32, 127)), m) for m in largest]
-            # Where the power exceeds float32, a scale of each group is zero, and so are all terms.
+            # If the power of two exceeds float32, each group has a scale that is zero, so all terms
+            # are zero.
             fields = [
                 builder.select(builder.icmp_signed("<", x, t.all(_I32, 254)), x, t.all(_I32, 254)) for x in fields
             ]
@@ -86,8 +89,9 @@ def _group_tile(typing_context, panels, tile, p, q, numbers):
 def multiply(panels, numbers, out, first):
     """Compute d = a·b + c of all panels; `out` holds c from column `first` on and becomes d.
 
-    The panels are arrays (panels, length, rows or lanes) in pairs, for a and for b: of elements,
-    and of the values and the exponents of the scales of groups. `numbers` is as in `_group_tile`.
+    The panels are six arrays of shape (panels, length, rows or lanes): elements of a and of b,
+    group scales of a and of b, and the exponents of these scales. `_group_tile` describes
+    `numbers`.
     """
     a, b = panels[0], panels[1]
     tile = np.zeros((a.shape[2], b.shape[2]), np.float32)

@@ -1,4 +1,4 @@
-"""Operands of fused sums: rows of integers that loops read, padded to whole instructions."""
+"""Operands of fused sums: rows of integers, padded to the length of whole matrix instructions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mxnum.units.unit import ZERO_EXPONENT, MatrixUnit
 
 @dataclass(frozen=True)
 class Parts:
-    """Numbers split into signed significands, exponents, and the classes of `terms`."""
+    """An array of numbers, held as signed significands, exponents and classes (see `terms`)."""
 
     significands: Array
     exponents: Array
@@ -27,7 +27,10 @@ class Parts:
 
     @classmethod
     def of_codes(cls, codes: Array, source: ElementFormat) -> Parts:
-        """Return the parts of the codes of a format, given as integers of any type and shape."""
+        """Return the significands, exponents and classes of the numbers that codes stand for.
+
+        The codes are integers of any type and shape.
+        """
         sign, exponent, significand, kind = make_parts(source)(codes.astype(np.int64))
         magnitude = np.where(kind == INFINITE, INFINITY, np.where(significand == 0, ZERO, NUMBER))
         return cls(
@@ -38,7 +41,7 @@ class Parts:
 
     @classmethod
     def of_scales(cls, scales: Array, scale: ScaleFormat) -> Parts:
-        """Return the parts of scales, given as an MX array holds them."""
+        """Return the significands, exponents and classes of scales, stored as in an MX array."""
         if scale.number is not None:
             bits = signed_bits(np.ascontiguousarray(scales))
             return cls.of_codes(bits.astype(np.int64) & ((1 << (scale.number.bits - 1)) - 1), scale.number)
@@ -50,7 +53,7 @@ class Parts:
         )
 
     def padded(self, length: int) -> Parts:
-        """Return these parts with zeros at the end of each row."""
+        """Return these numbers, with each row padded to `length` by zeros."""
         rest = length - self.classes.shape[1]
         if not rest:
             return self
@@ -68,31 +71,32 @@ _ONE = 127 << 23
 
 @cache
 def table(source: ElementFormat) -> Parts:
-    """Return the parts of every code of a format."""
+    """Return the significands, exponents and classes of all numbers of a format, by code."""
     return Parts.of_codes(np.arange(1 << source.bits), source)
 
 
 @dataclass(frozen=True)
 class Side:
-    """One matrix of a product: elements, and scales of `block` elements each."""
+    """One matrix of a product: its elements, and a scale for every `block` elements of a row."""
 
     elements: Parts
     #: The scales of terms.
     scales: Parts
-    #: The float32 factors of promotions, as bit patterns.
+    #: The float32 scales by which promotions multiply, as bit patterns.
     factors: Array
     block: int
-    #: The fraction bits of a significand times the significand of its scale.
+    #: The number of fraction bits of an element's significand times the significand of its scale.
     point: int
     #: True for each row that holds an infinity or NaN.
     special: Array
 
 
 def side(x: Operand, scale: ScaleFormat | None, unit: MatrixUnit, k: int) -> Side:
-    """Return a matrix that is `by_rows` as the rows of instructions of K = `k`.
+    """Return the rows of a matrix as a `Side`, padded to whole matrix instructions with K = `k`.
 
-    Elements lie in the order in which the sums take them. The significands of grouped elements are
-    multiples of the format's smallest number, so that their products add without alignment.
+    The matrix comes from `Operand.by_rows`. Elements lie in the order in which the unit adds their
+    products. If the unit adds products in groups, significands count multiples of the format's
+    smallest number, so that products add without alignment.
     """
     source, (rows, length) = x.format, x.array.shape
     padded = -(-length // k) * k

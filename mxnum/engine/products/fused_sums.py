@@ -1,7 +1,4 @@
-"""Matrix products as a matrix unit adds them.
-
-They are of every row of one operand with each row of the other.
-"""
+"""Matrix products of the rows of two operands, added as a matrix unit adds them."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from mxnum.formats import ScaleFormat
 from mxnum.memory.dtypes import Array, signed_bits, stored_bits
 from mxnum.units.unit import MatrixUnit
 
-#: The NaN of every result: all bits set but the sign.
+#: The bit pattern of every NaN in a result: all bits but the sign are set.
 _NAN = 0x7FFFFFFF
 
 
@@ -28,10 +25,10 @@ def matmul(
     out: Array,
     threads: int | None,
 ) -> None:
-    """Compute d = a·b + c by instructions of K = `k`, over the last axis of both operands.
+    """Compute d = a·b + c over the last axis, as matrix instructions with K = `k` do.
 
-    `out` is a C-contiguous array (*batch, rows of a, rows of b) of the accumulator's type. It holds
-    c and becomes d.
+    `out` holds c and becomes d. `out` is a C-contiguous array of the accumulator's type, with the
+    shape (*batch, rows of a, rows of b).
     """
     if not out.size:
         return
@@ -51,10 +48,10 @@ def matmul(
 
 
 def multiply_by_factors(product: Array, left: Array | None, right: Array | None) -> None:
-    """Multiply a float32 product, in place, by factors of its rows and of its columns.
+    """Multiply a float32 product, in place, by a factor for each row and one for each column.
 
-    `left` and `right` have the axes of the operands, the summed axis last and of length 1; None
-    stands for 1.
+    `left` holds the factors of rows, and `right` those of columns. Both arrays have the axes of the
+    operands, but length 1 along the last axis, which is summed over. None stands for factors of 1.
     """
     *batch, height, width = product.shape
     one = np.ones((1, 1), np.float32)

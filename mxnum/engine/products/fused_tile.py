@@ -2,10 +2,12 @@
 
 Each lane computes one fused sum at a time, in the steps of the definition:
 
-1. The greatest exponent of the products, then of the addend too.
-2. Each product of significands, an integer that float32 holds, is multiplied by the power of two
-   that aligns it, and truncated to an integer of 32 bits. Integers are added.
-3. float64 holds the sum and the aligned addend. Clearing low bits truncates the result.
+1. Find the greatest exponent of the products and of the addend.
+
+2. Multiply each product of significands, an integer that float32 holds, by the power of two that
+   aligns it. Truncate each aligned product to a 32-bit integer, and add the integers.
+
+3. Add the aligned addend in float64. Clear low bits of the sum, which truncates the result.
 
 The results are defined in the default floating-point environment only.
 """
@@ -26,16 +28,18 @@ from mxnum.engine.products.register_tile import Shape, _Builder
 
 _I1, _I32, _I64, _F32, _F64 = ir.IntType(1), ir.IntType(32), ir.IntType(64), ir.FloatType(), ir.DoubleType()
 LANES = 16
-#: The rows of a tile: all their sums and exponents stay in registers.
+#: The number of rows of a tile, chosen so that the sums and exponents of all rows stay in
+#: registers.
 ROWS = 8 if llvmlite.binding.get_host_cpu_features().get("avx512f") else 4
-#: The largest fraction bits of sums of 32-bit integers.
+#: The greatest number of fraction bits with which 32-bit integers hold the sums of aligned
+#: products.
 MOST_BITS = 26
-#: Below every exponent of a product.
+#: A number below the exponents of all products.
 _LOWEST = -(1 << 20)
 
 
 class _Tile(_Builder):
-    """Builds IR for vectors of 16 lanes."""
+    """Builds IR for a tile of fused sums, with vectors of 16 lanes."""
 
     def __init__(self, context: Any, builder: Any) -> None:
         super().__init__(context, builder, "float32")
@@ -43,11 +47,14 @@ class _Tile(_Builder):
         self.cells = [(i, 0) for i in range(ROWS)]
 
     def panel(self, kind: Any, value: Any, which: Any, word: Any = None) -> Any:
-        """Return a typed pointer to one panel of a contiguous array."""
+        """Return a pointer to one panel of a contiguous array.
+
+        The pointer's element type is that of the array.
+        """
         return super().panel(kind, value, which, self.context.get_value_type(kind.dtype))
 
     def all(self, word: Any, number: Any) -> Any:
-        """Return a vector of one constant."""
+        """Return a constant vector with `number` in every lane."""
         return ir.Constant(self.vector(word), [number] * LANES)
 
     def call(self, name: str, *vectors: Any) -> Any:
@@ -61,12 +68,12 @@ class _Tile(_Builder):
         return self.ir.select(self.ir.icmp_signed(">", a, b), a, b)
 
     def power(self, exponents: Any) -> Any:
-        """Return 2**x in float64 for int32 exponents within -1022..1023."""
+        """Return IR for 2**exponents in float64, for int32 exponents from -1022 to 1023."""
         wide = self.ir.sext(self.ir.add(exponents, self.all(_I32, 1023)), self.vector(_I64))
         return self.ir.bitcast(self.ir.shl(wide, self.all(_I64, 52)), self.vector(_F64))
 
     def scalars(self, panel: Any, index: Any) -> list[Any]:
-        """Return the numbers of each row at one index of a panel, as vectors."""
+        """Return a vector for each row of a panel, which repeats the row's number at `index`."""
         row = self.at(panel, index, ROWS)
         return [self.splat(self.ir.load(self.ir.gep(row, [_I64(i)]))) for i in range(ROWS)]
 
@@ -75,7 +82,10 @@ class _Tile(_Builder):
         return self.load(pointer, pointer.type.pointee)
 
     def exponent_of(self, c: Any) -> Any:
-        """Return the exponents of float32 numbers: -126 for zeros and subnormals."""
+        """Return the exponents of float32 numbers.
+
+        The exponent of zeros and subnormal numbers is -126.
+        """
         field = self.ir.and_(
             self.ir.lshr(self.ir.bitcast(c, self.vector(_I32)), self.all(_I32, 23)), self.all(_I32, 255)
         )
@@ -84,8 +94,8 @@ class _Tile(_Builder):
     def normal(self, total: Any, largest: Any, fraction_bits: Any, mask: Any) -> Any:
         """Return total * 2**(largest - fraction_bits) as float32, truncated toward zero.
 
-        `mask` clears the bits of a float64 that the result does not keep. A subnormal result must
-        be exact.
+        `mask` clears the bits of a float64 number that the result does not keep. The caller ensures
+        that subnormal results need no rounding.
         """
         b = self.ir
         value = b.fmul(total, self.power(b.sub(largest, fraction_bits)))
@@ -95,8 +105,8 @@ class _Tile(_Builder):
     def rounded(self, total: Any, largest: Any, fraction_bits: Any, mask: Any, quantum: Any) -> Any:
         """Return total * 2**(largest - fraction_bits) as float32, truncated toward zero.
 
-        `mask` clears the bits of a float64 that the result does not keep. Subnormal results are
-        multiples of 2**-quantum.
+        `mask` clears the bits of a float64 number that the result does not keep. Subnormal results
+        are truncated to multiples of 2**-quantum.
         """
         b = self.ir
         value = b.fmul(total, self.power(b.sub(largest, fraction_bits)))
@@ -110,12 +120,16 @@ class _Tile(_Builder):
 
 @intrinsic
 def _fused_tile(typing_context, panels, tile, p, q, numbers):
-    """Compute fused sums of panels `p` and `q`; `tile` holds c and becomes d.
+    """Compute fused sums of panel `p` of a and panel `q` of b; `tile` holds c and becomes d.
 
-    `numbers` are (sums, terms of a sum, terms of an integer sum, fraction bits, fraction bits less
-    those of products, discarded bits of a float64, exponent of subnormal steps, sums of a
-    promotion, whether the addend comes after). Scales are the int32 exponents of each sum, and
-    factors the float32 numbers of each promotion; they may be None. `panels` are as in `multiply`.
+    `multiply` describes `panels`. Each fused sum has scales as int32 exponents, and each promotion
+    has float32 factors. Scales and factors may be None.
+
+    `numbers[:3]` are the number of fused sums, the terms of a fused sum, and the terms that are
+    added as integers at a time. `numbers[3:6]` are the fraction bits, the fraction bits less the
+    fraction bits of products, and the number of bits of a float64 number that the result does not
+    keep. `numbers[6:]` are the `quantum` of `_Tile.rounded`, the fused sums of a promotion, and 1
+    if the addend is added after the products.
     """
     sa, sb, ea, eb, scale_a, scale_b, factor_a, factor_b = panels.types
 
@@ -219,8 +233,9 @@ def _fused_tile(typing_context, panels, tile, p, q, numbers):
 def multiply(panels, numbers, out, first):
     """Compute d = a·b + c of all panels; `out` holds c from column `first` on and becomes d.
 
-    The panels are arrays (panels, length, rows or lanes) in pairs, for a and for b: significands
-    and exponents of elements, exponents of scales, and factors. `numbers` is as in `_fused_tile`.
+    `panels` has four pairs of arrays, for a and b: significands of elements, exponents of elements,
+    exponents of scales, and factors. Each array has the shape (panels, length, rows or lanes).
+    `_fused_tile` describes `numbers`.
     """
     sa, sb = panels[0], panels[1]
     tile = np.zeros((sa.shape[2], sb.shape[2]), np.float32)
@@ -241,7 +256,7 @@ def multiply(panels, numbers, out, first):
 
 @compile_loop
 def pack(memory, is_turned, table, padding, panels):
-    """Store the number of each code of a matrix, by `table`, in panels; pad them with `padding`.
+    """Store `table[code]` in panels for each code of a matrix, and pad the panels with `padding`.
 
     `memory` holds the rows of the matrix, or its columns if `is_turned`.
     """

@@ -1,10 +1,13 @@
-"""Products of small integers: the instructions that add them, and the panels that these read.
+"""Products of small integers: the vector instructions that add them, and their packed operands.
 
-An element without infinity and NaN is an integer number of units. A word of 32 bits holds four such
-integers of 8 bits, or two of 16 bits. One instruction multiplies the integers of two words and adds
-the products to a sum of 32 bits, in every lane of a vector. The instructions for 8 bits take one
-operand without signs. So the left integers are biased, and the sum of a block starts at minus the
-bias times the sum of the right integers.
+If a format has no infinity and no NaN, its elements are integer multiples of one unit. A 32-bit
+word holds four elements as 8-bit integers, or two elements as 16-bit integers. One instruction
+multiplies the integers of two words and adds the products to a 32-bit sum, in every lane of a
+vector.
+
+The instructions for 8-bit integers require an unsigned left operand. So a bias is added to the left
+integers, which makes them positive. To cancel the bias, the sum of a block starts at minus the bias
+times the sum of the right integers.
 """
 
 from __future__ import annotations
@@ -24,12 +27,12 @@ from mxnum.engine.products.terms import INFINITY, meanings
 from mxnum.formats import ElementFormat
 from mxnum.memory.dtypes import Array
 
-#: The number of integers in a word, by the type of panels.
+#: The number of integers in a 32-bit word, by the type of panels.
 IN_WORD = {"int8": 4, "int16": 2}
-#: The rows and codes that pass through registers at a time.
+#: The number of rows, and of codes of each row, that pass through registers at a time.
 _ROWS, _CODES = 4, 16
 _RECTANGLE = _ROWS * _CODES
-#: The most codes that are looked up in registers.
+#: The greatest number of codes for which registers hold a table of integers.
 _TABLE = 64
 
 _I8, _I32, _I64 = (ir.IntType(bits) for bits in (8, 32, 64))
@@ -37,13 +40,13 @@ _I8, _I32, _I64 = (ir.IntType(bits) for bits in (8, 32, 64))
 
 @cache
 def lanes() -> int:
-    """Return how many sums a vector of this machine has, or 0 without instructions for integers."""
+    """Return the number of 32-bit sums in a vector, or 0 if the machine lacks the instructions."""
     return 16 if has_feature("avx512bw") else 8 if has_feature("avx2") else 0
 
 
 @cache
 def instructions() -> str:
-    """Return the instructions for integers of this machine: "vnni", "avx2" or none ("").
+    """Return the name of the processor's instructions for integers: "vnni", "avx2" or "" for none.
 
     VNNI multiplies integers and adds the products to a sum in one instruction.
     """
@@ -53,7 +56,7 @@ def instructions() -> str:
     return "vnni" if has_vnni or (has_feature("avxvnni") and lanes() == 8) else "avx2"
 
 
-#: A constant of compiled loops.
+#: The result of `lanes`, as a constant for compiled loops.
 LANES = lanes()
 
 
@@ -73,11 +76,15 @@ class Integers:
 
 @cache
 def integers_of(element: ElementFormat) -> Integers | None:
-    """Return the elements of a format as integers of at most 16 bits, or None."""
+    """Return the elements of a format as integers of at most 16 bits.
+
+    Returns None for formats that the loops of this module do not support.
+    """
     term, unit = meanings(element), element.emin - element.mantissa_bits
     largest = np.ldexp(term.significands.astype(np.float64), term.exponents - unit)
     is_decoded = 1 << element.bits <= _TABLE or (element.integer and element.bits == 8)
-    # float32 holds the least scale, of E8M0 or 16 bits, times such a unit.
+    # For units from 2**-16 to 1, float32 holds the smallest scale times the unit, whether scales
+    # are E8M0 codes or 16-bit floats.
     if not is_decoded or not -16 <= unit <= 0 or (term.classes >= INFINITY).any():
         return None
     if np.abs(largest).max() >= 1 << 15:
@@ -86,10 +93,10 @@ def integers_of(element: ElementFormat) -> Integers | None:
 
 
 def word_for(a: ElementFormat, b: ElementFormat, run: int, given: str) -> str | None:
-    """Return the type of panels whose products `given` instructions add exactly, or None.
+    """Return the integer type whose products the instructions `given` add exactly, or None.
 
-    The caller knows that no sum of `run` products exceeds 2**24 units, so that 32 bits hold it.
-    Without VNNI, 16 bits have to hold half of a sum of 8-bit integers.
+    The caller ensures that no sum of `run` products exceeds 2**24 units, so 32 bits hold every sum.
+    Without VNNI, a sum of 8-bit products is kept as two halves, and each half must fit 16 bits.
     """
     x, y = integers_of(a), integers_of(b)
     if not given or x is None or y is None:
@@ -108,8 +115,8 @@ def new_panels(rows: int, length: int, width: int, word: str) -> Array:
 def pack(codes: Array, element: Integers, panels: Array, bias: int, starts: Array | None) -> None:
     """Store rows of codes in panels as integers, padded with zeros.
 
-    8-bit integers of the left operand are biased. Those of the right operand have `starts`, which
-    gets minus `bias` times the sum of each block.
+    For 8-bit integers, `bias` is added to the integers of the left operand. The right operand has
+    `starts`, in which each block gets minus `bias` times the sum of its integers.
     """
     is_turned = codes.strides[0] < codes.strides[1]
     memory = np.ascontiguousarray(codes.T if is_turned else codes)
@@ -120,7 +127,10 @@ def pack(codes: Array, element: Integers, panels: Array, bias: int, starts: Arra
 
 @cache
 def _tables(element: Integers, bias: int, kind: np.dtype[Any]) -> tuple[Array, Array]:
-    """Return the integers plus `bias` by code, and their low and high bytes as rows of a table."""
+    """Return two tables by code: the integers plus `bias`, and the bytes of integers.
+
+    The table of bytes has a row of low bytes and a row of high bytes.
+    """
     values = element.values + np.int16(bias if kind == np.int8 else 0)
     halves = np.zeros((2, _TABLE), np.int8)
     if values.size <= _TABLE:
@@ -132,7 +142,7 @@ def _tables(element: Integers, bias: int, kind: np.dtype[Any]) -> tuple[Array, A
 def _pack(memory, is_turned, table, halves, panels):
     """Store the rows of `memory`, or its columns if `is_turned`, in panels.
 
-    Rectangles of 4 rows and 16 codes pass through registers.
+    Rectangles of 4 rows by 16 codes pass through registers.
     """
     count, words, width, size = panels.shape
     rows, length = (memory.shape[1], memory.shape[0]) if is_turned else memory.shape
@@ -140,7 +150,7 @@ def _pack(memory, is_turned, table, halves, panels):
         first, panel = p * width, panels[p]
         high = min(width, rows - first)
         whole_rows, whole = high // _ROWS * _ROWS, length // _CODES * _CODES
-        # Lines of memory are read to their end, since one line of the cache holds 64 codes.
+        # The inner loops read lines of memory to their end, because one cache line holds 64 codes.
         if is_turned:
             for k in range(0, whole, _CODES):
                 for r in range(0, whole_rows, _ROWS):
@@ -162,9 +172,9 @@ def _pack(memory, is_turned, table, halves, panels):
 def _moving(turning: bool) -> Any:
     """Return `move(memory, table, halves, panel, where)`, which packs 4 rows of 16 codes.
 
-    `where` is (i, j, word, row). The codes begin at `memory[i, j]`; if `turning`, their rows are
-    columns of `memory`. They go to the rows of `panel` from `row` on, at the indices from `word`
-    on.
+    `where` is (i, j, word, row). `move` reads codes from `memory[i, j]` on. If `turning`, `move`
+    packs columns of `memory` as rows. `move` writes words to `panel`, from index `word` on, in the
+    rows from `row` on.
     """
 
     @intrinsic
@@ -186,13 +196,15 @@ def _moving(turning: bool) -> Any:
             while len(lines) > 1:
                 whole = range(2 * lines[0].type.count)
                 lines = [_chosen(builder, lines[k], lines[k + 1], whole) for k in range(0, len(lines), 2)]
-            # Codes of one word are neighbours, and so are the words of one index.
+            # In a panel, the codes of one word are adjacent, and so are the words of all rows at
+            # one index.
             order = [(r, w + t) for w in range(0, _CODES, 4) for r in range(_ROWS) for t in range(4)]
             codes = _chosen(
                 builder, lines[0], lines[0], [k * _ROWS + r if turning else r * _CODES + k for r, k in order]
             )
             low, high = (_looked_up(builder, codes, builder.gep(parts.data, [_I64(k * _TABLE)])) for k in (0, 1))
-            # A code of 8 bits is its number, to which the number of code 0 adds a bias.
+            # An 8-bit code is itself the integer, to which the bias is added. The bias is the
+            # table's entry for code 0.
             shift = _splat(builder, builder.trunc(builder.load(values.data), _I8), _RECTANGLE)
             has_table = builder.icmp_signed("<=", builder.extract_value(values.shape, 0), _I64(_TABLE))
             low = builder.select(has_table, low, builder.add(codes, shift))
@@ -215,7 +227,7 @@ _copy, _turn = _moving(False), _moving(True)
 
 
 def _looked_up(builder: Any, codes: Any, table: Any) -> Any:
-    """Return IR for the bytes of a table of 64 bytes at the indices `codes`."""
+    """Return IR for the bytes of a 64-byte table at the indices `codes`."""
     count = 4 * lanes()
     name = "llvm.x86.avx512.pshuf.b.512" if lanes() == 16 else "llvm.x86.avx2.pshuf.b"
     parts = []
@@ -226,7 +238,8 @@ def _looked_up(builder: Any, codes: Any, table: Any) -> Any:
             pointer = builder.bitcast(builder.gep(table, [_I64(first)]), _bytes(16).as_pointer())
             own = _loaded(builder, pointer)
             own = _chosen(builder, own, own, [k % 16 for k in range(count)])
-            # An index with bit 7 finds 0. The other tables' codes get this bit.
+            # The shuffle returns 0 for an index with bit 7 set. Codes outside the 16 table entries
+            # from `first` on get bit 7.
             index = builder.xor(part, ir.Constant(part.type, [first] * count))
             index = builder.add(index, ir.Constant(part.type, [0x70] * count))
             found = builder.or_(found, _call(builder, name, part.type, own, index))
@@ -236,7 +249,10 @@ def _looked_up(builder: Any, codes: Any, table: Any) -> Any:
 
 @compile_loop
 def _sum_blocks(panels, bias, starts):
-    """Store minus `bias` times the sum of the 8-bit integers of each block and row in `starts`."""
+    """Store in `starts`, for each block and row, minus `bias` times the sum of the integers.
+
+    The panels hold 8-bit integers.
+    """
     count, words, width, _ = panels.shape
     blocks = starts.shape[1]
     run = words // max(1, blocks)
@@ -253,9 +269,9 @@ def _sum_blocks(panels, bias, starts):
 
 @intrinsic
 def _add_words(typing_context, panels, index, factor, starts, place):
-    """Add `factor` times sums of words to a vector of `starts`.
+    """Add `factor` times the sum of each word's integers to a vector of `starts`.
 
-    The words begin at `index`, the vector at `place`.
+    The words begin at `index` of `panels`, and the vector begins at `place` of `starts`.
     """
 
     def generate(context, builder, signature, arguments):
@@ -289,14 +305,14 @@ def _splat(builder: Any, scalar: Any, count: int) -> Any:
 
 
 def _chosen(builder: Any, a: Any, b: Any, which: Any) -> Any:
-    """Return IR for a vector of elements of `a` and `b`, which follow each other."""
+    """Return IR for a vector of the elements `which` of `a` and `b`, taken as one long vector."""
     return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_I32, len(which)), list(which)))
 
 
 def dot(builder: Any, total: Any, left: Any, right: Any, word: str) -> Any:
-    """Return IR that adds the products of all integers of two vectors of words to the sums `total`.
+    """Return IR that adds the products of the integers of two vectors to the sums `total`.
 
-    Without VNNI, the sums of 8-bit products are two numbers of 16 bits until `widened`.
+    Without VNNI, each sum of 8-bit products is kept as two 16-bit numbers, which `widened` adds.
     """
     if instructions() == "vnni":
         name = f"llvm.x86.avx512.vpdp{'busd' if word == 'int8' else 'wssd'}.{32 * lanes()}"
@@ -310,11 +326,10 @@ def dot(builder: Any, total: Any, left: Any, right: Any, word: str) -> Any:
 
 
 def widened(builder: Any, total: Any, start: Any) -> Any:
-    """Return IR for the sums of 32 bits of a block.
+    """Return IR for the 32-bit sums of a block of 8-bit integers.
 
-    It takes what `dot` returns last for 8-bit integers.
-
-    `start` is the value from which the sums start.
+    `total` is the last result of `dot` for the block, and `start` is the value from which sums
+    start.
     """
     if instructions() == "vnni":
         return total

@@ -1,4 +1,4 @@
-"""Operands of products: arrays of floats, or the parts of MX arrays, whose rows are summed over."""
+"""Operands of products: arrays of floats, or the parts of MX arrays. Products sum over rows."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ from mxnum.memory.dtypes import Array
 
 @dataclass(frozen=True)
 class Operand:
-    """Floats, or the parts of an MX array.
+    """One operand of a product: floats, or the parts of an MX array.
 
-    An operand has two axes or more, and the last is summed over.
+    An operand has at least two axes, and products sum over the last axis.
     """
 
     #: Float values, or element codes.
     array: Array
     #: The float type, or the element format.
     format: ElementFormat
-    #: The other parts of an MX array. `blocks` is empty for floats.
+    #: The block length along each axis of an MX array. `blocks` is empty for floats.
     blocks: Blocks = ()
-    #: E8M0 codes, or float32 values where scales are floats.
+    #: The scales of an MX array, as E8M0 codes, or as float32 values if the format's scales are
+    #: floats.
     scales: Array | None = None
     offsets: Array | None = None
     #: The bits of the significand of a scale: 1 for powers of two.
     scale_bits: int = 1
 
     def viewed(self, view: Callable[[Array], Array], blocks: Blocks) -> Operand:
-        """Return an operand of the views that `view` makes of every part."""
+        """Return an operand with `view(part)` instead of each part, and block lengths `blocks`."""
         scales = None if self.scales is None else view(self.scales)
         offsets = None if self.offsets is None else view(self.offsets)
         blocks = blocks if self.blocks else ()
@@ -61,7 +62,11 @@ class Operand:
         return self.scales is not None and self.scales.dtype == np.float32
 
     def joined(self, multiple: int) -> Operand:
-        """Return this stack as one matrix, its rows padded with zeros to a multiple."""
+        """Return this stack of matrices as one matrix.
+
+        Rows of zeros pad each matrix of the stack, so that its number of rows is a multiple of
+        `multiple`.
+        """
 
         def join(x: Array) -> Array:
             rest = -x.shape[1] % multiple
@@ -76,19 +81,19 @@ class Operand:
         return per_block
 
     def rows(self, some: slice) -> Operand:
-        """Return some rows of this matrix, which is `by_rows`."""
+        """Return the rows `some` of this matrix, which comes from `by_rows`."""
         return self.viewed(lambda x: x[some], self.blocks)
 
 
-#: A function that returns the values of an operand in float32, rounded once to nearest even. Its
-#: second argument is the number of threads.
+#: A function that returns the values of an operand in float32, rounded once to nearest even. The
+#: second argument of the function is the number of threads.
 ToFloat32 = Callable[[Operand, int | None], Array]
 
 
 def stack(out: Array, a: Operand, b: Operand) -> tuple[Array, Operand, Operand]:
-    """Return `out` and both operands with one axis for the batch.
+    """Return `out` and both operands, with their batch axes joined to one axis.
 
-    The operands broadcast over the whole batch.
+    Operands are broadcast over the whole batch.
     """
     batch = out.shape[:-2]
 
@@ -102,14 +107,14 @@ def stack(out: Array, a: Operand, b: Operand) -> tuple[Array, Operand, Operand]:
 def matrices(out: Array, a: Operand, b: Operand) -> Iterator[tuple[Array, Operand, Operand]]:
     """Yield, for each index of the batch, a matrix of `out` and the matrices of both operands.
 
-    The leading axes of the operands broadcast. Both operands are `by_rows`.
+    The leading axes of the operands broadcast. Both operands come from `Operand.by_rows`.
     """
     if out.ndim == 2:  # Fast path: the views below take a tenth of the time of a small product.
         yield out, a, b
         return
     if b.array.ndim == 2 and out.size and a.array.size:
-        # A single matrix on the right: join the batch on the left to one matrix, for a single
-        # product.
+        # If the right operand is a single matrix, one product suffices: join the batch of left
+        # matrices to one matrix.
         a = a.viewed(lambda x: x.reshape(-1, x.shape[-1]), a.blocks[-2:])
         out = out.reshape(-1, out.shape[-1])
     batch = out.shape[:-2]
@@ -118,7 +123,7 @@ def matrices(out: Array, a: Operand, b: Operand) -> Iterator[tuple[Array, Operan
 
 
 def _at(x: Operand, place: tuple[int, ...]) -> Operand:
-    """Return the matrix of `x` for one index of the batch, along whose axes `x` broadcasts."""
+    """Return the matrix of `x` for one index of the batch. `x` broadcasts along the batch axes."""
     own = x.array.shape[:-2]
     index: Any = tuple(0 if n == 1 else i for n, i in zip(own, place[len(place) - len(own) :], strict=True))
     return x.viewed(lambda part: part[index], x.blocks[-2:])

@@ -1,8 +1,8 @@
 """Packs rows of numbers into the panels that `register_tile` reads.
 
-A panel holds a few rows side by side, index by index, and is padded with zeros. Tiles of eight by
-eight numbers pass through registers, where codes become numbers, and rows that are contiguous in
-memory are transposed.
+A panel holds a few rows side by side: all their numbers at the first index, then all at the second
+index, and so on. Zeros pad a panel. Tiles of eight by eight numbers pass through registers, where
+codes become numbers, and rows that are contiguous in memory are transposed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mxnum.engine.products.terms import INFINITY, NOT_A_NUMBER, ZERO, meanings
 from mxnum.formats import FLOATS, ElementFormat
 from mxnum.memory.dtypes import Array
 
-#: The number of rows of a tile, and of indices.
+#: A tile has this many rows, and this many numbers of each row.
 _SIDE = 8
 
 _I16, _I32, _I64 = (ir.IntType(bits) for bits in (16, 32, 64))
@@ -37,10 +37,10 @@ def pack(
 ) -> None:
     """Store the rows of a matrix in panels, padded with zeros.
 
-    The matrix holds float32 numbers or codes.
+    The matrix holds float32 numbers, or codes if `decoder` is given.
 
-    `scales` are panels too, with one scale for `run` indices. If they are given, each number is
-    multiplied by its scale and rounded once.
+    `scales` are panels with one scale for every `run` numbers of a row. If `scales` are given, each
+    number is multiplied by its scale and rounded once.
     """
     is_turned = rows.strides[0] < rows.strides[1]
     memory = np.ascontiguousarray(rows.T if is_turned else rows)
@@ -54,8 +54,8 @@ class Decoder:
 
     #: The values of the elements, by code.
     table: Array
-    #: The parameters of `_decoded`. All are zero if the codes are neither integers nor laid out
-    #: like float16.
+    #: The parameters of `_decoded`. All parameters are zero if the codes are neither integers nor
+    #: laid out like float16.
     fields: Array
 
 
@@ -114,9 +114,10 @@ def _pack(memory, is_turned, table, fields, scales, run, panels):
 def _moving(turning: bool) -> Any:
     """Return `move(memory, fields, scales, panel, where)`, which copies a tile of 8 x 8 numbers.
 
-    `where` is (start, pitch, factor, place, width). `move` reads lines `pitch` apart from index
-    `start` of `memory` on. It writes lines `width` apart from index `place` of `panel` on, and
-    transposes the tile if `turning`. If `scales` is not None, `move` multiplies each line it writes
+    `where` is (start, pitch, factor, place, width). `move` reads eight lines of `memory`, the first
+    at index `start`, and each line `pitch` after the line before. `move` writes eight lines to
+    `panel`, the first at index `place`, and each line `width` after the line before. If `turning`,
+    `move` transposes the tile. If `scales` is not None, `move` multiplies each line that it writes
     by the eight scales from index `factor` on.
     """
 
@@ -142,8 +143,8 @@ def _moving(turning: bool) -> Any:
                     ir.Constant(ir.VectorType(_I32, _SIDE), [half + i // 2 + _SIDE * (i % 2) for i in range(_SIDE)])
                     for half in (0, _SIDE // 2)
                 )
-                # Each round interleaves the two halves of the lines. After three rounds every
-                # column is a line.
+                # Each round interleaves the first half of the lines with the second half. After
+                # three rounds, each column of the tile is one of the lines.
                 for _ in range(3):
                     pairs = [(lines[i], lines[i + _SIDE // 2]) for i in range(_SIDE // 2)]
                     lines = [builder.shuffle_vector(a, b, half) for a, b in pairs for half in (low, high)]
@@ -171,9 +172,9 @@ _copy_tile, _turn_tile = _moving(False), _moving(True)
 def _decoded(builder: Any, fields: Any, codes: Any) -> Any:
     """Return IR for the float32 numbers of a vector of codes.
 
-    The fields of a code are shifted to their positions in float16. The machine widens float16
-    numbers exactly, subnormals included. Integer codes are converted directly. A power of two then
-    corrects for another bias.
+    The fields of a float code are shifted to their positions in float16. The processor widens
+    float16 numbers exactly, subnormals included. Integer codes are converted directly. A
+    multiplication by a power of two then corrects the exponent.
     """
 
     def all_of(scalar: Any) -> Any:

@@ -1,13 +1,13 @@
-"""A register-blocked matrix product whose every rounding is fixed.
+"""A register-blocked matrix product in which every rounding is defined.
 
 One tile of the result, a few rows by a few vectors of columns, stays in registers while the summed
-index advances. Every element is summed in the order of that index, as in a plain triple loop, for
-any size of tile. Fused multiply-adds are explicit calls of `llvm.fma`; the compiler is never
+index advances. For any size of tile, every element is summed in the order of the summed index, as
+in a plain triple loop. Fused multiply-adds are explicit calls of `llvm.fma`; the compiler is never
 allowed to contract other operations. The results are defined in the default floating-point
 environment only.
 
-Operands are panels: C-contiguous arrays (panels, length, rows or columns of a tile), padded with
-zeros. A number of a panel is a float, or a word of several integers (see `integers`).
+Operands are panels: C-contiguous arrays of shape (panels, length, rows or columns of a tile),
+padded with zeros. A number of a panel is a float, or a word of several integers (see `integers`).
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ from mxnum.engine.products import integers
 #: The summed index is cut into pieces of about this length, so that a panel of columns stays in the
 #: second-level cache.
 _PIECE = 1024
-#: The number of panels of rows that are multiplied by a panel of columns while that is in the
-#: cache.
+#: While a panel of columns is in the cache, this many panels of rows are multiplied by it.
 _SHARING = 16
 
 _I32, _I64, _F32, _F64 = ir.IntType(32), ir.IntType(64), ir.FloatType(), ir.DoubleType()
@@ -37,7 +36,10 @@ _I32, _I64, _F32, _F64 = ir.IntType(32), ir.IntType(64), ir.FloatType(), ir.Doub
 
 @dataclass(frozen=True)
 class Shape:
-    """Rows and columns of a tile, and lanes of a vector. `columns` is a multiple of `lanes`."""
+    """The number of rows and columns of a tile, and the number of lanes of a vector.
+
+    `columns` is a multiple of `lanes`.
+    """
 
     rows: int
     columns: int
@@ -45,9 +47,10 @@ class Shape:
 
 
 def _shape(word: str) -> Shape:
-    """Return the largest tile that fits the registers of this machine.
+    """Return the shape of the largest tile that fits the registers of this machine.
 
-    The registers hold all accumulators, one row of columns, and one number broadcast.
+    The registers hold all accumulators, one row of the right panel, and a vector that repeats one
+    number of the left panel.
     """
     if word in integers.IN_WORD:
         return Shape(4, 64, 16) if integers.lanes() == 16 else Shape(4, 16, 8)
@@ -58,18 +61,18 @@ def _shape(word: str) -> Shape:
     return Shape(8, 8, 4) if word == "float32" else Shape(8, 4, 2)
 
 
-#: True if the processor has fused multiply-add; only x86 processors can lack it. Without it,
-#: `llvm.fma` calls the C library for every number.
+#: True if the processor has instructions for fused multiply-add, which only x86 processors can
+#: lack. Without these instructions, `llvm.fma` calls the C library for every number.
 HAS_FMA = bool(llvmlite.binding.get_host_cpu_features().get("fma", True))
 
-#: The shape of a tile, by the type of the panels.
+#: The shape of a tile, by the number type of the panels.
 SHAPES = {word: _shape(word) for word in ("float32", "float64", *integers.IN_WORD)}
 
 
 class _Builder:
     """Builds IR for a tile, with vectors of `shape.lanes` numbers.
 
-    `kind` is the type of the panels, and `word` the type of their numbers.
+    `kind` is the numpy type of the panels, and `word` is the LLVM type of their numbers.
     """
 
     def __init__(self, context: Any, builder: Any, kind: str) -> None:
@@ -109,7 +112,7 @@ class _Builder:
         return self.ir.shuffle_vector(self.ir.insert_element(undefined, scalar, _I32(0)), undefined, zeros)
 
     def add_product(self, a: Any, b: Any, c: Any) -> Any:
-        """Return a * b + c, rounded once; for words, c plus all products of their integers."""
+        """Return a * b + c, rounded once; for words, c plus the products of all their integers."""
         if self.word == _I32:
             return integers.dot(self.ir, c, a, b, self.kind)
         suffix = "f32" if a.type.element == _F32 else "f64"
@@ -118,7 +121,7 @@ class _Builder:
         return self.ir.call(cgutils.get_or_insert_function(self.ir.module, kind, name), [a, b, c])
 
     def loop(self, start: Any, stop: Any, initial: list[Any], body: Any) -> list[Any]:
-        """Return the values after a loop that computes ``values = body(index, values)``.
+        """Return the final values of a loop that computes ``values = body(index, values)``.
 
         The loop runs for start <= index < stop, and at least once.
         """
@@ -141,13 +144,13 @@ class _Builder:
         return list(results)
 
     def columns(self, pointer: Any, word: Any) -> list[Any]:
-        """Return the vectors of one row of columns."""
+        """Return the vectors that make up one row of a panel of columns, loaded from `pointer`."""
         return [self.load(self.ir.gep(pointer, [_I64(v * self.shape.lanes)]), word) for v in range(self.vectors)]
 
     def multiply(self, a: Any, b: Any, start: Any, stop: Any, initial: list[Any]) -> list[Any]:
-        """Return `initial` plus the sums of all cells.
+        """Return, for each cell, `initial` plus the products at the indices from `start` to `stop`.
 
-        It calls `add_product` once for each cell and index.
+        A cell is a vector of the tile. `add_product` is called once for each cell and index.
         """
 
         def body(k: Any, sums: list[Any]) -> list[Any]:
@@ -158,9 +161,9 @@ class _Builder:
         return self.loop(start, stop, initial, body)
 
     def block_sums(self, a: Any, b: Any, start: Any, stop: Any, starts: Any) -> list[Any]:
-        """Return the sums of a block of all cells, in floats.
+        """Return the sums of one block as floats, for all vectors of the tile.
 
-        `starts` points to the values from which sums of 8-bit integers start, by column.
+        `starts` points to the values from which sums of 8-bit integers start, one for each column.
         """
         zeros = [ir.Constant(self.vector(self.word), [0] * self.shape.lanes)] * self.vectors
         initial = zeros if self.kind != "int8" else self.columns(starts, self.word)
@@ -176,11 +179,12 @@ class _Builder:
 def _tile(typing_context, panels, out, run, where):
     """Add the product of two panels to a tile of `out`.
 
-    `panels` are as in `multiply`. `where` is (p, q, start, stop, row, column): the product is that
-    of panels `p` and `q`, and the tile begins at (row, column). Without scales, the sum has one fma
-    for each index from `start` to `stop`, in order. With scales, it has a term for each block from
-    `start` to `stop`, of `run` indices. The sum of a block is exact; it is scaled, rounded to
-    float32 once, and added.
+    `multiply` describes `panels`. `where` is (p, q, start, stop, row, column): panel `p` of a is
+    multiplied by panel `q` of b, and the tile begins at (row, column).
+
+    Without scales, the sum has one fma for each index from `start` to `stop`, in order. With
+    scales, the sum has one term for each block from `start` to `stop`, and a block has `run`
+    indices. The term of a block is its exact sum, scaled and rounded to float32 once.
     """
 
     a, b, scales_a, scales_b, starts = panels.types
@@ -231,11 +235,13 @@ def _tile(typing_context, panels, out, run, where):
 def multiply(panels, run, out, first, count):
     """Add the products of panels, as `_tile` defines them, to `out` from column `first` on.
 
-    `panels` are (a, b, scales of a, scales of b, starts). `out` is a C-contiguous float32 matrix:
-    `count` matrices, one below the other. Each has as many panels of a and of b. NaN is canonical.
-    `run` is the length of blocks, or 1 if scales are None. The starts are panels of the values from
-    which block sums of 8-bit integers start, else None. Panels of columns may extend beyond the
-    edge of `out`.
+    `panels` are (a, b, scales of a, scales of b, starts). `out` is a C-contiguous float32 matrix in
+    which `count` matrices lie one below the other. The panels of a, and those of b, are divided
+    equally among the `count` matrices. Panels of columns may extend beyond the edge of `out`. Every
+    NaN becomes canonical.
+
+    `run` is the length of blocks, or 1 if scales are None. For 8-bit integers, `starts` are panels
+    of the values from which block sums start; otherwise `starts` is None.
     """
     a, b = panels[0], panels[1]
     rows, columns = a.shape[2], b.shape[2]
@@ -272,10 +278,10 @@ def multiply(panels, run, out, first, count):
 
 @register_jitable
 def _copy(source, row, column, target, to_row, to_column, rows, columns):
-    """Write a part of `source` to a part of `target`.
+    """Copy a rectangle of `source` to a rectangle of `target`.
 
-    Loops compile faster than an assignment of slices: numba takes seconds to compile its checks of
-    shapes.
+    Loops compile faster than an assignment of slices, whose shape checks take numba seconds to
+    compile.
     """
     for i in range(rows):
         for j in range(columns):

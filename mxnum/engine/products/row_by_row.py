@@ -1,4 +1,4 @@
-"""Sums that do not suit tiles: of two rows, or of blocks that float64 holds only in two parts."""
+"""Sums computed without tiles: of two vectors, and of blocks that need two float64 parts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mxnum.engine.machine.jit import compile_loop
 from mxnum.engine.machine.workers import bounds, run_in_threads, worth
 from mxnum.memory.dtypes import Array
 
-#: With fewer products, another thread costs more than it saves.
+#: The smallest number of products for which another thread saves time.
 PRODUCTS_PER_THREAD = 1 << 18
 
 
@@ -23,7 +23,7 @@ PRODUCTS_PER_THREAD = 1 << 18
 def in_sequence(a, b, out):
     """Compute acc = fma(a, b, acc) in index order for two vectors.
 
-    It starts from the number in `out`, and stores the result there.
+    The sum starts from the only number in `out`, and replaces this number.
     """
     total = out[0, 0]
     for k in range(a.size):
@@ -44,10 +44,10 @@ def _fma(typing_context, a, b, c):
 def by_blocks(
     a: Array, b: Array, scales_a: Array, scales_b: Array, run: int, step: float | None, out: Array, threads: int | None
 ) -> None:
-    """Add the sum of each block in float64, scaled and rounded once, to `out` in block order.
+    """Add the float64 sum of each block, scaled and rounded once, to `out` in block order.
 
-    If `step` is given, `a` is split there into two parts whose sums float64 holds. `out` holds the
-    initial sums.
+    If `step` is given, each number of `a` is split into a multiple of `step` and a remainder, so
+    that float64 holds the sums of both parts. `out` holds the starting values of the sums.
     """
     a, b = (_in_blocks(x, run) for x in (a, b))
     high = low = a
@@ -79,7 +79,8 @@ def _blocks(a, high, low, b, scales_a, scales_b, is_split, out):
                 exact = np.float64(0)
                 if is_split:
                     exact = _rounded_to_odd(_sum(high[i, block], b[j, block]), _sum(low[i, block], b[j, block]))
-                # A part can be zero and make NaN of an infinity, where the sum itself is infinite.
+                # If `b` holds an infinity, a zero part of a number gives NaN, although the whole
+                # sum is infinite.
                 if not is_split or not math.isfinite(exact):
                     exact = _sum(a[i, block], b[j, block])
                 total += np.float32(exact * (np.float64(scales_a[i, block]) * np.float64(scales_b[j, block])))
@@ -88,7 +89,7 @@ def _blocks(a, high, low, b, scales_a, scales_b, is_split, out):
 
 @register_jitable(fastmath={"reassoc"})
 def _sum(a, b):
-    """Return the sum of products. It is exact, so that the compiler may choose the order."""
+    """Return the sum of products. The compiler may add in any order, because the sum is exact."""
     total = 0.0
     for k in range(a.size):
         total += np.float64(a[k]) * np.float64(b[k])
@@ -97,9 +98,10 @@ def _sum(a, b):
 
 @register_jitable
 def _rounded_to_odd(high, low):
-    """Return high + low rounded to odd.
+    """Return high + low in float64, rounded to odd.
 
-    Rounding this result to float32 gives the same number as rounding the exact sum.
+    Rounding the result again, to float32, gives the same number as rounding the exact sum to
+    float32.
     """
     total = high + low
     part = total - high

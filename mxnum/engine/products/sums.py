@@ -1,7 +1,7 @@
-"""Matrix products with a defined accumulation, of every row of one operand with each of the other.
+"""Matrix products of the rows of two operands, with a defined accumulation.
 
-The products run on float hardware if the floating-point environment is the default and floats hold
-the sums, and else by integers, as the definition does.
+If the floating-point environment is the default and floats hold the sums, float hardware computes
+the products. In all other cases integer arithmetic computes the products, as in the definition.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from mxnum.engine.products.operands import Operand, ToFloat32, matrices, stack
 from mxnum.memory.dtypes import Array
 from mxnum.modes import Accumulate
 
-#: Matrices with at most so many multiplications are small. A call of a loop takes as long.
+#: Products with at most this many multiplications are small: they take no longer than the call of a
+#: loop.
 SMALL = 1 << 20
 
 
@@ -31,11 +32,11 @@ def matmul(
     to_float32: ToFloat32,
     tensor_scales: Sequence[Array] = (),
 ) -> None:
-    """Store in `out` the sums of products over the last axis of both operands.
+    """Add the sums of products over the last axis of both operands to `out`.
 
-    `out` is a C-contiguous float32 array of shape (*batch, rows of a, rows of b). It holds the
-    sums' starting values. The sums are multiplied by the product of `tensor_scales`, float32 arrays
-    that broadcast with `out`.
+    `out` is a C-contiguous float32 array of shape (*batch, rows of a, rows of b), which holds the
+    starting values of the sums. If `tensor_scales` are given, the sums are then multiplied by the
+    product of all tensor scales. `tensor_scales` are float32 arrays that broadcast with `out`.
     """
     if accumulate == Accumulate.BLAS:
         with np.errstate(all="ignore"):
@@ -77,7 +78,7 @@ def matmul(
 def add_to_rows(x: Array, row: Array) -> None:
     """Add the vector `row` to each row of the matrix `x`, in place and in float32.
 
-    Both are contiguous.
+    Both arrays are contiguous.
     """
     (by_floats if workers.may_use_floats() else by_definition).add_to_rows(x, row)
 
@@ -85,7 +86,8 @@ def add_to_rows(x: Array, row: Array) -> None:
 def _multiply_stack(a: Operand, b: Operand, out: Array, threads: int | None) -> bool:
     """Compute block sums for a stack of small matrices, and return True.
 
-    It returns False where floats might not hold the sums.
+    Returns False, and computes nothing, if the operands are not stacks, if the matrices are large,
+    or if floats might not hold the sums.
     """
     is_stack = a.array.ndim > 2 and b.array.ndim > 2 and out.shape[-1] * out.shape[-2] > 1
     if not is_stack or math.prod(out.shape[-2:]) * a.array.shape[-1] > SMALL:

@@ -17,7 +17,8 @@ from mxnum.engine.products.operands import Operand
 from mxnum.formats import E8M0, FLOATS, ElementFormat
 from mxnum.memory.dtypes import Array, signed_bits
 
-#: Classes of values. The class of a negative value is one more.
+#: The classes of positive values. The class of a negative value is one more than that of its
+#: magnitude.
 NUMBER, ZERO, INFINITY, NOT_A_NUMBER = 0, 2, 4, 6
 
 
@@ -34,7 +35,7 @@ class Term:
 
     @classmethod
     def of_codes(cls, codes: Array, source: ElementFormat) -> Term:
-        """Return the values of codes of any format, given as integers of any type and shape."""
+        """Return the values of codes of a format. The codes are integers of any type and shape."""
         width = source.mantissa_bits
         sign, exponent, significand, kind = make_unpack(source, width)(codes.astype(np.int64))
         finite = kind == FINITE
@@ -49,9 +50,9 @@ class Term:
         return Term(self.significands[index], self.exponents[index], self.classes[index])
 
     def scaled(self, scales: Array) -> Term:
-        """Return this term times scales: powers of two as E8M0 codes, or float32 values.
+        """Return the numbers of this term times scales, which are E8M0 codes or float32 values.
 
-        Significands have at most 29 bits where scales are floats.
+        If scales are float32 values, the significands of this term must have at most 29 bits.
         """
         if scales.dtype == np.float32:
             return self * Term.of_codes(signed_bits(scales), FLOATS["float32"])
@@ -63,7 +64,7 @@ class Term:
         )
 
     def __mul__(self, other: Term) -> Term:
-        """Return the exact products. 0 * infinity is NaN, as with any NaN."""
+        """Return the exact products. A product is NaN if a factor is NaN, or for 0 * infinity."""
         kinds = [x.classes & ~np.uint8(1) for x in (self, other)]
         kind, least = np.maximum(*kinds), np.minimum(*kinds)
         is_nan = (kind == NOT_A_NUMBER) | ((kind == INFINITY) & (least == ZERO))
@@ -86,26 +87,26 @@ def meanings(element: ElementFormat) -> Term:
 class Terms:
     """A matrix of values split into terms, as the loops over exact products read it."""
 
-    significands: Array  # of shape (terms, rows, length)
+    significands: Array  # Significands and exponents have the shape (terms, rows, length).
     exponents: Array
-    classes: Array  # of the values, shape (rows, length)
+    classes: Array  # The classes of values, of shape (rows, length).
     special: Array  # True for each row that holds an infinity or NaN
 
     @classmethod
     def of(cls, *terms: Term) -> Terms:
-        """Return a matrix of values with one term, or with two that are to be added."""
+        """Return a matrix whose values are single terms, or sums of two terms."""
         classes = terms[0].classes if len(terms) == 1 else class_of_sum(*terms)
         significands, exponents = np.stack([t.significands for t in terms]), np.stack([t.exponents for t in terms])
         return cls(significands, exponents, classes, np.any(classes >= INFINITY, -1))
 
     @classmethod
     def of_elements(cls, x: Operand) -> Terms:
-        """Return the elements of a matrix, without scales."""
+        """Return the elements of the matrix `x`, not multiplied by scales."""
         return cls.of(meanings(x.format)[x.array])
 
     @classmethod
     def of_values(cls, x: Operand) -> Terms:
-        """Return the exact values of a matrix that is `by_rows`."""
+        """Return the exact values of `x`, a matrix that comes from `Operand.by_rows`."""
         if x.scales is None:
             return cls.of(Term.of_codes(signed_bits(x.array), x.format))
         values = meanings(x.format)[x.array].scaled(_for_each_element(x.scales, x))
@@ -119,7 +120,7 @@ class Terms:
 
     @property
     def range(self) -> tuple[int, int]:
-        """The least and the greatest exponent of a term that is not zero."""
+        """The least and the greatest exponent among the terms that are not zero."""
         present = self.exponents[self.significands != 0]
         return (int(present.min()), int(present.max())) if present.size else (0, 0)
 

@@ -1,7 +1,7 @@
 """NVFP4 in the arithmetic of a software stack, as a transform of blocks.
 
-If the loops leave any block, the function `otherwise` of the caller converts the whole array with
-numpy: `mxnum.stacks` has the definition.
+If the loops cannot convert some block, the caller's function `otherwise` converts the whole array
+with numpy. `mxnum.stacks` defines the arithmetic of each stack.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _BYTE = np.dtype(np.uint8)
 
 
 def may_run() -> bool:
-    """Return True if numba compiles, in the default floating-point environment."""
+    """Return True if numba compiles and the floating-point environment is the default."""
     return workers.may_use_floats()
 
 
 def largest(x: Array, threads: int | None) -> Any:
-    """Return the largest magnitude of x, in the type of x; NaN if x holds one."""
+    """Return the largest magnitude of `x`, in the type of `x`; NaN if `x` holds a NaN."""
     found = greatest(signed_bits(x).ravel(order="K"), greatest_magnitude(FLOATS[x.dtype.name]), threads)
     return np.array(found, f"u{x.itemsize}").view(x.dtype)[()]
 
@@ -49,7 +49,7 @@ def quantize(
 ) -> tuple[Array, Array]:
     """Return the codes and the scales of an array.
 
-    `otherwise` makes them if loops leave a block.
+    If the loops cannot convert some block, the function returns the result of `otherwise`.
     """
     plan = _quantizing(x.shape, blocks, FLOATS[x.dtype.name], arithmetic, False, packed)
     try:
@@ -69,10 +69,11 @@ def fake_quantize(
     out: Array | None,
     otherwise: Callable[[], Array],
 ) -> Array:
-    """Return the float32 values of the codes of float32 numbers.
+    """Quantize float32 numbers, and return the float32 values of their codes.
 
-    Writes to `out` if it is given. If loops leave a block, returns the result of `otherwise`
-    instead.
+    The values are written to `out` if `out` is given.
+
+    If the loops cannot convert some block, the function returns the result of `otherwise`.
     """
     plan = _quantizing(x.shape, blocks, FLOATS[x.dtype.name], arithmetic, True, False)
     try:
@@ -91,9 +92,9 @@ def dequantize(
     threads: int | None,
     otherwise: Callable[[], Array],
 ) -> Array:
-    """Return the float32 values of codes of one byte each.
+    """Return the float32 values of codes that are stored one to a byte.
 
-    `otherwise` makes them if loops leave a block.
+    If the loops cannot convert some block, the function returns the result of `otherwise`.
     """
     plan = _dequantizing(codes.shape, blocks, arithmetic)
     tensor = tensor_word(global_scale, largest)

@@ -1,7 +1,4 @@
-"""Four over six: choose the better of two scales for each block.
-
-Under it, the elements of the block have smaller errors.
-"""
+"""Four over six: of two scales, choose the one that gives a block's elements smaller errors."""
 
 from __future__ import annotations
 
@@ -24,8 +21,9 @@ from mxnum.memory.dtypes import Array, signed_bits, stored_bits
 def choose_scales(x: Array, scales: Array, tensor: Array, walk: Walk, asked: Settings) -> None:
     """Write the chosen scale code of each block of a contiguous array to `scales`.
 
-    Loops compare the two errors of a block in floats. For blocks that the loops leave undecided,
-    this function compares exact fractions.
+    Compiled loops compare the errors of a block under both scales in float arithmetic. If float
+    arithmetic cannot decide between the scales, this function compares the errors as exact
+    fractions.
     """
     source, scale = FLOATS["float64" if asked.source.bits == 64 else "float32"], asked.format.scale
     numbers = x.ravel().astype(source.name, copy=False)
@@ -53,7 +51,8 @@ def choose_scales(x: Array, scales: Array, tensor: Array, walk: Walk, asked: Set
 def _number(code: int, fmt: ElementFormat) -> Fraction:
     """Return the number of a magnitude code as a fraction.
 
-    Made from the fields of the code: a processor may be set to read subnormal floats as zero.
+    The number is computed from the fields of the code, because a processor may be set to read
+    subnormal floats as zero.
     """
     exponent, mantissa = divmod(code, 1 << fmt.mantissa_bits)
     significand = mantissa + (exponent > 0) * (1 << fmt.mantissa_bits)
@@ -61,7 +60,7 @@ def _number(code: int, fmt: ElementFormat) -> Fraction:
 
 
 def _block(numbers: Array, place: int, shape: tuple[int, ...]) -> Array:
-    """Return the elements of the block with a given number."""
+    """Return the elements of the block with the index `place`."""
     _, columns, _, run, _ = shape
     band, at = divmod(place, -(-columns // run))
     first, last = rows_of(band, shape)
@@ -69,9 +68,9 @@ def _block(numbers: Array, place: int, shape: tuple[int, ...]) -> Array:
 
 
 def _error(magnitudes: list[Fraction], factor: Fraction, element: ElementFormat, power: int) -> Fraction:
-    """Return the exact sum of the errors, to a power, of magnitudes under a factor.
+    """Return the exact sum of the rounding errors of magnitudes, each error raised to `power`.
 
-    They are rounded to nearest even.
+    Magnitudes are rounded, to nearest even, to the values of `element` times `factor`.
     """
     values: list[Any] = [Fraction(element.value(code)) * factor for code in range(element.max_code + 1)]
     total = Fraction(0)

@@ -25,14 +25,14 @@ from mxnum.engine.traversal.block_walk import ELEMENTS_PER_THREAD, Walk
 from mxnum.formats import ElementFormat, ScaleFormat
 from mxnum.memory.dtypes import Array, scale_dtype, signed_bits
 
-#: The number of elements of which `_largest_of_rows` makes a temporary copy at a time.
+#: `_largest_of_rows` copies about this many elements at a time.
 _PIECE = 1 << 18
 
 
 class FloatScales:
     """A transform that divides each element by the float scale of its block.
 
-    Formats with a tensor scale divide by the product of both.
+    If the format has a tensor scale, the divisor is the scale of the block times the tensor scale.
     """
 
     def __init__(self, scale: ScaleFormat) -> None:
@@ -55,7 +55,7 @@ transform = lru_cache(maxsize=None)(FloatScales)
 
 
 def _applying(asked: Settings, target: ElementFormat | None) -> Operation:
-    """Return the operation that makes codes, or their values in `target`."""
+    """Return the operation that makes codes if `target` is None, else values of that type."""
     chooses = asked.float_rule.error_power and not asked.scales_given
     given = replace(asked, scales_given=True) if chooses else asked
     source, scale = asked.source, asked.format.scale
@@ -74,11 +74,11 @@ def quantizing(
     find: tuple[Callable[..., Any] | None, Callable[..., Any] | None],
     nan_code: int,
 ) -> Conversion:
-    """Return the conversion of floats by two formulations.
+    """Return the conversion of floats by a fast formulation and by the definition.
 
-    `find` are the functions of (amax, tensor scale) that return scale codes, fast and by the
-    definition, or None if scales are given. `nan_code` is the scale code of blocks that hold NaN or
-    infinity; -1 if such blocks get no special code.
+    `find` are two functions of (largest magnitude, tensor scale) that return scale codes: a fast
+    function and the definition. Both functions are None if the caller gives the scales. `nan_code`
+    is the scale code of blocks that hold NaN or infinity; -1 if such blocks get no special code.
     """
     find_fast, find_defined = find
 
@@ -94,7 +94,7 @@ def quantizing(
 
 
 def decoding(fast: Formulation | None, definition: Formulation | None) -> Conversion:
-    """Return the conversion of codes to values by two formulations."""
+    """Return the conversion of codes to values by a fast formulation and by the definition."""
 
     def fast_loop(walk: Walk, draw: Draw) -> Bind:
         assert fast is not None
@@ -114,19 +114,22 @@ def _conversion(
 
 
 def _constant_run(walk: Walk) -> int:
-    """Return the length of blocks if there is a kernel for it, else 0."""
+    """Return the length of blocks if loops have a kernel for this length, else 0."""
     return walk.run if walk.run in loops.RUNS else 0
 
 
 def _packs(fast: Formulation | None, walk: Walk, bits: int) -> bool:
-    """Return True if loops read or write packed codes: by vectors, along rows of whole blocks."""
+    """Return True if the fast loop reads or writes packed codes.
+
+    Only vector loops over 4-bit codes, along rows of whole blocks, read or write packed codes.
+    """
     in_vectors = fast is not None and fast.in_vectors and vectors.available()
     has_blocks = walk.k == 1 and 1 < walk.run in loops.RUNS and walk.columns % walk.run == 0
     return in_vectors and bits == 4 and has_blocks
 
 
 def _finding(asked: Settings) -> tuple[Callable[..., Any] | None, Callable[..., Any] | None]:
-    """Return the functions that compute scale codes, fast and by the definition."""
+    """Return the two functions that compute scale codes: a fast function and the definition."""
     if asked.scales_given:
         return None, None
     how = asked.source, asked.element, asked.format.scale, asked.float_rule
@@ -139,9 +142,9 @@ _defined_scale = lru_cache(maxsize=1024)(make_float_scale)
 
 
 def _fast(asked: Settings, target: ElementFormat | None) -> Formulation | None:
-    """Return the fast formulation to codes, or to their values in `target`.
+    """Return the fast formulation that makes codes if `target` is None, else values of that type.
 
-    Returns None if `paths` has none.
+    Returns None if `paths` lists no fast formulation for the formats and modes.
     """
     source, element, scale = asked.source, asked.element, asked.format.scale
     if target is not None and not paths.MULTIPLIED.covers(target, element, scale=scale):
@@ -156,9 +159,9 @@ def _fast(asked: Settings, target: ElementFormat | None) -> Formulation | None:
 
 
 def _after_choosing(asked: Settings, convert: Operation) -> Operation:
-    """Return the operation that chooses scales with `choosing` and then converts.
+    """Return the operation that chooses scales with `choosing`, and then runs `convert`.
 
-    `convert` takes given scales.
+    `convert` is an operation that takes the scales as given.
     """
 
     def along(walk: Walk, draw: Draw) -> Run:
@@ -173,17 +176,18 @@ def _after_choosing(asked: Settings, convert: Operation) -> Operation:
     return Operation(along, quantizes=True, fills_with_zeros=True)
 
 
-#: The tensor scale used for formats that have none.
+#: The tensor scale 1, which is used for formats without a tensor scale.
 _ONE = np.ones(1, np.float32)
 
 
 def tensor_scale(request: Request, by_rows: bool) -> tuple[Array, Array | None]:
-    """Return the tensor scale of an array, or of each row along its last axis.
+    """Return the tensor scale of an array or of each row, and the largest magnitudes of its blocks.
 
-    For rows, this axis has length 1 in the result.
+    If `by_rows`, each row along the last axis has a tensor scale, and the last axis of the result
+    has length 1.
 
-    The second result holds the largest magnitudes of blocks if these are contiguous in memory, else
-    it is None.
+    The largest magnitudes are bit patterns. The second result is None if `by_rows`, if blocks are
+    not contiguous in memory, or if loops have no kernel for the block length.
     """
     x, asked = request.x, request.settings
     source, bits = asked.source, signed_bits(x)
@@ -205,15 +209,15 @@ def tensor_scale(request: Request, by_rows: bool) -> tuple[Array, Array | None]:
 
 @lru_cache(maxsize=4096)
 def _tensor_scale_of(asked: Settings) -> tuple[Callable[..., Any], Callable[[Array], Any]]:
-    """Return the function from largest magnitudes to tensor scales, and `greatest_magnitude`."""
+    """Return the function that computes a tensor scale, and the loop `greatest_magnitude`."""
     find = make_tensor_scale(asked.source, asked.element, asked.format.scale)
     return find, greatest_magnitude(asked.source)
 
 
 def _largest_of_blocks(flat: Array, source: ElementFormat, run: int, maxima: Array, threads: int | None) -> int:
-    """Return the largest magnitude of a flat array, and fill `maxima`.
+    """Return the largest magnitude of a flat array, and store that of each block in `maxima`.
 
-    These are the largest magnitudes of blocks of `run` elements.
+    Blocks have `run` elements. All magnitudes are bit patterns.
     """
     cuts = bounds(maxima.size, worth(flat.size, ELEMENTS_PER_THREAD, threads))
     loop = block_maxima(source, run)
@@ -222,9 +226,10 @@ def _largest_of_blocks(flat: Array, source: ElementFormat, run: int, maxima: Arr
 
 
 def greatest(bits: Array, loop: Callable[[Array], Any], threads: int | None) -> int:
-    """Return the bit pattern of the largest magnitude of a flat array, by `greatest_magnitude`.
+    """Return the bit pattern of the largest magnitude of a flat array.
 
-    It is that of a NaN if the array holds one.
+    `loop` is a result of `greatest_magnitude`. If the array holds a NaN, the result is the bit
+    pattern of a NaN.
     """
     cuts = bounds(bits.size, worth(bits.size, ELEMENTS_PER_THREAD, threads))
     return int(max(run_in_threads(loop, [bits[a:b] for a, b in pairwise(cuts)])))

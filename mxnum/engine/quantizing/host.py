@@ -1,6 +1,7 @@
 """The operations on numpy arrays.
 
-Each checks for numbers that raise an error, and runs the plan of the call.
+Before an operation runs its plan, it raises an error for NaN or infinity if the settings forbid
+them.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ Quantized = tuple[Array, Array, Array | None]
 def quantize(request: Request, out: Quantized | None = None) -> Quantized:
     """Return codes, scales and offsets (None without asymmetric scaling) of an array of floats.
 
-    New arrays are in the memory order of the input. Packed codes are in C order, as `pack` writes
-    them.
+    New arrays have the memory order of the input. Packed codes are an exception: they are in C
+    order, as `pack` writes them.
     """
     asked, random = request.settings, request.random
     if asked.must_look:
@@ -70,7 +71,7 @@ def quantize(request: Request, out: Quantized | None = None) -> Quantized:
 
 
 def fake_quantize(request: Request, out: Array | None = None) -> Array:
-    """Return the values of the quantized array in the type of the input."""
+    """Quantize an array, and return the values of the codes in the type of the input."""
     asked, random = request.settings, request.random
     if asked.must_look:
         check_finite(request.x, asked.source, asked.element, asked.nonfinite)
@@ -81,9 +82,9 @@ def fake_quantize(request: Request, out: Array | None = None) -> Array:
 
 
 def fake_quantizer(request: Request, out: Array) -> Callable[[], Array]:
-    """Return a function that quantizes the current numbers of an array.
+    """Return a function that quantizes the current numbers of the request's array.
 
-    The function takes no arguments. It fills `out` and returns it.
+    The function takes no arguments, writes the values of the codes to `out`, and returns `out`.
 
     The request must not have random bits, offsets or given scales.
     """
@@ -149,7 +150,7 @@ def decode(
 
 
 def beside(value: Array, like: Array) -> Array:
-    """Return a float32 number in the memory of an array, which is host memory here."""
+    """Return a float32 number in host memory, where the array `like` lies too."""
     return value
 
 
@@ -169,18 +170,17 @@ def equal(a: Array, b: Array) -> bool:
 
 
 def check_finite(x: Array, source: ElementFormat, element: ElementFormat, nonfinite: Nonfinite) -> None:
-    """Raise an error for NaN or infinity if the policy forbids it.
+    """Raise an error for NaN or infinity if the policy `nonfinite` forbids them.
 
-    Also raises an error for NaN if the element has no NaN code.
-
-    The message names the first index in C order.
+    A NaN also raises an error if the element has no NaN code. The message names the index of the
+    first forbidden number in C order.
     """
     if not must_look(element, nonfinite):
         return
     flat = signed_bits(x).ravel(order="K")
     if greatest_magnitude(source)(flat) <= source.max_code:
         return
-    is_any = nonfinite.by_error  # This policy forbids infinities, too.
+    is_any = nonfinite.by_error  # The policy `raise` forbids infinities too.
     magnitude = signed_bits(x) & ((1 << (source.bits - 1)) - 1)
     refused = magnitude > source.max_code + (0 if is_any else 1)
     if refused.any():
@@ -191,34 +191,31 @@ def check_finite(x: Array, source: ElementFormat, element: ElementFormat, nonfin
         raise errors.nonfinite("x", where, f"free of NaN for {element.name}, which has no NaN code", "a NaN")
 
 
-# Plans: the first call with given settings makes one, and later calls share it.
+# Plans: the first call with certain settings makes a plan, and later calls share this plan.
 
 
 def drawn(random: RandomBits | None) -> Draw:
-    """Return the way to draw random bits from a source."""
+    """Return how loops draw random bits from the source `random`, or None without a source."""
     if random is None:
         return None
     return draw_from_seed(random.sr_bits) if random.words is None else draw_from_words(random.sr_bits)
 
 
 class BlockTransform(Protocol):
-    """Operations on the blocks of contiguous parts: quantize, quantize and decode, decode."""
+    """Makes three operations on blocks: quantize, quantize and decode, and decode."""
 
     @property
     def sides(self) -> tuple[np.dtype[Any], ...]:
-        """The dtypes of the arrays with one item for each block."""
+        """The dtypes of the arrays with an item for each block: scales, and perhaps offsets."""
 
     def apply(self, asked: Settings) -> Operation:
-        """Return the operation that computes the sides of each block and makes codes."""
+        """Return the operation that computes scales and offsets of blocks, and makes codes."""
 
     def apply_and_undo(self, asked: Settings) -> Operation:
-        """Return the operation that computes the sides and the values of codes.
-
-        These have the type of the input.
-        """
+        """Return the operation that quantizes, and decodes the codes to the type of the input."""
 
     def undo(self, asked: DecodingSettings) -> Operation:
-        """Return the operation that makes values from codes and sides."""
+        """Return the operation that makes values from codes, scales and offsets."""
 
 
 def transform_of(scale: ScaleFormat, has_offsets: bool) -> BlockTransform:
@@ -235,7 +232,7 @@ def transform_of(scale: ScaleFormat, has_offsets: bool) -> BlockTransform:
 def to_codes_plan(asked: Settings, packed: bool, draw: Draw) -> Plan:
     """Return the plan that makes codes, and the scales and offsets of blocks.
 
-    Codes have one byte each, or are packed.
+    If `packed` is False, each code has a byte of its own.
     """
     transform, bits = transform_of(asked.format.scale, asked.offset_range is not None), asked.element.bits
     out = _packed_shape(asked.shape, bits) if packed else asked.shape, _BYTE
@@ -245,7 +242,7 @@ def to_codes_plan(asked: Settings, packed: bool, draw: Draw) -> Plan:
 
 @lru_cache(maxsize=4096)
 def to_values_plan(asked: Settings, draw: Draw) -> Plan:
-    """Return the plan that quantizes and makes the values of the codes in the type of the input."""
+    """Return the plan that quantizes, and decodes the codes to the type of the input."""
     transform = transform_of(asked.format.scale, asked.offset_range is not None)
     kinds = (asked.shape, numpy_dtype(asked.source)), *((asked.scales_shape, dtype) for dtype in transform.sides)
     return Plan(asked.shape, asked.blocks, transform.apply_and_undo(asked), draw, kinds)

@@ -22,9 +22,9 @@ from mxnum.modes import OffsetRange
 
 
 class Offsets:
-    """A transform that subtracts a float16 offset from each block.
+    """A transform that subtracts a float16 offset from each element of a block.
 
-    It scales the differences by a power of two.
+    The transform then divides the differences by a scale that is a power of two.
     """
 
     sides = np.dtype(np.uint8), np.dtype(np.float16)
@@ -99,15 +99,15 @@ OFFSETS = Offsets()
 
 
 def _flat(sides: Sides) -> tuple[Array, Array]:
-    """Return the flat scales and the bits of the flat offsets."""
+    """Return the scales, and the bit patterns of the offsets, as flat arrays."""
     scales, offsets = sides
     return scales.ravel(), offsets.ravel().view(np.uint16)
 
 
 def takes_half(offset_range: OffsetRange | None) -> bool:
-    """Return True if a scale depends on the ends of its block's range.
+    """Return True if half the range of a block's numbers sets the scale.
 
-    Other scales depend on the largest difference.
+    If the result is False, the largest difference from the offset sets the scale.
     """
     match offset_range:
         case OffsetRange.HALF:

@@ -1,12 +1,13 @@
 """The plan of a call: it caches everything that calls with the same settings share.
 
-Every array reaches a loop through `Plan.run`. A plan has the loops for contiguous arrays of its
-shape, and passes such arrays to them directly. It splits all other arrays into parts, makes each
-part contiguous, and writes the results back (`traversal.parts`). Plans hold no arrays and no marks,
-so threads can share them.
+Every array reaches a loop through `Plan.run`. A plan has loops for contiguous arrays of its shape,
+which take such arrays directly. A plan splits all other arrays into parts, makes each part
+contiguous, and writes the results back (`traversal.parts`). Plans hold no arrays and no marks, so
+threads can share them.
 
-A `Conversion` names a fast loop and what redoes the blocks that this loop leaves; `Loops` runs both
-along one walk. Most operations of a plan are a conversion and nothing else (`operation`).
+A `Conversion` names a fast loop, and slower loops for blocks that the fast loop cannot convert.
+`Loops` runs the loops of a conversion along one walk through an array. Most plans run a single
+conversion (`operation`).
 """
 
 from __future__ import annotations
@@ -35,78 +36,82 @@ from mxnum.formats import ElementFormat
 from mxnum.layout import Blocks, element_strides
 from mxnum.memory.dtypes import SIGNED, Array, stored_bits
 
-#: numpy takes a dtype faster than a type.
+#: Fast path: numpy needs less time for a dtype object than for a scalar type.
 _BYTE, _may_share = np.dtype(np.uint8), np.may_share_memory
-#: The bits of the tensor scale used for formats that have none.
+#: The bits of the tensor scale 1, which is used for formats without a tensor scale.
 _ONE = stored_bits(np.ones(1, np.float32))
 
 #: The scales of blocks, and their offsets if there are any.
 Sides = tuple[Array, ...]
 #: `run(x, out, sides, tensor scale, maxima, words, threads)` converts one contiguous part. The
-#: tensor scale is one number, one for each block, or None. The maxima are the largest magnitudes of
-#: blocks as bit patterns, or None. `words` are the source of random bits.
+#: tensor scale is a single number, a number for each block, or None. The maxima are the largest
+#: magnitudes of blocks as bit patterns, or None. `words` are random bits, or the key from which a
+#: loop computes random bits.
 Run = Callable[[Array, Array, Sides, "Array | None", "Array | None", Array, "int | None"], None]
 #: The shape and the dtype of an array.
 Kind = tuple[tuple[int, ...], np.dtype[Any]]
 
-#: Returns the loop for contiguous flat arrays like those given: see `loops.rows.quantize`.
+#: A function of contiguous flat arrays that returns the loop for arrays of these types: see
+#: `loops.rows.quantize`.
 Bind = Callable[..., Callable[..., int]]
-#: (x, out, scales), and for scales that are floats also (tensor scales, maxima of blocks):
-#: contiguous and flat, as integers.
+#: The arrays that a loop takes, contiguous, flat and viewed as integers: (x, out, scales), or for
+#: float scales (x, out, scales, tensor scales, maxima of blocks).
 Flat = tuple[Array, ...]
 
 
 class Left(Exception):
-    """Raised if fast loops leave a block and there is no loop for the definition.
+    """Raised if fast loops leave a block unconverted, and no loop for the definition can redo it.
 
-    The output is then incomplete.
+    After this error, the output array is incomplete.
     """
 
 
 class Exact(NamedTuple):
-    """How to redo the panels that a fast loop leaves."""
+    """How to redo the panels that a fast loop leaves unconverted."""
 
-    #: Finds their scales; None if codes are decoded.
+    #: Finds the scales of panels; None if codes are decoded.
     finder: Finder | None
-    #: Converts them by the definition.
+    #: Converts panels by the definition.
     definition: Converter
-    #: The same at any scale, faster, wherever hardware floats are right; None if there is no such
-    #: way.
+    #: Converts panels at any scale by float arithmetic, faster than the definition. The converter
+    #: may leave panels that hold NaN or infinities. None if nothing is faster than the definition.
     at_any_scale: Converter | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Conversion:
-    """How to convert the elements of blocks and find their scales.
+    """How to find the scales of blocks and convert their elements.
 
-    Calls with the same settings share one object.
+    Calls with the same settings share one `Conversion` object.
     """
 
     #: The float type of the input; None if the input holds codes.
     source: ElementFormat | None
-    #: True if scales are floats. Loops then process bands of rows whatever the blocks.
+    #: True if scales are floats. Loops for float scales process bands of rows, whatever the shape
+    #: of blocks.
     has_float_scales: bool
-    #: Returns the fast loop; None if nothing is faster than the definition.
+    #: Returns the fast loop for a walk; None if no loop is faster than the definition.
     fast: Callable[[Walk, Draw], Bind] | None
-    #: Returns what redoes the panels that the fast loop leaves; None if there are no loops for
-    #: that. Most calls leave no panel, so this is called only when needed.
+    #: Returns how to redo the panels that the fast loop leaves; None if there are no loops for such
+    #: panels. Most calls leave no panel, so `exact` is called only if a panel is left.
     exact: Callable[[Draw], Exact] | None
-    #: The numbers that the fast loop receives.
+    #: The constants that the fast loop receives.
     numbers: Array = field(default_factory=lambda: NO_NUMBERS)
-    #: Returns True if the fast loop reads or writes packed codes of so many bits along a walk.
+    #: Returns True if the fast loop reads or writes packed codes along a walk, given the bits of a
+    #: code.
     packs: Callable[[Walk, int], bool] = lambda walk, bits: walk.along_rows
 
 
 class Loops:
-    """The loops of a conversion along one walk, with everything but the arrays.
+    """The loops of a conversion along one walk through an array, ready to be called with arrays.
 
-    Threads share them.
+    Threads share `Loops` objects.
     """
 
     def __init__(self, conversion: Conversion, walk: Walk, draw: Draw) -> None:
         walk = walk.in_bands if conversion.has_float_scales else walk
         self.conversion, self.walk, self.draw, self._groups = conversion, walk, draw, walk.groups
-        #: Floats are read as integers of their size.
+        #: The integer type as which loops read floats; None if the input holds codes.
         self._reads = None if conversion.source is None else SIGNED[conversion.source.bits // 8]
         self._has_fast, self._has_float_scales = conversion.fast is not None, conversion.has_float_scales
         self._fast: Callable[..., int] | None = None
@@ -122,13 +127,13 @@ class Loops:
         words: Array,
         threads: int | None,
     ) -> None:
-        """Convert contiguous arrays: see `Run`."""
+        """Convert contiguous arrays. `Run` describes the arguments."""
         self.run(self.flat(x, out, sides[0], tensor_scale, maxima), np.zeros(self._groups, _BYTE), words, threads)
 
     def flat(
         self, x: Array, out: Array, scales: Array, tensor_scale: Array | None = None, maxima: Array | None = None
     ) -> Flat:
-        """Return contiguous arrays as the loops take them."""
+        """Return contiguous arrays in the form that loops take: flat, and viewed as integers."""
         x, out, scales = x.ravel(), out.ravel(), scales.ravel()
         if self._reads is not None:
             x = x.view(self._reads)
@@ -139,11 +144,14 @@ class Loops:
         return x, out, stored_bits(scales), tensor, x[:0] if maxima is None else maxima
 
     def marks(self) -> Array:
-        """Return a clear mark for each group or panel."""
+        """Return an array of zeros: a clear mark for each group or panel of the walk."""
         return np.zeros(self._groups, _BYTE)
 
     def run(self, flat: Flat, marks: Array, words: Array, threads: int | None) -> None:
-        """Convert arrays. Marks must be clear, and are clear again afterwards."""
+        """Convert arrays.
+
+        All marks must be clear before the call, and are clear after the call.
+        """
         if self._has_fast and workers.may_use_floats():
             fast = self._fast or self._bind(flat)
             if self._is_for_one:  # Fast path: avoids the closures of `in_threads`.
@@ -166,9 +174,9 @@ class Loops:
         marks.fill(0)
 
     def _bind(self, flat: Flat) -> Callable[..., int]:
-        """Compile the kernels of the fast loop at its first call.
+        """Compile the kernels of the fast loop for the types of the arrays, and return the loop.
 
-        Array types are the same in all calls.
+        The loop is kept for all later calls, because arrays have the same types in all calls.
         """
         assert self.conversion.fast is not None
         loop = self.conversion.fast(self.walk, self.draw)(*flat)
@@ -177,14 +185,14 @@ class Loops:
         return loop
 
     def _unpacked(self, packed: Array) -> Array:
-        """Return the packed codes of a walk with a byte for each code, in rows."""
+        """Return the unpacked codes, one byte each, in an array with the rows of the walk."""
         of_rows = packed.reshape(self.walk.planes * self.walk.rows, -1)
         return unpack(of_rows, self.walk.bits, self.walk.columns)
 
     def _redo_marked(self, flat: Flat, marks: Array, words: Array, threads: int | None) -> None:
         """Find the scales of marked panels, and convert these panels.
 
-        The definition converts those for which there is nothing faster.
+        The definition converts the panels that no faster loop converts.
         """
         if self.conversion.exact is None:
             raise Left
@@ -204,25 +212,29 @@ loops_along = lru_cache(maxsize=4096)(Loops)
 
 @dataclass(frozen=True, eq=False)
 class Operation:
-    """What a plan does with contiguous parts."""
+    """How a plan converts contiguous parts of arrays."""
 
-    #: Returns the `Run` for a walk and a way to draw random bits, with everything prepared but the
-    #: arrays.
+    #: Returns the function `Run` that converts arrays along a given walk, with random bits drawn in
+    #: a given way.
     along: Callable[[Walk, Draw], Run]
-    #: The same for packed codes. Returns None along walks for which there are no such loops.
+    #: Returns the `Run` that reads or writes packed codes, or None if no loop along the walk reads
+    #: or writes packed codes.
     packed: Callable[[Walk, Draw], Run | None] = lambda walk, draw: None
-    #: True if it quantizes; then it writes scales and offsets, else it reads them.
+    #: True if the operation quantizes and so writes scales and offsets, False if it decodes and
+    #: reads them.
     quantizes: bool = False
-    #: True if it allocates another array as large as a part, so that parts must be small.
+    #: True if the operation allocates another array as large as a part, so that parts must be
+    #: small.
     needs_scratch: bool = False
-    #: True if short blocks that become rows are padded with zeros: see `Arrays`.
+    #: True if short blocks are padded with zeros when blocks are copied to rows: see `Arrays`.
     fills_with_zeros: bool = False
 
 
 def operation(conversion: Conversion, bits: int, shape: tuple[int, ...]) -> Operation:
-    """Return the operation of a conversion on arrays of a shape, for codes of so many bits.
+    """Return the operation that runs a conversion on arrays of `shape`, for codes of `bits` bits.
 
-    Its loops read or write packed codes if each row and each block begins at a byte.
+    The loops of the operation read or write packed codes if each row and each block begins at a
+    byte.
     """
     length, is_float = shape[-1] if shape else 1, conversion.has_float_scales
     has_whole_rows = length * bits % 8 == 0 or length == prod(shape)
@@ -254,15 +266,15 @@ class Plan:
     ) -> None:
         """Make the plan of `operation` for arrays of a shape.
 
-        `kinds` are those of the result and of the scales and offsets, if there are any. Codes are
-        packed if `packed_bits` is not 0. A plan for transposed arrays has an `order`: for each of
-        its axes, the axis of the caller's arrays.
+        `kinds` has a shape and a dtype for the result, for scales, and for offsets if there are
+        any. Codes are packed if `packed_bits` is not 0. A plan for transposed arrays has an
+        `order`, which gives for each axis of the plan the axis of the caller's arrays.
         """
         self.shape, self.blocks, self.operation, self.draw, self.order = shape, blocks, operation, draw, order
         self.kinds, self.packed_bits, self.quantizes = kinds, packed_bits, operation.quantizes
         self.reads_packed, self.writes_packed = (0, packed_bits) if operation.quantizes else (packed_bits, 0)
         self.size, walk = prod(shape), walk_of(shape, blocks)
-        self._has_scales_alone = len(kinds) == 2  # Fast path: avoids a comprehension for the common single array.
+        self._has_scales_alone = len(kinds) == 2  # Fast path: avoids a comprehension if there are no offsets.
         self._turned: dict[Order, Plan] = {}
         self._whole_rows = codes_in_whole_bytes(packed_bits) if packed_bits else 1
         self._callers_order = order or tuple(range(len(shape)))
@@ -270,8 +282,8 @@ class Plan:
         needs_scratch = operation.needs_scratch
         self._at_once = CHUNK if needs_scratch or not packed_bits else 4 * CHUNK
         self._fits = self.size <= self._at_once or not (needs_scratch or packed_bits)
-        #: The loops for arrays in C order whose inputs share no memory with their outputs; None if
-        #: there are no such loops, so that every call works in parts.
+        #: The loops that convert whole arrays, if the arrays are in C order and inputs share no
+        #: memory with outputs. If `direct` is None, every call converts arrays in parts.
         self.direct: Run | None = None
         if walk is not None and self.size > 0:
             self.direct = operation.packed(walk, draw) if packed_bits else None
@@ -289,11 +301,12 @@ class Plan:
         tensor_scale: Array | None = None,
         maxima: Array | None = None,
     ) -> tuple[Array, Sides]:
-        """Return the result and the sides, in arrays of the caller or in new ones.
+        """Convert `x`, and return the result and the sides: scales, and offsets if there are any.
 
-        New arrays have their axes in the memory order of x, as those of numpy's own functions do.
-        The tensor scale broadcasts with the scales. Only loops that take x directly receive the
-        maxima.
+        Results go to the caller's arrays `out` and `sides`, or to new arrays. As in numpy's own
+        functions, new arrays have their axes in the memory order of `x`. The tensor scale
+        broadcasts with the scales. `maxima` is used only if the loops take all of `x` at once, not
+        in parts.
         """
         direct, words = self.direct, NO_WORDS
         if not x.flags.c_contiguous:
@@ -340,9 +353,9 @@ class Plan:
         threads: int | None,
         tensor_scale: Array | None,
     ) -> tuple[Array, Sides]:
-        """Run the plan on transposed views of the arrays, and return its results.
+        """Run a plan on transposed views of the arrays, and return results with axes as in `x`.
 
-        The axes of these views are in memory order.
+        The axes of the transposed views are in memory order.
         """
 
         def turned(array: Any) -> Any:
@@ -373,7 +386,7 @@ class Plan:
         threads: int | None,
         tensor_scale: Array | None,
     ) -> None:
-        """Convert arrays part by part, for arrays that loops do not take directly."""
+        """Convert arrays that the loops do not take directly, part by part."""
         if self.size == 0:
             return
         is_same = (x.ctypes.data, x.strides, x.dtype) == (out.ctypes.data, out.strides, out.dtype)
@@ -404,7 +417,7 @@ class Plan:
         arrays.run(partial(self._run_part, random), threads)
 
     def _words_of(self, random: RandomBits) -> SeedWords | Plain:
-        """Return the random words of all elements, to be read part by part."""
+        """Return an object from which the random words of all elements are read part by part."""
         if random.words is not None:
             return Plain(random.words)
         return SeedWords(random.key, random.sr_bits, self._callers_strides, self._callers_order, random.first)
@@ -421,9 +434,9 @@ class Plan:
         run(part.x, part.out, part.sides, part.tensor_scale, None, words, 1)
 
     def _around_packed(self, walk: Walk) -> Run:
-        """Return the operation on contiguous arrays, for packed codes too.
+        """Return the operation on contiguous arrays, whose codes may be packed.
 
-        These are unpacked to temporary bytes, one for each code.
+        Packed codes are unpacked to, or packed from, a temporary array with a byte for each code.
         """
         run, reads, writes = self.operation.along(walk, self.draw), self.reads_packed, self.writes_packed
         if not (reads or writes):

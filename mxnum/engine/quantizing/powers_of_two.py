@@ -1,4 +1,4 @@
-"""The transform of blocks for scales that are powers of two, and elements without blocks."""
+"""The transform of blocks with scales that are powers of two, and of elements without blocks."""
 
 from __future__ import annotations
 
@@ -24,10 +24,7 @@ _RUN_OF_ELEMENTS = 4096
 
 
 class Modes(NamedTuple):
-    """The modes of a quantization to scales that are powers of two.
-
-    Its conversion depends on nothing else.
-    """
+    """The settings that decide how numbers are converted under scales that are powers of two."""
 
     source: ElementFormat
     element: ElementFormat
@@ -39,7 +36,7 @@ class Modes(NamedTuple):
 
 
 def modes_of(asked: Settings) -> Modes:
-    """Return the modes of some settings."""
+    """Return the modes that `asked` contains."""
     return Modes(
         asked.source, asked.element, asked.rounding, asked.overflow, asked.power_rule, asked.nonfinite,
         asked.scales_given,
@@ -81,8 +78,7 @@ def _fast_quantizing(fast: Fast, source: ElementFormat, scales_given: bool, walk
     function = (fast.special if is_common else None) or fast.function
     if not walk.along_rows:
         return columns.quantize(function, source, scales_given, draw, run)
-    # The commonest loops of all have their kernels compiled in: that saves a twentieth of their
-    # time.
+    # The most common loops have their kernels compiled in, which saves a twentieth of the time.
     is_quick = draw is None and (source.bits == 16 or (source.bits == 32 and function is fast.special))
     return rows.quantize(function, source, scales_given, draw, run, walk.bits, inlined=is_common and is_quick)
 
@@ -107,7 +103,7 @@ def _fast_decoding(fast: Fast, walk: Walk, draw: Draw) -> Bind:
 
 
 def _exact(finder: Finder | None, definition: Definition, anywhere: Definition | None) -> Exact:
-    """Return what redoes panels under scales that are powers of two."""
+    """Return how to redo panels that a fast loop leaves, for scales that are powers of two."""
     nan = definition.function(0, E8M0.nan_code, 0, None)
     exact = marked.convert_by(definition, nan, takes_mixed=True)
     at_any_scale = None if anywhere is None else marked.convert_by(anywhere, nan, takes_mixed=finder is None)
@@ -115,9 +111,9 @@ def _exact(finder: Finder | None, definition: Definition, anywhere: Definition |
 
 
 class PowersOfTwo:
-    """A transform with the scale 2**(code - 127) for each block.
+    """A transform that divides each block by the scale 2**(code - 127).
 
-    One loop computes and applies it.
+    One loop computes the scales and converts the elements.
     """
 
     sides = (np.dtype(np.uint8),)
@@ -136,7 +132,7 @@ POWERS_OF_TWO = PowersOfTwo()
 
 
 def at_scale_one(conversion: Conversion) -> Operation:
-    """Return the operation of a conversion on elements without blocks or sides, at scale 1."""
+    """Return the operation that runs a conversion on elements without blocks, at scale 1."""
 
     def along(walk: Walk, draw: Draw) -> Run:
         flat = walk_of((walk.elements,), (_RUN_OF_ELEMENTS,))

@@ -1,13 +1,14 @@
 """The Hadamard transform of blocks whose sums are all exact in float64.
 
-The numbers have 24 significant bits or fewer, and the exponents of a block lie close together.
+Blocks qualify if their numbers have at most 24 significant bits and exponents close together.
 
 All partial sums of a block are exact if the numbers are multiples of one power of two u, and the
-sum of their magnitudes is below 2**53 u. With m the largest magnitude and c = 4 * size * m, the
-test is (x + c) - c == x for each x. The sum x + c lies within c / 16 of c, and is a multiple of u,
-which is half of the last place of c. If the test holds, x is the difference of two multiples of u,
-and so a multiple of u. As u > 2**-54 c, the magnitudes sum to at most size * m = c / 4 < 2**52 u.
-The test fails for infinities and NaN: the loop leaves their blocks to `by_integers`.
+sum of their magnitudes is below 2**53 u. Let m be the largest magnitude and c = 4 * size * m. The
+loop tests (x + c) - c == x for each number x. Let u be half a unit in the last place of c. The
+rounded sum x + c lies within c / 16 of c, so it is a multiple of u. If (x + c) - c == x, then x is
+the difference of two multiples of u, and so a multiple of u. As u > 2**-54 c, the magnitudes sum to
+at most size * m = c / 4 < 2**52 u. The test (x + c) - c == x fails for infinities and NaN, so
+`by_integers` transforms their blocks.
 """
 
 from __future__ import annotations
@@ -23,26 +24,29 @@ from mxnum.engine.machine.jit import compile_loop, forbid_inlining, not_inlined
 from mxnum.formats import FLOATS, ElementFormat
 from mxnum.modes import Overflow, Rounding
 
-#: Numbers that are transformed together. They fit the first-level cache.
+#: The loop transforms about `AT_ONCE` numbers together, because they fit the first-level cache.
 AT_ONCE = 1 << 10
 _FLOAT32, _FLOAT64 = FLOATS["float32"], FLOATS["float64"]
 
 
 @cache
 def transform(source: ElementFormat) -> Any:
-    """Return `loop((x, out), step, (signs, signs_after, factor), (first, last), lanes, marks)`.
+    """Return the loop that transforms blocks of `source` numbers whose sums are exact in float64.
 
-    The loop transforms blocks `first` to `last`, and returns how many it left because their sums
-    may not be exact. It sets `marks` for the blocks it left.
+    The loop is called as
+    `loop((x, out), step, (signs, signs_after, factor), (first, last), lanes, marks)`. The loop
+    transforms blocks `first` to `last`. A block whose sums may not be exact is not written but
+    marked in `marks`; the loop returns the number of marked blocks.
 
-    Arrays are flat and hold bit patterns. Block n begins at (n // step) * step * size + n % step,
-    and its numbers are `step` apart. The loop multiplies the numbers by `signs` and the sums by
-    `signs_after` and `factor`, a power of two. It transforms `lanes` blocks side by side. The
-    compiler vectorizes this because it does not know the number.
+    The arrays `x` and `out` are flat and hold bit patterns. Block n begins at index (n // step) *
+    step * size + n % step, and its numbers are `step` apart. The loop multiplies the numbers by
+    `signs` and the sums by `signs_after` and `factor`, a power of two. The loop transforms `lanes`
+    blocks side by side, so that the compiler can vectorize. `lanes` is an argument, because
+    compilers unroll loops of a short constant length instead of vectorizing them.
     """
     widen, narrow = _conversions(source)
 
-    # Of the blocks that are transformed together, number j of block k is values[j * lanes + k].
+    # values[j * lanes + k] is number j of block k among the blocks that are transformed together.
 
     @not_inlined
     def read(x, starts, step, values, limit):
@@ -91,9 +95,10 @@ def transform(source: ElementFormat) -> Any:
 
 @not_inlined
 def _look(values, limit, lost, signs):
-    """Multiply `values` by their signs, and set `lost` to 0 for each block whose sums are exact.
+    """Multiply `values` by `signs`, and set `lost` to 0 for each block whose sums are exact.
 
-    `lost` becomes the error that the test of this module finds in a block.
+    If the sums of a block may not be exact, `lost` becomes a positive number or NaN. The sums are
+    exact if (x + c) - c == x for each number x, as this module's docstring explains.
     """
     forbid_inlining()
     lanes = limit.size
@@ -103,14 +108,14 @@ def _look(values, limit, lost, signs):
         sign = signs[j]
         for k in range(lanes):
             value = values[j * lanes + k]
-            # NaN stays NaN, which is not 0.
+            # A NaN makes `lost` NaN, which is not 0, so a block with a NaN does not count as exact.
             lost[k] += abs((value + limit[k]) - limit[k] - value)
             values[j * lanes + k] = value * sign
 
 
 @not_inlined
 def _add_and_subtract(values, lanes):
-    """Replace `values` by their Hadamard transform, without a factor."""
+    """Replace `values` by their Hadamard transform, without the factor 1 / sqrt(size)."""
     forbid_inlining()
     half = lanes
     while half < values.size:
@@ -122,9 +127,10 @@ def _add_and_subtract(values, lanes):
 
 
 def _conversions(source: ElementFormat) -> Any:
-    """Return `(widen(x, i), narrow(out, i, value))`.
+    """Return functions that read a number as float64, and that round a float64 number and write it.
 
-    `widen` reads a number as float64. `narrow` rounds a float64 number once and writes it.
+    `widen(x, i)` reads number i of `x`. `narrow(out, i, value)` rounds `value` once and writes it
+    as number i of `out`.
     """
     if source == _FLOAT32:
 

@@ -1,7 +1,8 @@
-"""The Hadamard transform by integers, for any numbers, in any floating-point environment.
+"""The Hadamard transform in integer arithmetic, for any numbers in any floating-point environment.
 
-Each number of a block is written as digits of 48 bits, in units of the last place of the smallest
-number. The loop adds each digit by itself, in 64 bits, and propagates carries once, at the end.
+Each number of a block is written as digits of 48 bits, in units of the last place of the block's
+smallest number. The loop adds the digits of each position separately, in 64-bit integers, and
+propagates carries once, at the end.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ from mxnum.engine.machine.jit import compile_loop
 from mxnum.formats import ElementFormat
 from mxnum.modes import Overflow, Rounding
 
-#: Bits of a digit. An integer of 64 bits can hold the sum of 2**14 digits of either sign, and no
-#: block has more numbers.
+#: Bits of a digit. A 64-bit integer can hold the sum of 2**14 signed digits, and no block has more
+#: than 2**14 numbers.
 _DIGIT = 48
 _MASK = (1 << _DIGIT) - 1
-#: Significand width of a sum before it is rounded.
+#: The number of fraction bits of a sum before rounding.
 _WIDTH = 60
 
 
 @dialect
 def butterflies(values):
-    """Replace a vector by H times it, H being the Hadamard matrix."""
+    """Multiply a vector by the Hadamard matrix, in place."""
     half = 1
     while half < values.size:
         for i in range(0, values.size, 2 * half):
@@ -54,7 +55,7 @@ def place(digits, index, significand, position):
 def carry(digits, index):
     """Limit the digits of column `index` to 0..2**48-1 by propagating carries.
 
-    The last digit keeps the sign.
+    The last digit keeps the sign of the number.
     """
     for k in range(digits.shape[0] - 1):
         digit = int(digits[k, index])
@@ -66,8 +67,8 @@ def carry(digits, index):
 def leading(digits, index):
     """Return (sign, position, significand) of the number in column `index`.
 
-    The magnitude of the number is significand * 2**(position - 60), rounded to odd. The leading bit
-    of the significand is 2**60. Zero has significand zero.
+    The magnitude of the number, rounded to odd, is significand * 2**(position - 60). The leading
+    bit of the significand is 2**60. Zero has significand zero.
     """
     last = digits.shape[0] - 1
     carry(digits, index)
@@ -81,7 +82,7 @@ def leading(digits, index):
         last -= 1
     if last < 0:
         return 0, 0, 0
-    # The significand takes the leading digit, and as many bits of the next two as fit.
+    # The significand takes the leading digit, and as many bits of the next two digits as fit.
     top = int(digits[last, index])
     middle = int(digits[last - 1, index]) if last > 0 else 0
     low = int(digits[last - 2, index]) if last > 1 else 0
@@ -102,10 +103,12 @@ def leading(digits, index):
 
 @cache
 def transform(source: ElementFormat) -> Any:
-    """Return `loop((x, out), step, (signs, signs_after, exponent), (first, last), marks)`.
+    """Return the loop that transforms marked blocks of `source` numbers exactly.
 
-    The loop transforms the marked blocks and multiplies them by 2**exponent. Arrays, blocks and
-    signs are as in `by_floats.transform`.
+    The loop is called as
+    `loop((x, out), step, (signs, signs_after, exponent), (first, last), marks)`. The loop
+    transforms the blocks from `first` to `last` whose mark is set, and multiplies the sums by
+    2**exponent. `by_floats.transform` describes the arrays, the blocks and the signs.
     """
     mantissa, mask = source.mantissa_bits, (1 << source.bits) - 1 if source.bits < 64 else -1
     unpack = make_unpack(source, mantissa)
@@ -131,8 +134,8 @@ def transform(source: ElementFormat) -> Any:
                 if significand:
                     least, greatest = min(least, e), max(greatest, e)
             if state != FINITE:
-                # Every infinity is a term of every sum, so a sum without NaN is infinite only if
-                # all their signs agree.
+                # Every sum of a block contains all infinities of the block, so a sum is infinite if
+                # its infinities all have the same sign, and NaN otherwise.
                 butterflies(infinite)
                 for j in range(size):
                     total = int(infinite[j]) if signs_after[j] > 0 else -int(infinite[j])

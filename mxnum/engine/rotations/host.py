@@ -14,7 +14,7 @@ from mxnum.engine.traversal.parts import contiguous, copy, memory_order
 from mxnum.formats import ElementFormat
 from mxnum.memory.dtypes import Array, signed_bits, stored_bits
 
-#: With fewer numbers, another thread costs more than it saves.
+#: A thread with fewer than `_NUMBERS_PER_THREAD` numbers costs more time than it saves.
 _NUMBERS_PER_THREAD = 1 << 16
 
 
@@ -27,16 +27,17 @@ def hadamard(
     out: Array | None = None,
     threads: int | None = None,
 ) -> Array:
-    """Return H (signs * x) / sqrt(size) for every ``size = len(signs)`` numbers along an axis.
+    """Return the Hadamard transform of each block of ``size = len(signs)`` numbers along an axis.
 
-    If `inverse`, return signs * (H x) / sqrt(size). The length of the axis is a multiple of `size`,
-    which is a power of 4. The result is `out`, if given, which may share memory with x.
+    With H the Hadamard matrix, a block x becomes H (signs * x) / sqrt(size), or signs * (H x) /
+    sqrt(size) if `inverse`. The length of the axis is a multiple of `size`, which is a power of 4.
+    If given, `out` receives the result and is returned; it may share memory with `x`.
     """
     order = memory_order(x)
     given = contiguous(x.transpose(order))
     made = np.empty(given.shape, x.dtype) if out is None else out.transpose(order)
-    # The loops read a block before they write it. So results may overwrite exactly the numbers they
-    # are made of, but other overlaps need a buffer.
+    # The loops read a whole block before they write it, so each result may overwrite its own block
+    # of `x`. If `out` overlaps `x` in any other way, results go to a buffer first.
     is_aside = not made.flags.c_contiguous or (
         np.may_share_memory(made, given) and made.ctypes.data != given.ctypes.data
     )
@@ -51,7 +52,10 @@ def hadamard(
 def _transform(
     x: Array, out: Array, source: ElementFormat, step: int, signs: Array, inverse: bool, threads: int | None
 ) -> None:
-    """Compute the transform of flat contiguous arrays. The numbers of a block are `step` apart."""
+    """Compute the Hadamard transform of a flat contiguous array.
+
+    Consecutive numbers of a block are `step` elements apart in `x` and `out`.
+    """
     size = len(signs)
     blocks = x.size // size
     halvings = (size.bit_length() - 1) // 2

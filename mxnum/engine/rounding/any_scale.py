@@ -1,14 +1,15 @@
 """Rounding for every scale and every finite number.
 
-Products bring them into the domain of `float_additions`.
+A number is divided by the scale of its block, and `float_additions` rounds the quotient at scale 1.
+Functions that return values then multiply the rounded quotient by the scale. Loops use this module
+for blocks whose scale or magnitudes lie outside the domain in which `float_additions` is right.
 
-These functions multiply a number by the power of two that takes the scale of its block to 1, and
-round it there. A second product takes a value back to the scale. A nonzero first product below
-2**-126 becomes 2**-126, which is far below half the quantum of every element; all other first
-products are exact. No product takes or makes a subnormal number, for which processors are slow:
-additions turn subnormal numbers into normal ones and back. The second product, or its addition,
-rounds a value once, to nearest even, as the definition does. Loops use these functions for blocks
-outside the domain of `float_additions`.
+Scales are powers of two. `bring` divides by a scale exactly, except that it may replace a quotient
+below 2**-126 or above 2**100 by the limit. Replacing a quotient by the limit changes no code:
+2**-126 is far below half the quantum of every element, and 2**100 is larger than every element.
+`return_to` multiplies by a scale and rounds once, to nearest even, as the definition does.
+Multiplying subnormal numbers is slow on many processors, so additions convert subnormal numbers to
+normal ones and back.
 """
 
 from __future__ import annotations
@@ -26,30 +27,30 @@ from mxnum.modes import Rounding
 UNIT = E8M0.bias
 _SIGN = -0x80000000
 _INFINITY = 0x7F800000
-#: The least normal number, and 1. Putting the fraction of a subnormal number behind 1 and
-#: subtracting 1 multiplies the number by 2**126.
+#: The bit patterns of the least normal number and of 1. Setting the bits of 1 in a subnormal number
+#: x gives 1 + 2**126 * x.
 _NORMAL, _ONE = 1 << 23, UNIT << 23
-#: Below the scale `_LOW` values are first made 2**`_RAISED` times as large. If the product is below
-#: 1, the value itself is subnormal.
+#: At scale codes below `_LOW`, `return_to` first computes 2**`_RAISED` times the result. The result
+#: is subnormal if 2**`_RAISED` times the result is below 1.
 _LOW, _RAISED = 64, 126
-#: The exponent field of the least magnitude that products make if the scale is above 1.
+#: The exponent field of the least nonzero quotient that `bring` makes at scales of at least 1.
 _LEAST = 1
-#: This magnitude and all above it are too large for every element.
+#: The bit pattern of 2**100, which is larger than every element.
 _GREATEST = (127 + 100) << 23
 
 
 @dialect
 def bring(x: Any, scale: Any) -> Any:
-    """Return x / 2**(scale - 127) for a finite float32 bit pattern.
+    """Return x / 2**(scale - 127) for the bit pattern of a finite float32 number x.
 
-    The result is clamped to limits that change no code.
+    The magnitude of the quotient is limited to a range, which changes no element code.
     """
     magnitude = x & 0x7FFFFFFF
     least = select(scale < UNIT, 0, (scale - UNIT + _LEAST) << 23)
     kept = select(magnitude < least, select(magnitude == 0, 0, least), magnitude)
     is_small = kept < _NORMAL
-    # At scale 254 the factor 2**-127 would be subnormal. Numbers are not small there, so
-    # decrementing their exponent field halves them.
+    # At scale code 254 the factor 2**-127 would be subnormal, so decrementing the exponent field
+    # halves the number, and the factor is 2**-126.
     number = select(is_small, subtract_float32(kept | _ONE, _ONE), kept - select(scale == 254, _NORMAL, 0))
     power = (254 - select(scale == 254, 253, scale)) << 23
     y = multiply_float32(number, select(is_small, (UNIT + 1 - select(scale > UNIT, UNIT, scale)) << 23, power))
@@ -60,7 +61,7 @@ def bring(x: Any, scale: Any) -> Any:
 def return_to(value: Any, scale: Any) -> Any:
     """Return value * 2**(scale - 127), rounded once.
 
-    The value of an element is a float32 bit pattern.
+    `value`, the value of an element at scale 1, and the result are float32 bit patterns.
     """
     magnitude, is_low = value & 0x7FFFFFFF, scale < _LOW
     product = multiply_float32(magnitude, select(is_low, scale + _RAISED, scale) << 23)
@@ -71,9 +72,10 @@ def return_to(value: Any, scale: Any) -> Any:
 
 @cache
 def make_code_anywhere(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
-    """Return the function of `float_additions.make_code`, extended.
+    """Return `code_anywhere(x, scale, random, constants)`, which rounds x to an element code.
 
-    It is right for every finite x and every scale but NaN.
+    `code_anywhere` extends the function of `float_additions.make_code` to every finite x and every
+    scale but NaN.
     """
     code = make_code(rounding, by_parity)
 
@@ -86,9 +88,10 @@ def make_code_anywhere(rounding: Rounding, by_parity: bool) -> Callable[..., Any
 
 @cache
 def make_value_anywhere(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
-    """Return the function of `float_additions.make_value`, extended.
+    """Return `value_anywhere(x, scale, random, constants)`, which rounds x to a value.
 
-    It is right for every finite x and every scale but NaN.
+    `value_anywhere` extends the function of `float_additions.make_value` to every finite x and
+    every scale but NaN.
     """
     value = make_value(rounding, by_parity)
 
@@ -101,5 +104,8 @@ def make_value_anywhere(rounding: Rounding, by_parity: bool) -> Callable[..., An
 
 @dialect
 def value_of_code_anywhere(code: Any, scale: Any, e: Any) -> Any:
-    """Return what `float_additions.value_of_code` returns, for every scale but NaN."""
+    """Return the float32 bit pattern of element value * 2**(scale - 127), rounded once.
+
+    The function extends `float_additions.value_of_code` to every scale but NaN.
+    """
     return return_to(value_of_code(code, UNIT, e), scale)

@@ -1,19 +1,20 @@
-"""Conversions of numbers of every float type to float32 bit patterns that round alike, and back.
+"""Converts numbers of every float type to float32 numbers that round to the same element, and back.
 
-Every bfloat16 or float16 number is a float32 number. Rounding a float64 number to odd records in
-the last bit that bits were discarded. The resulting float32 number rounds to any element as the
-float64 number does, in every mode that depends only on the side of a value or a midpoint on which
-the number lies. Stochastic rounding needs more bits: it rounds the leading part, and adds the rest
-to its random bits.
+Every bfloat16 or float16 number is a float32 number. A float64 number is rounded to odd: the last
+bit of the float32 number is set if any discarded bit is set. All rounding modes but the stochastic
+one only compare a number with values and midpoints of the element, so the float32 number rounds to
+the same element as the float64 number. For stochastic rounding, a float64 number is split into a
+leading part, which is the number truncated to float32, and a rest, which is added to the random
+bits.
 
-A float64 number outside the range of normal float32 numbers becomes the least normal one (zero in a
-leading part) or the largest one. Loops leave two kinds of block to the definition: those whose
-scale is so low that the least normal number matters, and those whose largest element is the largest
-number.
+A nonzero float64 number below the normal float32 numbers becomes the least normal number, but a
+leading part below the normal numbers becomes zero. A float64 number above the float32 numbers
+becomes the largest float32 number. Loops leave two kinds of block to the definition: blocks with so
+low a scale that the least normal number matters, and blocks whose largest number becomes the
+largest float32 number.
 
-There are two formulations of rounding to odd, which agree for every number. Theorems about
-roundings use the one in integers. Loops use the one by a conversion, which takes half the
-instructions.
+Two functions round to odd, with equal results. Theorems about rounding use `to_odd`, which computes
+with integers. Loops use `to_odd_by_conversion`, which takes half as many instructions.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ _LEAST_WIDE = (FLOATS["float64"].bias - FLOATS["float32"].bias + 1) << FLOATS["f
 
 @dialect
 def to_odd(x: Any) -> Any:
-    """Return the float32 bit pattern of a float64 number, rounded toward zero.
+    """Return the float32 bit pattern of a float64 number, rounded to odd.
 
-    Numbers below the normal ones become zero.
+    A nonzero number below the normal float32 numbers becomes the least normal number.
     """
     magnitude = x & 0x7FFFFFFFFFFFFFFF
     narrowed = (magnitude >> _DISCARDED) - _REBIAS
@@ -58,7 +59,7 @@ def to_odd(x: Any) -> Any:
 def leading_part(x: Any) -> Any:
     """Return the float32 bit pattern of a float64 number, rounded toward zero.
 
-    Numbers below the normal ones become zero.
+    A number below the normal float32 numbers becomes zero.
     """
     narrowed = ((x & 0x7FFFFFFFFFFFFFFF) >> _DISCARDED) - _REBIAS
     narrowed = select(narrowed < _LEAST, 0, narrowed)
@@ -80,7 +81,10 @@ def rest(x: Any, leading: Any, scale: Any, e: Any) -> Any:
 
 @dialect
 def to_odd_by_conversion(x: Any) -> Any:
-    """Return what `to_odd` returns, by a float conversion of the bits that float32 can hold."""
+    """Return the float32 bit pattern of a float64 number, rounded to odd.
+
+    The result equals that of `to_odd`. One float conversion handles all bits that float32 can hold.
+    """
     magnitude = x & 0x7FFFFFFFFFFFFFFF
     kept = select(magnitude < _LEAST_WIDE, _LEAST_WIDE, magnitude)
     kept = select(magnitude == 0, 0, kept)
@@ -93,7 +97,8 @@ def to_odd_by_conversion(x: Any) -> Any:
 def make_widen(source: ElementFormat) -> Callable[..., Any]:
     """Return `widen(x)`, which returns the float32 bit pattern of a finite number.
 
-    For a float64 number, it is the bit pattern of a float32 number that rounds alike.
+    `widen` rounds a float64 number to odd (`to_odd`), so that the result rounds to the same
+    element.
     """
 
     @dialect
@@ -118,11 +123,10 @@ def make_widen(source: ElementFormat) -> Callable[..., Any]:
 
 @cache
 def make_convert_value(target: ElementFormat) -> Callable[..., Any]:
-    """Return `convert(value)`, which converts a value to `target`.
+    """Return `convert(value)`, which converts a float32 result of `value_of_code` to `target`.
 
-    The value is the float32 bit pattern of a result of `value_of_code`.
-
-    bfloat16 and float64 hold every such value. A conversion to float16 rounds to nearest even.
+    `convert` takes and returns bit patterns. Every result of `value_of_code` is exact in bfloat16
+    and float64. A conversion to float16 rounds to nearest even.
     """
 
     @dialect

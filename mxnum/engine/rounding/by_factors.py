@@ -1,19 +1,22 @@
 """Fast formulations for scales that are floats: float64 products, quotients and comparisons.
 
-A *factor* is scale times tensor scale. It has at most 11 + 24 significant bits, so it is exact in
-float64. So is its product with any value of an element, or with any midpoint of two values. A
-*threshold* is a magnitude at which the result of rounding changes.
+A *factor* is scale times tensor scale. A factor has at most 11 + 24 significant bits, so a float64
+number holds it exactly. A float64 number also holds the product of a factor with any value of an
+element, or with any midpoint of two values. A *threshold* is a magnitude at which the result of
+rounding changes.
 
-- Elements of four bits have seven thresholds. Loops multiply each threshold by the factor, exactly
-  and once for a block, and compare |x| with the products: they divide nothing and round nothing. Of
-  the thresholds of E2M1 three are twice or four times another one, and so are its values. So four
-  products and two values suffice for E2M1.
-- Other elements take the quotient |x| / factor to 53 bits, which lies on the same side of every
-  threshold as the exact quotient. A threshold has at most 8 bits, so threshold * factor has at most
-  43. x has at most 48 bits: those of a float64 number are its leading 48, the last of which says
-  whether lower bits are set. If x is not threshold * factor, the two differ by at least 2**-48 of
-  either, and the quotient is rounded by at most 2**-53 of itself. `as_float32` and
-  `float_additions` then round the quotient at scale 1.
+Elements of four bits have seven thresholds. Loops compute each product threshold * factor once for
+a block, exactly. Comparing |x| with the products threshold * factor rounds x without a division. In
+E2M1, three thresholds are twice or four times another threshold, so four products suffice. Each
+value of E2M1 is 1 or 1.5 times a power of two, so two products give all values.
+
+For larger elements, loops compute the quotient |x| / factor in float64, and `as_float32` and
+`float_additions` round the quotient at scale 1. The quotient lies on the same side of every
+threshold as the exact quotient, because the rounding error is too small to cross a threshold. A
+threshold has at most 8 bits, so threshold * factor has at most 43 bits. The magnitude |x| has at
+most 48 bits, because float64 inputs are first rounded to odd, to 48 bits. If |x| is not threshold *
+factor, the two differ by at least 2**-48 of either. Rounding to 53 bits changes the quotient by at
+most 2**-53 of itself.
 """
 
 from __future__ import annotations
@@ -46,46 +49,48 @@ from mxnum.modes import FloatScaleRule, Overflow, Rounding, which
 UNIT = 127
 _BIAS, _MANTISSA = 1023, 52
 _NEVER, _NEVER_WIDE = 0x7FFFFFFF, 0x7FFFFFFFFFFFFFFF
-#: This quotient is too large for every element.
+#: The bit pattern of 2**100, a quotient that is larger than every element.
 _GREATEST = (UNIT + 100) << 23
-#: Above every finite factor, and above every scale.
+#: A float64 number above every finite factor and above every scale.
 _HUGE = (_BIAS + 700) << _MANTISSA
-#: Divisor used instead of a factor that is zero, so that all quotients are zero.
+#: The divisor that replaces a factor of zero, so that all quotients are zero.
 _INFINITY = 0x7FF << _MANTISSA
-#: Replaces smaller float64 numbers other than 0. Its quotient by every factor is far below all
-#: thresholds.
+#: 2**-600 replaces smaller nonzero float64 numbers, because its quotient by every factor is far
+#: below all thresholds.
 _TINY = (_BIAS - 600) << _MANTISSA
-#: Float types of inputs that loops convert in vectors.
+#: Input types for which loops process several numbers at once, in vectors.
 _IN_VECTORS = "float32", "bfloat16"
-#: `_DOUBLE` added to the bits of a normal float32 number doubles it. If the factor is at least
-#: `_DOUBLES_FROM` and less than `_DOUBLES_TO`, thresholds and values are normal numbers.
+#: Adding `_DOUBLE` to the bits of a normal float32 number doubles the number. For factors from
+#: `_DOUBLES_FROM` to below `_DOUBLES_TO`, thresholds and values are normal numbers.
 _DOUBLE, _DOUBLES_FROM, _DOUBLES_TO = 1 << 23, (_BIAS - 125) << _MANTISSA, (_BIAS + 125) << _MANTISSA
 
 
 class Formulation(NamedTuple):
-    """The functions with which a loop converts elements under the scales of their blocks."""
+    """The functions with which a loop converts elements under scales that are floats."""
 
     #: `prepare(scale code, tensor scale, tables, block, room)` computes the constants of a block,
-    #: and returns True if the formulation is right for the two scales. It writes constant i to
-    #: `tables[i * room + block]`. The scale and the tensor scale are words of 64 bits.
+    #: and returns True if the formulation is right for the two scales. `prepare` writes constant i
+    #: to `tables[i * room + block]`. The scale code and the tensor scale are 64-bit words.
     prepare: Callable[..., Any]
     #: `at(tables, block, room)` returns the constants of a block.
     at: Callable[..., Any]
     #: `element(item, constants, random bits)` converts one float or code.
     element: Callable[..., Any]
-    #: The number of constants, and True if constants have 64 bits.
+    #: `constants` is the number of constants of a block. `is_wide` is True if each constant has 64
+    #: bits.
     constants: int
     is_wide: bool
     #: True if `element` takes items and random bits as words of 64 bits.
     in_wide_words: bool
-    #: True if `element` also accepts vectors of lanes.
+    #: True if `element` also accepts vectors of 32-bit integers.
     in_vectors: bool = False
-    #: A second function like `prepare`, which computes the constants that are left; None if there
-    #: are none.
+    #: A function like `prepare` for the constants that `prepare` does not compute; None if
+    #: `prepare` computes all constants.
     prepare_more: Callable[..., Any] | None = None
 
 
-#: Functions of (factor, number), each with its number. Their results fill rows of tables.
+#: Pairs (function, number). The result of function(factor, number) is the entry of one row of the
+#: tables of constants.
 Entries = tuple[tuple[Callable[..., Any], int], ...]
 
 
@@ -97,7 +102,7 @@ def _bits(number: float) -> int:
 def make_number_of_scale(scale: ScaleFormat) -> Callable[..., Any]:
     """Return `number_of_scale(code)`, which returns the float64 bits of a scale.
 
-    Its result for a code of NaN or infinity has no meaning.
+    The codes of NaN and infinity give meaningless bits.
     """
     number = number_of(scale)
     MANTISSA, UP = number.mantissa_bits, _MANTISSA - number.mantissa_bits
@@ -116,7 +121,7 @@ def make_number_of_scale(scale: ScaleFormat) -> Callable[..., Any]:
 def make_number(source: ElementFormat) -> Callable[..., Any]:
     """Return `number(x)`, which returns the float64 bits of |x|.
 
-    It rounds a float64 number to odd, to its leading 48 bits.
+    If `source` is float64, `number` rounds |x| to odd, to 48 bits.
     """
 
     @dialect
@@ -144,9 +149,10 @@ def make_number(source: ElementFormat) -> Callable[..., Any]:
 def make_scale(
     source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rule: FloatScaleRule, aim: int | None = None
 ) -> Callable[..., Any]:
-    """Return the function of `definition.float_scale.make_float_scale`, with floats.
+    """Return `fast_float_scale(amax, tensor)`, which returns the scale code of a block.
 
-    An addition rounds the quotient.
+    `fast_float_scale` equals the function that `definition.float_scale.make_float_scale` returns.
+    `fast_float_scale` divides in float64 and rounds the quotient by an addition.
     """
     number, goal = number_of(scale), _bits(element.max if aim is None else element.value(aim))
     MANTISSA, MAX, EMIN = number.mantissa_bits, number.max_code, _BIAS + number.emin
@@ -156,7 +162,7 @@ def make_scale(
     def fast_float_scale(amax, tensor):
         divisor = multiply_float64(float32_to_float64(low_word(tensor)), goal)
         quotient = divide_float64(number_of_x(amax), divisor)
-        quotient = select(quotient > _HUGE, _HUGE, quotient)  # A larger one would make `magic` infinite or NaN.
+        quotient = select(quotient > _HUGE, _HUGE, quotient)  # A larger quotient would make `magic` infinite or NaN.
         field = quotient >> _MANTISSA
         field = select(field < EMIN, EMIN, field)
         magic = (field + (_MANTISSA - MANTISSA)) << _MANTISSA
@@ -172,8 +178,8 @@ def make_scale(
 def _places(element: ElementFormat, rounding: Rounding) -> list[tuple[float, bool]]:
     """Return `(threshold, inclusive)` for each code above 0.
 
-    Magnitudes above the threshold round to that code or a larger one. So does the threshold itself
-    if `inclusive`.
+    Magnitudes above the threshold round to the code or to a larger code. If `inclusive`, the
+    threshold itself rounds to the code; otherwise it rounds to the code before.
     """
     nearest_even, nearest_away, toward_zero, to_odd = which(
         rounding, Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.RTO
@@ -190,22 +196,23 @@ def _places(element: ElementFormat, rounding: Rounding) -> list[tuple[float, boo
 
 
 def _thresholds(element: ElementFormat, rounding: Rounding, is_wide: bool) -> Entries:
-    """Return the entries of the seven thresholds of an element of four bits."""
+    """Return `Entries` for the seven thresholds of an element of four bits."""
     how, places = (_first_from(is_wide), _NEVER_WIDE if is_wide else _NEVER), _places(element, rounding)
     return tuple((_make_threshold(*how, inclusive), _bits(place)) for place, inclusive in places)
 
 
 def _values(element: ElementFormat, target: ElementFormat) -> Entries:
-    """Return the entries of the values of codes 1 to 7, in a float type."""
+    """Return `Entries` for the values of codes 1 to 7, rounded to a float type."""
     value = _make_value(make_narrow(target))
     return tuple((value, _bits(element.value(code))) for code in range(1, 8))
 
 
 @cache
 def _make_threshold(first_from: Callable[..., Any], never: int, inclusive: bool) -> Callable[..., Any]:
-    """Return `threshold(factor, place)`, the least magnitude beyond place * factor.
+    """Return `threshold(factor, place)`, which returns the least magnitude above place * factor.
 
-    If `inclusive`, it may also be the product itself.
+    If `inclusive`, the least magnitude may equal place * factor. For a factor of 0, the function
+    returns `never`.
     """
     INCLUSIVE, NEVER = inclusive, never
 
@@ -218,7 +225,7 @@ def _make_threshold(first_from: Callable[..., Any], never: int, inclusive: bool)
 
 @cache
 def _make_value(narrow: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `value(factor, number)`, which rounds their product to a float type."""
+    """Return `value(factor, number)`, which returns factor * number, rounded to a float type."""
 
     @dialect
     def value(factor, number):
@@ -229,9 +236,9 @@ def _make_value(narrow: Callable[..., Any]) -> Callable[..., Any]:
 
 @cache
 def _store_rows(row: int, entries: Entries) -> Callable[..., Any]:
-    """Return `store_rows(factor, tables, b, room)`, which stores an entry in each row.
+    """Return `store_rows(factor, tables, b, room)`, which stores the entries of block `b`.
 
-    The rows begin at `row`.
+    Entry i goes to row `row` + i of the tables.
     """
     (of_factor, NUMBER), *others = entries
     store_others: Any = _store_rows(row + 1, tuple(others)) if others else None
@@ -248,9 +255,9 @@ def _store_rows(row: int, entries: Entries) -> Callable[..., Any]:
 
 @cache
 def rows_at(row: int, count: int) -> Callable[..., Any]:
-    """Return `at(tables, b, room)`, which returns the constants of a block.
+    """Return `at(tables, b, room)`, which returns the constants of block `b`.
 
-    They are in `count` rows of the tables, from `row` on.
+    The constants are in `count` rows of the tables, from `row` on.
     """
     others: Any = rows_at(row + 1, count - 1) if count > 1 else None
     IS_LAST = count == 1
@@ -266,9 +273,11 @@ def rows_at(row: int, count: int) -> Callable[..., Any]:
 
 @cache
 def _value_above(row: int) -> Callable[..., Any]:
-    """Return `value(magnitude, c)`, which selects a value by the thresholds up to `row`.
+    """Return `value(magnitude, c)`, which returns the value to which a magnitude rounds.
 
-    It is the value of the last threshold that is not above the magnitude.
+    The thresholds are c[0], c[1], ..., and the values are c[7], c[8], .... The function considers
+    thresholds 0 to `row`, and selects the value of the last threshold that is not above the
+    magnitude, or 0.
     """
     value_of_others: Any = None if row == 0 else _value_above(row - 1)
     IS_FIRST = row == 0
@@ -283,9 +292,9 @@ def _value_above(row: int) -> Callable[..., Any]:
 
 @cache
 def make_value_by_code(first: int) -> Callable[..., Any]:
-    """Return `value(code, c)`, which selects the magnitude of a code of four bits.
+    """Return `value(code, c)`, which returns the magnitude of a code of four bits.
 
-    It is 0 or one of seven constants, from `first` on.
+    The magnitude is 0 or one of the seven constants c[first], c[first + 1], ....
     """
 
     @dialect
@@ -301,9 +310,9 @@ def make_value_by_code(first: int) -> Callable[..., Any]:
 def by_places(
     source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rounding: Rounding, target: ElementFormat | None
 ) -> Formulation:
-    """Return the formulation for elements of four bits by comparisons.
+    """Return the `Formulation` that rounds to elements of four bits by comparing with thresholds.
 
-    It makes codes, or values in `target`, which is the source.
+    Results are codes, or values in `target` if given. `target` must equal `source`.
     """
     make = by_doublings if element.mantissa_bits == 1 and source.name in _IN_VECTORS else by_seven_places
     return make(source, element, scale, rounding, target)
@@ -313,9 +322,10 @@ def by_places(
 def by_seven_places(
     source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rounding: Rounding, target: ElementFormat | None
 ) -> Formulation:
-    """Return the formulation for any element of four bits.
+    """Return the `Formulation` that rounds to any element of four bits by comparisons.
 
-    It has a product for each threshold and each value.
+    Each of the seven thresholds is multiplied by the factor, and so is each of the seven values if
+    values are wanted.
     """
     IS_WIDE, MAKES_VALUES, FLIP = source.bits == 64, target is not None, -1 if element.integer else 0
     SIGN_DOWN, MAGNITUDE = (63, _NEVER_WIDE) if IS_WIDE else (31, _NEVER)
@@ -367,11 +377,12 @@ def by_seven_places(
 def by_doublings(
     source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rounding: Rounding, target: ElementFormat | None
 ) -> Formulation:
-    """Return the formulation for an element of four bits with one mantissa bit.
+    """Return the `Formulation` that rounds to an element with one mantissa bit by comparisons.
 
-    Above its least normal number, thresholds and values double from binade to binade. Doubling a
-    normal number is an addition to its exponent, before or after rounding. Blocks whose thresholds
-    or values may not be normal numbers are left to the definition.
+    The element has four bits. Above the least normal number of the element, thresholds and values
+    double from binade to binade. Adding 1 to its exponent doubles a normal number and commutes with
+    rounding, so one product gives several thresholds or values. Blocks whose thresholds or values
+    may not be normal numbers are left to the definition.
     """
     MAKES_VALUES = target is not None
     (p3, f3), (p4, f4) = ((_bits(place), on) for place, on in _places(element, rounding)[2:4])
@@ -439,9 +450,9 @@ def by_quotients(
     overflow: Overflow,
     target: ElementFormat | None,
 ) -> Formulation | None:
-    """Return the formulation by quotients for any element.
+    """Return the `Formulation` that rounds float64 quotients to any element.
 
-    Returns None for stochastic rounding, and for elements without a proof.
+    The result is None for stochastic rounding, and for elements without a proof.
     """
     if not reaches(element) or rounding.is_stochastic:
         return None
@@ -471,7 +482,7 @@ def by_quotients(
 def reaches(element: ElementFormat) -> bool:
     """Return True if `float_additions` is proved for an element at scale 1.
 
-    The proofs are about rounding to the element and about decoding its codes.
+    The proofs cover rounding to the element and decoding its codes.
     """
     if not paths.ROUNDING.covers(_FLOAT32, element) or not paths.DECODING.covers(_FLOAT32, element):
         return False
@@ -485,13 +496,13 @@ _FLOAT32 = FLOATS["float32"]
 
 @cache
 def decoding(element: ElementFormat, scale: ScaleFormat, target: ElementFormat) -> Formulation | None:
-    """Return the formulation that decodes codes, or None without a proof."""
+    """Return the `Formulation` that decodes codes, or None if the element has no proof."""
     if not reaches(element):
         return None
     if element.bits == 4 and not element.integer and target.name == "float32":
         return _by_values(element, scale)
     factor_of, value_of = _make_factor(scale), _make_value_of(element, target)
-    LEAST = 0 if element.infinity_code is None else 1  # An infinity times a factor of 0 is NaN: left to the definition.
+    LEAST = 0 if element.infinity_code is None else 1  # 0 * infinity is NaN, so the definition handles a factor of 0.
 
     @dialect
     def prepare(code, tensor, tables, b, room):
@@ -507,9 +518,10 @@ def decoding(element: ElementFormat, scale: ScaleFormat, target: ElementFormat) 
 
 
 def _by_values(element: ElementFormat, scale: ScaleFormat) -> Formulation:
-    """Return the formulation that decodes codes of four bits.
+    """Return the `Formulation` that decodes codes of four bits to float32.
 
-    It makes seven values per block and selects one.
+    `prepare` computes the seven magnitudes of a block, and `element` selects one of them by the
+    code.
     """
     factor_of, store_values = _make_factor(scale), _store_rows(0, _values(element, FLOATS["float32"]))
     value_of = make_value_by_code(0)
@@ -538,7 +550,7 @@ def _make_factor(scale: ScaleFormat) -> Callable[..., Any]:
     @dialect
     def factor(code, tensor):
         product = multiply_float64(number(code), float32_to_float64(low_word(tensor)))
-        # A NaN with a sign is a negative integer.
+        # The bits of a NaN with a sign are a negative integer.
         return select(code > LIMIT, _NEVER_WIDE, select(product < 0, _NEVER_WIDE, product))
 
     return factor
@@ -546,12 +558,10 @@ def _make_factor(scale: ScaleFormat) -> Callable[..., Any]:
 
 @cache
 def _first_from(is_wide: bool) -> Callable[..., Any]:
-    """Return `first(threshold, inclusive)` for a float64 threshold.
+    """Return `first(threshold, inclusive)`, which returns the least magnitude above a threshold.
 
-    Its result is the least magnitude at or above the threshold.
-
-    If not `inclusive`, the magnitude is above the threshold. Magnitudes are bit patterns of
-    float32, or of float64 if `is_wide`.
+    If `inclusive`, the least magnitude may equal the threshold. The threshold is a float64 bit
+    pattern; magnitudes are bit patterns of float32, or of float64 if `is_wide`.
     """
 
     @dialect
@@ -571,9 +581,7 @@ def _first_from(is_wide: bool) -> Callable[..., Any]:
 def make_narrow(target: ElementFormat) -> Callable[..., Any]:
     """Return `narrow(number)`, which rounds a nonnegative float64 number to `target`.
 
-    It rounds once, to nearest even.
-
-    It takes and returns bit patterns.
+    `narrow` rounds once, to nearest even, and takes and returns bit patterns.
     """
 
     @dialect
@@ -605,7 +613,7 @@ def make_narrow(target: ElementFormat) -> Callable[..., Any]:
 
 @cache
 def _make_value_of(element: ElementFormat, target: ElementFormat | None) -> Callable[..., Any]:
-    """Return `value(code, factor)`, which returns the bits of the code's value in `target`.
+    """Return `value(code, factor)`, which returns the bits, in `target`, of code value * factor.
 
     Without a `target`, the function returns the code.
     """

@@ -1,10 +1,10 @@
 """NVFP4 in the float32 arithmetic of a software stack, for loops.
 
-`definition.stack_arithmetic` has the operations of each stack as functions of float32 numbers.
-Loops compile these functions unchanged. This module converts bit patterns to numbers and back, and
-rounds to E4M3 and E2M1 by float additions at scale 1. Loops leave a block to the caller if a NaN or
-an infinity could come up: if its largest number, its factor or the value of its largest element is
-not finite, or if its factor is 0.
+`definition.stack_arithmetic` has the operations of each stack as functions of float32 numbers,
+which loops compile unchanged. This module converts bit patterns to numbers and back, and rounds to
+E4M3 and E2M1 by float additions at scale 1. Loops handle only blocks in which no NaN or infinity
+can occur. Loops leave a block to the caller if its largest number, its factor or the value of its
+largest element is not finite, or if its factor is 0.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from mxnum.modes import Rounding
 
 E4M3, E2M1, FLOAT32 = ELEMENTS["e4m3"], ELEMENTS["e2m1"], FLOATS["float32"]
 _INFINITY, _NAN_SCALE = 0x7F800000, 0x7F
-#: This number is too large for both E4M3 and E2M1.
+#: The bit pattern of 2**100, which is larger than every E4M3 and E2M1 number.
 _GREATEST = (UNIT + 100) << 23
 _OF_SCALE, _OF_ELEMENT = float_additions.constants(E4M3), float_additions.constants(E2M1)
 _to_code = float_additions.make_code(Rounding.RNE, False)
@@ -67,9 +67,9 @@ class Arithmetic(Protocol):
 
 
 def tensor_word(global_scale: Any, largest: Any) -> Any:
-    """Return one 64-bit word for the two numbers of a tensor.
+    """Return a 64-bit word that holds the global scale and the largest magnitude of a tensor.
 
-    Its low half is the global scale, its high half the largest magnitude.
+    The low half is the global scale, and the high half is the largest magnitude.
     """
     return np.array([global_scale, largest], np.float32).view(np.int64).reshape(())
 
@@ -81,7 +81,7 @@ def _global_scale(tensor):
 
 @dialect
 def _encoded(bits, constants):
-    """Return the code of a float32 bit pattern that is not a NaN."""
+    """Return the code to which a float32 number, given by its bits, rounds; NaN is not allowed."""
     magnitude = bits & 0x7FFFFFFF
     magnitude = select(magnitude > _GREATEST, _GREATEST, magnitude)
     return _to_code(magnitude | (bits & -0x80000000), UNIT, low_word(0), constants)
@@ -96,8 +96,8 @@ def _number_of_scale(code):
 def make_scale(source: ElementFormat, arithmetic: Arithmetic) -> Callable[..., Any]:
     """Return `stack_scale(amax, tensor)`, which returns the scale code of a block.
 
-    `amax` is the largest finite magnitude of the block in `source`, `tensor` a word of
-    `tensor_word`.
+    `amax` is the largest finite magnitude of the block, as bits of `source`. `tensor` is a result
+    of `tensor_word`.
     """
     widen, narrowed, FOR_ZERO = as_float32.make_widen(source), make_narrowed(source), arithmetic.for_zero
     in_type = arithmetic.block_scale_in
@@ -116,7 +116,7 @@ def make_scale(source: ElementFormat, arithmetic: Arithmetic) -> Callable[..., A
 def make_narrowed(source: ElementFormat) -> Callable[..., Any]:
     """Return a function that rounds a nonnegative float32 number to `source`.
 
-    This float type has at most 32 bits.
+    `source` is float32, bfloat16 or float16.
     """
 
     @dialect
@@ -137,9 +137,9 @@ def make_narrowed(source: ElementFormat) -> Callable[..., Any]:
 
 @cache
 def quantizing(source: ElementFormat, arithmetic: Arithmetic, makes_values: bool) -> Formulation:
-    """Return the formulation that makes codes of floats.
+    """Return the `Formulation` that converts floats to codes as a software stack does.
 
-    If `makes_values`, it makes the float32 values of these codes.
+    If `makes_values`, the formulation returns the float32 values of the codes instead.
     """
     factor_of, widen, read = arithmetic.factor, as_float32.make_widen(source), decoding(arithmetic)
     prepare_values: Any = read.prepare
@@ -170,7 +170,8 @@ def quantizing(source: ElementFormat, arithmetic: Arithmetic, makes_values: bool
     def to_value(x, c, random):
         return _value_of(code_of(x, c[7]), c, random)
 
-    # The factor is behind seven values, which are read only where they are used.
+    # The constants of a block are seven values, then the factor. If codes are wanted, `at` reads
+    # the factor alone.
     at, element = (by_factors.rows_at(0, 8), to_value) if makes_values else (by_factors.rows_at(7, 1), to_code)
     in_vectors = source.name in ("float32", "bfloat16")
     return Formulation(prepare, at, element, 8, is_wide=False, in_wide_words=False, in_vectors=in_vectors)
@@ -178,16 +179,16 @@ def quantizing(source: ElementFormat, arithmetic: Arithmetic, makes_values: bool
 
 @cache
 def decoding(arithmetic: Arithmetic) -> Formulation:
-    """Return the formulation that decodes codes to float32.
+    """Return the `Formulation` that decodes codes to float32 as a software stack does.
 
-    It computes the seven magnitudes once per block.
+    `prepare` computes the seven magnitudes once per block.
     """
     decoded = arithmetic.decoded
 
     @dialect
     def prepare(code, tensor, tables, b, room):
         d, S, largest = _number_of_scale(code), _global_scale(tensor), number_of(low_word(tensor >> 32))
-        for magnitude in range(1, 8):  # Compilers unroll this loop, so codes are constants.
+        for magnitude in range(1, 8):  # Compilers unroll this loop, so `magnitude` is a constant.
             value = number_of(value_of_code(low_word(magnitude), UNIT, _OF_ELEMENT))
             store(tables, (magnitude - 1) * room + b, bits_of(decoded(value, d, S, largest)))
         largest_value = load(tables, 6 * room + b)

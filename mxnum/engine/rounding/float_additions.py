@@ -1,20 +1,20 @@
-"""Rounding with float32 additions.
+"""Rounding with float32 additions: the fast way to convert float32 to any element.
 
-This is the fast formulation of every conversion from float32 to an element.
+The quantum at x is the distance between neighbouring values of the element at x. If a power of two
+whose last bit is worth the quantum is added to |x| and subtracted again, the hardware rounds |x| to
+the quantum, to nearest even. Subtracting the rounded value from |x|, which is exact, shows the
+rounding error and its sign. Every rounding mode gives the nearest value or one of its neighbours.
+Adding 1 to the bits of the sum of |x| and the power of two, or subtracting 1 from them, gives a
+neighbouring value.
 
-Add to |x| a power of two whose last bit is worth the element's quantum: the hardware rounds the sum
-to that quantum, to nearest even. Subtracting the power of two leaves the rounded value. One more
-exact subtraction gives the side of x on which the rounded value lies, and how far away. Every other
-rounding is that value or a neighbour of it; the bits of the neighbour's sum are one more or one
-less.
+Float32 additions round correctly only inside a domain of scales and magnitudes, and only while the
+hardware rounds to nearest even. Loops check both conditions. Theorems say that, inside the domain
+and with rounding to nearest even, the functions of this module equal `encode`, `decode` after
+`encode`, and `shared_scale` of `mxnum.definition`.
 
-This holds only inside a domain, and only while the hardware rounds to nearest even; loops check
-both. Theorems say that there the functions of this module equal encode, decode after encode, and
-shared_scale of `mxnum.definition`.
-
-The functions are written in the dialect and use the float primitives of `lanes`. They take the
-element at run time, as `Constants`, so that one compiled loop serves all elements, overflows and
-scale rules.
+The functions of this module use the float primitives of `lanes`. The functions take the element at
+run time, as `Constants`, so that one compiled loop serves all elements, overflow modes and scale
+rules.
 """
 
 from __future__ import annotations
@@ -39,53 +39,53 @@ FLOAT32 = FLOATS["float32"]
 LAST_SCALE = E8M0.nan_code - 1
 _NEVER = 1 << 30
 _SIGN = -0x80000000
-#: The first NaN of float32, and the float32 power of two whose last bit is worth 1.
+#: The bits of the first NaN of float32, and of 2**23, whose last bit is worth 1.
 _FIRST_NAN = FLOAT32.max_code + 2
 _COUNTS = (FLOAT32.bias + FLOAT32.mantissa_bits) << FLOAT32.mantissa_bits
-#: By how much the bias and the fraction of float16 are smaller than those of float32; and the
-#: exponent of the power of two that scales the least normal float16 number to 1.
+#: `_BIAS_DIFFERENCE` and `_LESS_FRACTION` are the bias and the fraction bits of float32 minus those
+#: of float16. The least normal float16 number times 2**`_TO_ONE` is 1.
 _BIAS_DIFFERENCE = FLOAT32.bias - FLOATS["float16"].bias
 _LESS_FRACTION = FLOAT32.mantissa_bits - FLOATS["float16"].mantissa_bits
 _TO_ONE = 0 - FLOATS["float16"].emin
 
 
 class Constants(NamedTuple):
-    """The numbers that describe an element, a rounding, an overflow and a scale rule.
-
-    The functions below receive them.
-    """
+    """The numbers that describe an element, a rounding, an overflow mode and a scale rule."""
 
     mantissa: int
-    #: Fraction bits of float32 minus those of the element.
+    #: The fraction bits of float32 minus the fraction bits of the element.
     discarded: int
     emin: int
-    #: Added to the bits of x's binade, this gives the power of two to add to x: `discarded` in the
-    #: exponent field.
+    #: `up` is `discarded`, shifted to the exponent field. The bits of x's binade plus `up` are the
+    #: bits of the power of two to add to |x|.
     up: int
     max_code: int
-    #: Magnitude codes of the results for a positive and for a negative finite number that is too
-    #: large.
+    #: The magnitude codes to which too large finite numbers convert: `above` for positive numbers,
+    #: `below` for negative ones.
     above: int
     below: int
-    #: The same results as float32 bits if they are NaN or infinity, else 0; and the mask of the
-    #: sign that such a result keeps.
+    #: The float32 bits of `above` and `below` if these are NaN or infinity, else 0. `special_sign`
+    #: is the mask of the sign bit that a NaN or infinite result keeps.
     value_above: int
     value_below: int
     special_sign: int
-    #: The mask of a code, its sign bit (0 in two's complement), the shift that moves bit 31 to the
-    #: top bit of a code, and -1 in two's complement, else 0.
+    #: `mask` has all bits of a code. `sign` is the sign bit of a code (0 in two's complement). A
+    #: right shift by `sign_down` moves bit 31 to the top bit of a code. `flip` is -1 in two's
+    #: complement, else 0.
     mask: int
     sign: int
     sign_down: int
     flip: int
-    #: Bits of the largest value minus bits of the least normal value, which are the same under
-    #: every scale; and the mask of the sign that a zero keeps.
+    #: `largest` is the bits of the largest value minus the bits of the least normal value, a
+    #: difference that is the same under every scale. `zero_sign` is the mask of the sign bit that a
+    #: zero keeps.
     largest: int
     zero_sign: int
-    #: Magnitude codes of the infinity and of the first NaN.
+    #: The magnitude codes of infinity and of the first NaN.
     infinity: int
     first_nan: int
-    #: The shared scale for a magnitude is ((bits + scale_bump) >> 23) + scale_bias.
+    #: The scale code of a block is ((bits + scale_bump) >> 23) + scale_bias, with the bits of the
+    #: block's largest magnitude.
     scale_bias: int
     scale_bump: int
 
@@ -96,7 +96,7 @@ def constants(
     overflow: Overflow = Overflow.SATURATE,
     rule: ScaleRule = ScaleRule.FLOOR,
 ) -> Constants:
-    """Return the constants of an element in these modes."""
+    """Return the `Constants` of an element, a rounding, an overflow mode and a scale rule."""
     mantissa, bits = element.mantissa_bits, element.bits
     discarded = FLOAT32.mantissa_bits - mantissa
     one = 1 << FLOAT32.mantissa_bits
@@ -137,19 +137,20 @@ def constants(
 
 
 class Domain(NamedTuple):
-    """Scales and magnitudes for which a formulation is right, bounds included."""
+    """The scales and magnitudes for which a fast formulation is right, bounds included."""
 
     least_scale: int
     greatest_scale: int
-    #: Bit pattern of the largest |x|.
+    #: The float32 bit pattern of the largest |x|.
     greatest_x: int
 
 
 def domain(element: ElementFormat, rounding: Rounding) -> Domain:
     """Return the domain in which the functions of `make_code` and `make_value` are right.
 
-    Inside this domain the quantum is so far above the subnormals that flushing them changes no
-    result, no sum becomes infinite, and stochastic rounding turns a subnormal rest into zero.
+    Inside the domain, no sum becomes infinite. The quantum is so far above the subnormal numbers
+    that flushing them to zero changes no result. Stochastic rounding truncates a subnormal rounding
+    error to zero even without flushing.
     """
     last_field = 254 - (FLOAT32.mantissa_bits - element.mantissa_bits)
     least = (SR_BITS + 1 if rounding == Rounding.SR else 3) + element.mantissa_bits - element.emin
@@ -161,9 +162,8 @@ def domain(element: ElementFormat, rounding: Rounding) -> Domain:
 def fast_scale(amax: Any, e: Constants) -> Any:
     """Return the E8M0 code of a block from the bits of its largest magnitude.
 
-    This magnitude is a float32 number that is zero or normal.
-
-    For a subnormal magnitude the result is a code below every domain.
+    The magnitude is a float32 number that is zero or normal. For a subnormal magnitude, the result
+    is a code below the scales of every domain.
     """
     code = ((amax + e.scale_bump) >> 23) + e.scale_bias
     code = select(amax == 0, 0, code)
@@ -174,10 +174,8 @@ def fast_scale(amax: Any, e: Constants) -> Any:
 def make_code(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
     """Return `fast_code(x, scale, random, constants)`, which rounds to an element code.
 
-    It rounds x / 2**(scale - 127) once.
-
-    x is a float32 bit pattern. `by_parity` is for elements without mantissa bits: see
-    `breaks_ties_by_parity`.
+    `fast_code` rounds x / 2**(scale - 127) once, where `x` is a float32 bit pattern. `by_parity`
+    must be True for elements without mantissa bits: see `breaks_ties_by_parity`.
     """
     round_to_quantum = _make_round(rounding, by_parity)
 
@@ -198,12 +196,11 @@ def make_code(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
 
 @cache
 def make_value(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
-    """Return `fast_value(x, scale, random, constants)`, which rounds to a value.
+    """Return `fast_value(x, scale, random, constants)`, which rounds x to an element's value.
 
-    It is the value of the code that the function of `make_code` returns.
-
-    The value is a float32 bit pattern and includes the scale. The function makes no code, so there
-    is nothing to decode.
+    The result is the value, times the scale, of the code that `fast_code` (from `make_code`)
+    returns. The value is a float32 bit pattern. `fast_value` makes no code, so it does not need to
+    decode one.
     """
     round_to_quantum = _make_round(rounding, by_parity)
 
@@ -212,7 +209,7 @@ def make_value(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
         magnitude = x & 0x7FFFFFFF
         magic = _magic_of(magnitude, scale, e)
         steps = 0
-        if by_parity:  # With mantissa bits a binade has an even number of steps, so their parity is 0.
+        if by_parity:  # With mantissa bits, `steps` would be even, so 0 has the same parity.
             steps = (magic >> e.discarded) - ((scale + e.emin + e.discarded) << e.mantissa)
         value = subtract_float32(round_to_quantum(x, magnitude, magic, steps, random), magic)
         largest = ((scale + e.emin) << 23) + e.largest
@@ -220,7 +217,7 @@ def make_value(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
         limit = select(special == 0, largest, special)
         keeps = select(value > largest, select(special == 0, _SIGN, e.special_sign), _SIGN)
         value = select(value > largest, limit, value)
-        return value | (x & select(value == 0, e.zero_sign, keeps))  # An integer has no -0, and a NaN has no sign.
+        return value | (x & select(value == 0, e.zero_sign, keeps))  # Integer elements have no -0, and NaN has no sign.
 
     fast_value.__name__ = f"fast_value_{rounding}{'_by_parity' if by_parity else ''}"
     return fast_value
@@ -229,17 +226,14 @@ def make_value(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
 def breaks_ties_by_parity(element: ElementFormat) -> bool:
     """Return True if rounding to nearest even must break ties by the parity of the code.
 
-    The hardware breaks ties by the last bit of the significand. Without mantissa bits that bit says
-    nothing about the code.
+    The hardware breaks ties by the last bit of the significand. In an element without mantissa
+    bits, the last bit of the significand says nothing about the code.
     """
     return element.mantissa_bits == 0
 
 
 def decoding_domain(element: ElementFormat) -> tuple[int, int]:
-    """Return the least and the greatest scale at which no value is subnormal or too large.
-
-    Values are then zero or normal float32 numbers.
-    """
+    """Return the least and the greatest scale at which all values are zero or normal in float32."""
     magnitudes = 1 << (element.bits - 1)
     last_field = (magnitudes if element.integer else magnitudes - 1) >> element.mantissa_bits
     return 1 + element.mantissa_bits - element.emin, 254 + element.bias - last_field
@@ -251,9 +245,9 @@ def value_of_code(code: Any, scale: Any, e: Constants) -> Any:
 
     The scale must be in `decoding_domain`.
 
-    Shifts move the fields of a normal value to those of float32. For a subnormal value, the
-    fraction is put behind a leading one, which an exact subtraction takes away. Nothing is rounded,
-    so the result is right in every floating-point environment.
+    Shifts move the fields of a normal code to the fields of float32. For a subnormal code, the
+    function puts the fraction behind a leading one, and an exact subtraction takes the leading one
+    away. Nothing is rounded, so the result is right in every floating-point environment.
     """
     half = e.mask >> 1
     sign = 0 - ((code >> (31 - e.sign_down)) & 1)
@@ -269,11 +263,9 @@ def value_of_code(code: Any, scale: Any, e: Constants) -> Any:
 
 
 def product_domain(element: ElementFormat) -> tuple[int, int]:
-    """Return the scales, least and greatest, of the function of `make_value_by_product`.
+    """Return the least and the greatest scale at which `make_value_by_product` is right.
 
-    It is right at these and between them.
-
-    At these scales both factors of its product are normal, too.
+    From the least to the greatest scale, values and both factors of the product are normal or zero.
     """
     least, greatest = decoding_domain(element)
     return least, greatest if element.integer else min(greatest, 254 - _TO_ONE - element.emin)
@@ -281,14 +273,12 @@ def product_domain(element: ElementFormat) -> tuple[int, int]:
 
 @cache
 def make_value_by_product(element: ElementFormat) -> Callable[..., Any]:
-    """Return a function of (code, scale, constants) that equals `value_of_code`.
+    """Return `value(code, scale, constants)`, which equals `value_of_code` in `product_domain`.
 
-    This holds for scales in `product_domain`.
-
-    It multiplies the value of the code at scale 1 by a power of two. An integer is the difference
-    of two numbers whose last bit is worth 1. For other elements it moves the fields of the code,
-    also of a subnormal one, to those of float16, and the processor converts the float16 number.
-    Nothing is rounded.
+    The function multiplies a float32 number n by a power of two. If the element is an integer, n is
+    the code as an integer, computed as the difference of two numbers whose last bit is worth 1. If
+    the element is a float, the processor makes n from a float16 number with the fields of the code,
+    also if the code is subnormal. Nothing is rounded.
     """
     HAS_NANS = element.specials != "none"
 
@@ -314,7 +304,7 @@ def make_value_by_product(element: ElementFormat) -> Callable[..., Any]:
 
 @dialect
 def _magic_of(magnitude, scale, e):
-    """Return the bits of the power of two whose last bit is worth the quantum at that magnitude."""
+    """Return the bits of the power of two whose last bit is worth the quantum at `magnitude`."""
     binade = magnitude & 0x7F800000
     least = (scale + e.emin) << 23
     return select(binade > least, binade, least) + e.up
@@ -322,13 +312,12 @@ def _magic_of(magnitude, scale, e):
 
 @cache
 def _make_round(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
-    """Return the function that rounds a magnitude to the quantum.
+    """Return `round_to_quantum(x, magnitude, magic, steps, random)`, which rounds a magnitude.
 
-    It is `round_to_quantum(x, magnitude, magic, steps, random)`.
-
-    It returns the bits of magic plus the rounded magnitude. The last bit of that sum is worth the
-    quantum, so a step to the next multiple adds 1 to its bits. `steps` is the code at which the
-    binade of these additions begins, less one binade of significands.
+    The function rounds a magnitude to the quantum, and returns the bits of `magic` plus the rounded
+    magnitude. The last bit of the sum is worth the quantum, so adding 1 to the bits of the sum
+    steps to the next multiple of the quantum. The code is the bits of the sum minus `magic` plus
+    `steps`.
     """
     RNE, RNA, RTZ, RTO, RTP, _RTN, SR = which(
         rounding, Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.RTO, Rounding.RTP, Rounding.RTN, Rounding.SR
@@ -346,7 +335,7 @@ def _make_round(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
         if SR or RNE or RNA:
             rest, quantum = subtract_float32(magnitude, nearest), magic - LAST_PLACE
             if SR:
-                # A quantum has 2**SR_BITS parts.
+                # `parts` is the rounding error in units of quantum / 2**SR_BITS.
                 parts = truncate_float32(multiply_float32(rest, ONE - (quantum - PARTS)))
                 return total + ((parts + random) >> SR_BITS)
             twice = add_float32(rest, rest)

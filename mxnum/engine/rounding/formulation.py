@@ -1,7 +1,7 @@
-"""The functions that loops compute for each element of an array, and the types that hold them.
+"""The functions that loops call for each element of an array, and the types of such functions.
 
-They are fast formulations and the definition. One fast formulation serves all elements; the
-definition has one function per conversion.
+Each function is either a fast formulation or taken from `mxnum.definition`. One fast formulation
+serves all elements; the definition has one function per conversion.
 """
 
 from __future__ import annotations
@@ -29,52 +29,46 @@ from mxnum.modes import Overflow, Rounding, ScaleRule
 
 
 class Fast(NamedTuple):
-    """A fast formulation, which serves all elements.
-
-    It has a function, and the numbers that select one element.
-    """
+    """A fast function for all elements, with the numbers that select one element."""
 
     #: `function(x, scale, random, constants)` converts one number.
     function: Callable[..., Any]
-    #: The `Domain`, then the `Constants`, as a loop takes them.
+    #: The array that a loop takes, with the fields of the `Domain`, then those of the `Constants`.
     numbers: Array
-    #: The function with its constants compiled in, for the most common conversions: at least a
-    #: fifth faster.
+    #: `function` with its constants compiled in, which is at least a fifth faster; None for less
+    #: common conversions.
     special: Callable[..., Any] | None = None
 
 
-#: The numbers of a function that ignores limits and constants.
+#: The `numbers` of a function that ignores its domain and its constants.
 NO_NUMBERS = np.zeros(len(Domain._fields) + len(Constants._fields), np.int32)
 
 
 @dataclass(frozen=True)
 class Definition:
-    """One conversion by the definition, for every x and every scale.
+    """One conversion by `mxnum.definition`, as `function(x, scale, random, constants)`.
 
-    It is `function(x, scale, random, constants)`.
-
-    The conversions of `quantizing_anywhere` and `decoding_anywhere` equal the definition for finite
-    x and every scale but NaN. Two conversions compare equal if one compiled loop serves both.
+    The function converts every x under every scale. Only the functions of `quantizing_anywhere` and
+    `decoding_anywhere` need a finite x and a scale that is not NaN. Two `Definition` objects
+    compare equal if one compiled loop serves both.
     """
 
     function: Callable[..., Any]
-    #: True if every intermediate result fits 32 bits, so that a loop may run in lanes.
+    #: True if every intermediate result fits 32 bits, so that a loop may compute with 32-bit
+    #: integers.
     in_lanes: bool
-    #: The array from which the loop makes the constants.
+    #: The array from which the loop makes the constants that it passes to `function`.
     numbers: Array = field(default_factory=lambda: NO_NUMBERS, compare=False)
 
     @property
     def word(self) -> Callable[[Any], Any]:
-        """The function that turns a scale or random bits into a word.
-
-        The word has the type of the loaded x.
-        """
+        """The function that converts a scale or random bits to the integer type of a loaded x."""
         return lane if self.in_lanes else wide
 
 
 @dialect
 def numbers_given(numbers):
-    """Return the domain and the constants that an array of `Fast.numbers` holds."""
+    """Return the `Domain` and the `Constants` that an array `Fast.numbers` holds."""
     limits = Domain(int(numbers[0]), int(numbers[1]), int(numbers[2]))
     n = numbers
     return limits, Constants(
@@ -84,7 +78,7 @@ def numbers_given(numbers):
     )  # fmt: skip
 
 
-#: Sources and roundings whose loops are also compiled with the constants of one element.
+#: The sources and roundings for which loops are also compiled with the constants of one element.
 _COMMON = (("float32", Rounding.RNE), ("float32", Rounding.SR), ("float64", Rounding.RNE))
 
 
@@ -92,7 +86,8 @@ _COMMON = (("float32", Rounding.RNE), ("float32", Rounding.SR), ("float64", Roun
 def _with_constants(function: Callable[..., Any], constants: float_additions.Constants) -> Callable[..., Any]:
     """Return `function` with the constants of one element compiled in.
 
-    It ignores the constants that its loop passes; the loop needs these for the scale.
+    The returned function ignores the constants that its loop passes, which the loop needs only to
+    compute scales.
     """
 
     @dialect
@@ -103,7 +98,7 @@ def _with_constants(function: Callable[..., Any], constants: float_additions.Con
 
 
 def _limits(least: int, greatest: int, greatest_x: int) -> Domain:
-    """Return limits between these scales, clipped to the scale codes that are not NaN."""
+    """Return a `Domain` from two scales, each clipped to the scale codes that are not NaN."""
     return Domain(max(least, 0), min(greatest, float_additions.LAST_SCALE), greatest_x)
 
 
@@ -120,9 +115,9 @@ def fast_quantizing(
     rule: ScaleRule,
     target: ElementFormat | None,
 ) -> Fast | None:
-    """Return the fast formulation from floats to codes, or to their values in `target`.
+    """Return the `Fast` conversion from floats to codes, or to values in `target`.
 
-    Returns None if `paths` has none.
+    The result is None if `paths` lists no fast conversion for these formats and modes.
     """
     can_round = paths.rounds_fast(source, element, rounding, rule)
     if not can_round or (target is not None and not paths.DECODING.covers(target, element)):
@@ -149,9 +144,9 @@ def fast_quantizing(
 
 @cache
 def fast_decoding(element: ElementFormat, target: ElementFormat) -> Fast | None:
-    """Return the fast formulation from codes to their values under the scale.
+    """Return the `Fast` conversion from codes to their values under the scale.
 
-    Returns None if `paths` has none.
+    The result is None if `paths` lists no fast conversion for the two formats.
     """
     if not paths.DECODING.covers(target, element):
         return None
@@ -177,9 +172,9 @@ def quantizing_anywhere(
     overflow: Overflow,
     target: ElementFormat | None,
 ) -> Definition | None:
-    """Return `fast_quantizing`'s conversion for finite x and every scale but NaN.
+    """Return `fast_quantizing`'s conversion, extended to finite x and every scale but NaN.
 
-    Returns None if `paths` has none.
+    The result is None if `paths` lists no extended conversion for these formats and modes.
     """
     reaches_all = paths.BEYOND.covers(source, element, rounding=rounding)
     if not reaches_all or (target is not None and target.name != "float32"):
@@ -192,7 +187,10 @@ def quantizing_anywhere(
 
 @cache
 def decoding_anywhere(element: ElementFormat, target: ElementFormat) -> Definition | None:
-    """Return `fast_decoding`'s conversion for every scale but NaN; None if `paths` has none."""
+    """Return `fast_decoding`'s conversion, extended to every scale but NaN.
+
+    The result is None if `paths` lists no extended conversion for the two formats.
+    """
     if target.name != "float32" or not paths.BEYOND.covers(target, element):
         return None
 
@@ -210,8 +208,8 @@ def _anywhere(function: Callable[..., Any], constants: float_additions.Constants
 
 @cache
 def quantizing(source: ElementFormat, target: ElementFormat, rounding: Rounding, overflow: Overflow) -> Definition:
-    """Return the definition's conversion from floats to codes."""
-    overflow = overflow.of(target.specials)  # Overflow modes that are the same for `target` share one kernel.
+    """Return the conversion of `mxnum.definition` from floats to codes."""
+    overflow = overflow.of(target.specials)  # Overflow modes with equal results for `target` share one kernel.
     encode = make_encode(source, target, rounding, overflow)
 
     @dialect
@@ -225,7 +223,7 @@ def quantizing(source: ElementFormat, target: ElementFormat, rounding: Rounding,
 def requantizing(
     source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow, target: ElementFormat
 ) -> Definition:
-    """Return the definition's conversion from floats to the values of their codes in `target`."""
+    """Return the conversion of `mxnum.definition` from floats to codes and on to values."""
     to_code, to_value = quantizing(source, element, rounding, overflow), decoding(element, target)
     encode, decode = to_code.function, to_value.function
 
@@ -238,9 +236,9 @@ def requantizing(
 
 @cache
 def decoding(element: ElementFormat, target: ElementFormat) -> Definition:
-    """Return the definition's conversion from codes to their values under the scale.
+    """Return the conversion of `mxnum.definition` from codes to their values under the scale.
 
-    It ignores random bits.
+    The conversion ignores random bits.
     """
     decode = make_decode(element, target)
 
@@ -253,9 +251,9 @@ def decoding(element: ElementFormat, target: ElementFormat) -> Definition:
 
 @cache
 def scaling(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Definition:
-    """Return the definition's conversion from the largest magnitude of a block to its scale code.
+    """Return the conversion from the largest magnitude of a block to its scale code.
 
-    Its function is `(amax, bias, first_bumped)`; the last two are its numbers.
+    The function takes `(amax, bias, first_bumped)`; `numbers` holds `bias` and `first_bumped`.
     """
     width = scale_width(source, element)
     numbers = np.array(scale_constants(element, rule, width), np.int64)
@@ -267,7 +265,7 @@ _scale_of = cache(make_scale_of)
 
 @cache
 def _rounding(source: ElementFormat, rounding: Rounding, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of `make_code` or `make_value`, extended to inputs in `source`."""
+    """Return a function that converts `source` numbers to float32 and rounds them by `function`."""
     widen = as_float32.make_widen(source)
 
     @dialect
@@ -284,9 +282,9 @@ def _rounding(source: ElementFormat, rounding: Rounding, function: Callable[...,
 
 @cache
 def _valuing(function: Callable[..., Any], gives_codes: bool, target: ElementFormat) -> Callable[..., Any]:
-    """Return a function of `_rounding`, extended to make values in `target`.
+    """Return a function that converts the results of `function` to values in `target`.
 
-    The results of that function are codes or values.
+    `function` returns codes if `gives_codes`, else float32 values.
     """
     convert, decode = as_float32.make_convert_value(target), _decoding(target)
 
@@ -335,7 +333,10 @@ def quantizing_over(
     overflow: Overflow,
     target: ElementFormat | None,
 ) -> Formulation:
-    """Return the definition's formulation from floats to codes, or to their values in `target`."""
+    """Return the conversion of `mxnum.definition` from floats to codes, with float scales.
+
+    If `target` is given, the conversion returns the values of the codes in `target`.
+    """
     encode = make_encode_over(source, element, scale, rounding, overflow)
     if target is None:
 
@@ -355,7 +356,7 @@ def quantizing_over(
 
 @cache
 def decoding_over(element: ElementFormat, scale: ScaleFormat, target: ElementFormat) -> Formulation:
-    """Return the definition's formulation from codes to values."""
+    """Return the conversion of `mxnum.definition` from codes to values, with float scales."""
     decode = make_decode_over(element, scale, target)
 
     @dialect
@@ -366,10 +367,7 @@ def decoding_over(element: ElementFormat, scale: ScaleFormat, target: ElementFor
 
 
 def _defined(scale: ScaleFormat, element: Callable[..., Any]) -> Formulation:
-    """Return a formulation whose constants describe the factor.
-
-    They are its exponent, its significand and its kind.
-    """
+    """Return a `Formulation` whose constants are the factor's exponent, significand and kind."""
     factor = make_factor(scale)
 
     @dialect

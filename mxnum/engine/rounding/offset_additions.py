@@ -1,6 +1,6 @@
-"""Subtraction and addition of the offsets of blocks in float32.
+"""Subtracts the offsets of blocks from numbers, and adds them to values, in float32.
 
-Theorems say that both equal the definition.
+Theorems say that the subtraction and the addition equal those of `mxnum.definition`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mxnum.formats import ElementFormat
 
 @cache
 def make_finite_difference(source: ElementFormat) -> Callable[..., Any]:
-    """Return the function of `make_fast_difference`, restricted to finite x."""
+    """Return `finite_difference(x, offset)`, which returns x - offset for finite x."""
     widen = make_widen(source)
 
     @dialect
@@ -32,8 +32,8 @@ def make_finite_difference(source: ElementFormat) -> Callable[..., Any]:
 def make_fast_difference(source: ElementFormat) -> Callable[..., Any]:
     """Return `fast_difference(x, offset)`, which returns the float32 bit pattern of x - offset.
 
-    The offset is finite and given as float32 bits. A NaN keeps only its sign: the functions that
-    take the difference ignore the payload.
+    The offset is finite and given as float32 bits. A NaN keeps its sign but not its payload, which
+    the functions that take the difference ignore.
     """
     finite_difference = make_finite_difference(source)
     MAGNITUDE, INFINITY = (1 << (source.bits - 1)) - 1, source.max_code + 1
@@ -54,7 +54,7 @@ def make_fast_difference(source: ElementFormat) -> Callable[..., Any]:
 def fast_sum(value, offset):
     """Return the float32 bit pattern of value + offset for a finite offset.
 
-    NaN and infinity stay unchanged.
+    If `value` is NaN or infinity, it is returned unchanged.
     """
     magnitude = value & 0x7FFFFFFF
     return select(magnitude < 0x7F800000, add_float32(value, offset), value)

@@ -1,6 +1,7 @@
-"""The table of fast formulations: what each covers, and the theorems that tie it to the definition.
+"""The table of fast formulations, with the formats of each and the theorems that prove it.
 
-The engine uses a fast formulation only for what a row of this table covers, else the definition.
+The engine uses a fast formulation only for formats and modes that the table covers, and the
+definition for all others.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from dataclasses import dataclass
 from mxnum.formats import ELEMENTS, FLOATS, SCALES, ElementFormat, ScaleFormat
 from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
 
-#: The greatest width of a code. Loops store each code in a byte.
+#: The greatest width of a code, because loops store each code in a byte.
 MOST_BITS = 8
-#: The formats that the theorems are about. A format added later is not listed, so the definition
-#: converts it until there are theorems.
+#: The formats that the theorems are about. A format that is added later is not listed, so the
+#: definition converts it until there are theorems about it.
 _ELEMENTS = "e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "int8", "e3m0", "int4"
 _FLOATS = "float64", "float32", "bfloat16", "float16"
 _FLOAT_SCALES = "e4m3", "ue5m3", "float16", "bfloat16", "float32"
@@ -27,22 +28,26 @@ RULES = (
 
 @dataclass(frozen=True)
 class FastPath:
-    """One fast formulation.
+    """One fast formulation, with the formats and modes for which it is proved.
 
-    Loops use it inside the domain that its module states, and the definition elsewhere.
+    Loops use the formulation inside the domain that its module states, and the definition
+    elsewhere.
     """
 
     name: str
-    #: Float types of the input of a quantization, or of the result of a decoding.
+    #: The float types of inputs when quantizing, or of results when decoding.
     float_types: tuple[str, ...]
     elements: tuple[str, ...]
-    #: Names of the theorems in proofs/LEDGER.md. A name in braces stands for every case.
+    #: Names of the theorems in proofs/LEDGER.md. A part in braces, such as {element}, stands for
+    #: each of its values.
     evidence: tuple[str, ...]
-    #: Theorems about every element of at most `MOST_BITS` bits, by its mantissa bits; may be empty.
+    #: Names of theorems about all elements with m mantissa bits and at most `MOST_BITS` bits; empty
+    #: if there are none.
     evidence_for_any: tuple[str, ...] = ()
     roundings: tuple[Rounding, ...] = ROUNDINGS
     roundings_for_any: tuple[Rounding, ...] = ROUNDINGS
-    #: The scales that are floats; and the rules by which scales are computed.
+    #: `scales` are the scale formats that are floats. `rules` are the rules by which scales are
+    #: computed.
     scales: tuple[str, ...] = ()
     rules: tuple[ScaleRule | FloatScaleRule, ...] = ()
 
@@ -57,8 +62,8 @@ class FastPath:
     ) -> bool:
         """Return True if the formulation is proved for these formats and modes.
 
-        A user's own format that has the name of a standard format, but differs from it, is not
-        covered by that name.
+        Theorems about a standard format count for a user's format of the same name only if the two
+        formats are equal.
         """
         if float_type.name not in self.float_types or float_type != FLOATS[float_type.name]:
             return False
@@ -198,8 +203,8 @@ PATHS = (
 
 
 def rounds_fast(source: ElementFormat, element: ElementFormat, rounding: Rounding, rule: ScaleRule) -> bool:
-    """Return True if `float_additions` may compute scales and codes.
+    """Return True if `float_additions` may compute the scales and codes of a conversion.
 
-    `as_float32` converts the input first.
+    Inputs that are not float32 are converted by `as_float32` first.
     """
     return any(path.covers(source, element, rounding=rounding, rule=rule) for path in (ROUNDING, WIDENED, NARROWED))

@@ -1,18 +1,20 @@
-"""Stochastic rounding of elements of four bits under scales that are floats.
+"""Stochastic rounding to elements of four bits under scales that are floats.
 
-It takes one product of integers.
+One product of integers decides whether a number rounds up.
 
-|x| lies between two values of the element times the factor, v * f and (v + w) * f, where w is a
-power of two and v a small multiple of w. Comparisons find v (`by_factors.by_seven_places`, toward
-zero). |x| rounds up if floor(d * 2**30) + R is at least 2**30, where d = (|x| / f - v) / w and R
-are the random bits. That is equivalent to
+Let f be the factor, which is scale times tensor scale. The magnitude |x| lies between v * f and (v
++ w) * f, where v and v + w are neighbouring values of the element. The gap w is a power of two, and
+v is a small multiple of w. Comparisons find v, because `by_factors.by_seven_places` rounds toward
+zero. Let R be the random bits and d = (|x| / f - v) / w. The magnitude rounds up if floor(d *
+2**30) + R is at least 2**30, which is equivalent to
 
     |x| * 2**30 >= f * (v * 2**30 + w * (2**30 - R)) = f * w * ((v / w + 1) * 2**30 - R).
 
-The bracket has 32 bits. Under scales of eight bits, the significand of f has at most 28 bits; a
-block with a longer significand is left to the definition. Nothing is divided or rounded: with a
-common exponent both sides are integers of 60 bits, held as two words. Bits of |x| below the last
-bit of that integer are dropped, which changes no comparison with an integer.
+The bracket (v / w + 1) * 2**30 - R has 32 bits. Under scales of eight bits, the significand of f
+has at most 28 bits; a block whose factor has a longer significand is left to the definition. With a
+common exponent, both sides of the inequality are integers of 60 bits, held as two words, so nothing
+is divided or rounded. Bits of |x| below the unit of the integers are dropped, which does not change
+the comparison.
 """
 
 from __future__ import annotations
@@ -29,10 +31,10 @@ from mxnum.engine.rounding.by_factors import Formulation
 from mxnum.formats import ElementFormat, ScaleFormat
 from mxnum.modes import Rounding
 
-#: Bits that the significand of a factor may have.
+#: The greatest number of bits of a factor's significand.
 _DIGITS = 28
-#: The exponent used for a factor of zero. Every product with it is larger than |x|, so nothing
-#: rounds up.
+#: The exponent used for a factor of zero, which makes every product larger than |x|, so that no
+#: number rounds up.
 _FAR = 1 << 20
 _HALF = 1 << 31
 
@@ -41,7 +43,10 @@ _HALF = 1 << 31
 def by_products(
     source: ElementFormat, element: ElementFormat, scale: ScaleFormat, target: ElementFormat | None
 ) -> Formulation:
-    """Return the formulation that makes codes, or their values in `target`, which is the source."""
+    """Return the `Formulation` that rounds stochastically to codes, or to values in `target`.
+
+    If given, `target` must equal `source`.
+    """
     places = by_factors.by_seven_places(source, element, scale, Rounding.RTZ, target)
     codes = by_factors.by_seven_places(source, element, scale, Rounding.RTZ, None)
     prepare_places, code_toward_zero = places.prepare, codes.element
@@ -79,12 +84,12 @@ def by_products(
 def make_goes_up(element: ElementFormat) -> Any:
     """Return `goes_up(x, code, significand, exponent, random)`: 1 if |x| rounds up, else 0.
 
-    x holds the float32 bits of |x|, `code` the code of |x| rounded toward zero. The significand and
-    the exponent are those of the factor.
+    `x` holds the float32 bits of |x|, and `code` is the code of |x| rounded toward zero.
+    `significand` and `exponent` describe the factor.
     """
     MANTISSA, LEAST = element.mantissa_bits, element.emin - element.mantissa_bits
-    #: The constant part of the difference of the two exponents: the bias and the fraction of
-    #: float32, minus the fraction bits of the factor and the random bits.
+    #: The constant part of the exponent `up`: the bias and the fraction bits of float32, minus the
+    #: fraction bits of the factor and the number of random bits.
     BIAS = 127 + 23 - (_DIGITS - 1) - SR_BITS
 
     @dialect
@@ -98,13 +103,14 @@ def make_goes_up(element: ElementFormat) -> Any:
         high, low = multiply_32x32(significand, ((multiple + 1) << SR_BITS) - random)
         up = field - BIAS - exponent - step
         up = select(up < -31, -31, select(up > 63, 63, up))
-        # x * 2**up as two words.
+        # `x_high` and `x_low` are the two words of x * 2**up.
         back = 0 - up
         x_high = select(up < 0, 0, x >> 1 >> ((31 - up) & 31))
         x_high = select(up < 32, x_high, x << (up & 31))
         x_low = select(up < 0, x >> (back & 31), (x << (up & 31)) & 0xFFFFFFFF)
         x_low = select(up < 32, x_low, 0)
-        reaches = select(x_low - _HALF < low - _HALF, 0, 1)  # Subtracting 2**31 compares words as unsigned.
+        # Subtracting 2**31 from both words makes the signed comparison an unsigned one.
+        reaches = select(x_low - _HALF < low - _HALF, 0, 1)
         reaches = select(x_high == high, reaches, select(x_high < high, 0, 1))
         return select(random == 0, 0, reaches)
 

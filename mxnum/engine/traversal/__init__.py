@@ -1,4 +1,5 @@
-"""Walks of loops over the blocks of an array, and contiguous parts of arrays.
+"""How loops traverse the blocks of an array, and how arrays are cut into contiguous parts.
 
-The modules know shapes, strides and blocks, but not what a loop computes. Imports `machine`.
+The modules of this folder know shapes, strides and blocks, but not what a loop computes. Imports
+`machine`.
 """

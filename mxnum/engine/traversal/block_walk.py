@@ -1,4 +1,4 @@
-"""Walks of loops through contiguous arrays: the shape a loop receives, and each thread's share."""
+"""How loops traverse contiguous arrays: the shape a loop receives, and each thread's share."""
 
 from __future__ import annotations
 
@@ -16,73 +16,72 @@ from mxnum.memory.dtypes import Array
 USUAL_RUN, SHORT_RUN = 32, 16
 #: Values of `Walk.run` for which the loops over tiles are also compiled with a constant length.
 CONSTANT_RUNS = (1, 2, 4, 8, 16)
-#: The greatest number of elements in a group of blocks, and for which random bits are drawn at
-#: once.
+#: The greatest number of elements in a group of blocks. Random bits are drawn for at most `PIECE`
+#: elements at once.
 PIECE = 4096
 #: The greatest number of blocks in a group. A group stays in the first-level cache between the
 #: phases of a loop.
 GROUP = 32
-#: Elements of a panel of columns, and its greatest number of columns. While a loop processes one
-#: panel, the next is fetched to the first caches.
+#: A panel of columns has about `PANEL` elements, and at most `WIDEST_PANEL` columns. While a loop
+#: processes one panel, the next panel is fetched into the first caches.
 PANEL, WIDEST_PANEL = 1 << 14, 3072
-#: Elements of a panel along rows, for loops that process bands. They prefetch this many float32
-#: numbers, so that one panel is fetched while the panel before it is processed.
+#: The number of elements of a panel along rows, for loops that process bands (the rows that one row
+#: of blocks spans). Loops over bands prefetch `ROW_PANEL` float32 numbers, so that one panel is
+#: fetched while the panel before it is processed.
 ROW_PANEL = 2048
-#: With fewer elements, another thread costs more than it saves.
+#: A thread with fewer than `ELEMENTS_PER_THREAD` elements costs more time than it saves.
 ELEMENTS_PER_THREAD = 1 << 19
-#: An array with fewer columns than NARROW and at least WORTH_A_COPY elements is copied so that its
-#: blocks become rows, if a block is one column of several rows: loops along so few columns are
-#: slower than the copy.
+#: If blocks are single columns of several rows, an array with fewer columns than NARROW and at
+#: least WORTH_A_COPY elements is copied so that its blocks become rows, because loops over few
+#: columns are slower than the copy.
 NARROW, WORTH_A_COPY = 8, 1 << 14
 
-#: Marks of groups that are still to be processed: MIXED may hold NaN or infinities, FINITE holds
-#: finite numbers alone.
+#: Marks of groups of blocks that are still to be processed. A group with the mark MIXED may hold
+#: NaN or infinities; a group with the mark FINITE holds only finite numbers.
 MIXED, FINITE = 1, 2
 
-#: What one call of a loop processes: (first, last, begin, end) stands for rows or bands `first` to
-#: `last`, and within each of these the blocks or columns `begin` to `end`.
+#: The share of an array that one call of a loop processes. (first, last, begin, end) stands for
+#: blocks `begin` to `end` of rows `first` to `last`, or for columns `begin` to `end` of bands
+#: `first` to `last`.
 Bounds = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
 class Walk:
-    """A contiguous array as (planes, rows, columns) with blocks (1, k, run)."""
+    """A contiguous array of shape (planes, rows, columns), with blocks of shape (1, k, run)."""
 
     planes: int
     rows: int
     columns: int
     k: int
     run: int
-    #: Bits of a code, for loops that read or write packed codes. Each row and each block then
-    #: begins at a byte.
+    #: The width in bits of a code, for loops that read or write packed codes. In packed arrays,
+    #: each row and each block begins at a byte.
     bits: int = 8
-    #: Columns of a panel, for loops that process bands of rows for any blocks. It is 0 if rows have
-    #: loops of their own.
+    #: The number of columns of a panel, for loops that process bands even if blocks lie along rows;
+    #: 0 for all other loops.
     fixed_panel: int = 0
 
     @cached_property
     def along_rows(self) -> bool:
-        """True if the loops of `rows` process this walk, False if those of `columns` do."""
+        """True if the loops of `rows` process this array, False if the loops of `columns` do."""
         return self.k == 1 and self.run >= SHORT_RUN and not self.fixed_panel
 
     @cached_property
     def in_bands(self) -> Walk:
-        """The same walk with fixed panels, for loops that process bands of rows."""
+        """A copy of this `Walk` with panels of fixed width, for loops over bands of rows."""
         return replace(self, fixed_panel=self.panel)
 
     @cached_property
     def redone(self) -> Walk:
-        """The same walk for loops that redo marked groups.
-
-        They see a group of blocks as a panel.
-        """
+        """A copy of this `Walk` for loops that redo marked groups, with each group as a panel."""
         return replace(self, fixed_panel=self.group * self.run) if self.along_rows else self
 
     @cached_property
     def constant_run(self) -> int:
-        """The value of `run` if there is a loop compiled for it, else 0.
+        """The value of `run` if a loop is compiled for this block length, else 0.
 
-        Along rows, also 0 if rows are short and end in a shorter block.
+        For blocks along rows, the value is also 0 if rows are short and end in a shorter block.
         """
         if not self.along_rows:
             return self.run if self.run in CONSTANT_RUNS else 0
@@ -111,15 +110,15 @@ class Walk:
 
     @cached_property
     def groups(self) -> int:
-        """The number of groups, or panels. Each has a mark."""
+        """The number of groups or panels in the array. Each group or panel has a mark."""
         full, panel = self.columns // self.run * self.run, self.group * self.run if self.along_rows else self.panel
         return self.planes * -(-self.rows // self.k) * (-(-full // panel) + (full < self.columns))
 
     @cached_property
     def extent(self) -> tuple[int, int, int]:
-        """The number of rows or bands, the number of blocks or columns in each, and a step.
+        """The number of rows (or bands), the number of blocks (or columns) in each, and a step.
 
-        The step is the number of blocks or columns that the loop processes at once.
+        The step is the number of blocks (or columns) that the loop processes at once.
         """
         if self.along_rows:
             return self.planes * self.rows, -(-self.columns // self.run), self.group
@@ -127,7 +126,7 @@ class Walk:
 
     @cached_property
     def whole(self) -> Bounds:
-        """The bounds of a single call that processes everything."""
+        """The bounds of a single call that processes the whole array."""
         outer, inner, _ = self.extent
         return 0, outer, 0, inner
 
@@ -137,11 +136,11 @@ class Walk:
 
     @cached_property
     def is_for_one(self) -> bool:
-        """True if a second thread costs more than it saves."""
+        """True if a second thread costs more time than it saves."""
         return self.elements < 2 * ELEMENTS_PER_THREAD
 
     def shares(self, threads: int | None) -> list[Bounds]:
-        """Return bounds that together cover the walk, one for each thread that saves time."""
+        """Return bounds that together cover the array, one for each thread that saves time."""
         count = worth(self.elements, ELEMENTS_PER_THREAD, threads)
         if count == 1:
             return [self.whole]
@@ -153,14 +152,14 @@ class Walk:
 
 @lru_cache(maxsize=4096)
 def walk_of(shape: tuple[int, ...], blocks: Blocks) -> Walk | None:
-    """Return the walk through a contiguous array, or None if its blocks must become rows first.
+    """Return the `Walk` through a contiguous array, or None if its blocks must become rows first.
 
-    A copy is needed for blocks along axes that no loop supports, and for so few columns that a loop
-    along them is slow.
+    Blocks must become rows if no loop supports their axes, or if the array has so few columns that
+    a loop over columns is slow.
     """
     clipped = tuple(min(block, max(1, length)) for block, length in zip(blocks, shape, strict=True))
     lengths, sizes = (list(axes) for axes in collapse(shape, clipped))
-    # If blocks lie in rows and none is short, rows can be joined.
+    # If blocks lie along rows and no block is short, all rows can be joined into one.
     if sizes[-2] == 1 and lengths[-1] % sizes[-1] == 0:
         lengths[-2:], sizes[-2:] = [lengths[-2] * lengths[-1]], [sizes[-1]]
     while len(lengths) < 3:
@@ -175,7 +174,7 @@ def walk_of(shape: tuple[int, ...], blocks: Blocks) -> Walk | None:
 
 
 def in_threads(loop: Callable[..., Any], walk: Walk) -> Callable[..., int]:
-    """Return `run(threads, arrays, *rest)`, which runs a loop over all of a walk.
+    """Return `run(threads, arrays, *rest)`, which runs a loop over the array of a `Walk`.
 
     `run` calls `loop(arrays, (shape, bounds), *rest)` once per thread, and returns the sum of the
     results.

@@ -1,7 +1,8 @@
-"""Cuts arrays of any strides into contiguous parts, each with a walk for a loop.
+"""Cuts arrays of any strides into contiguous parts, each with a `Walk` for a loop.
 
-Arrays that are not contiguous are copied chunk by chunk; the copies use all of each cache line they
-touch. If no walk supports the blocks, every block is copied to a row.
+Arrays that are not contiguous are copied chunk by chunk, in an order that uses every element of a
+cache line while the line is in the cache. If no `Walk` supports the shape of the blocks, every
+block is copied to a row.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ from mxnum.memory.dtypes import Array
 
 Order = tuple[int, ...]
 
-#: Elements on the side of a tile. Arrays whose innermost axes differ are copied tile by tile.
+#: The number of elements along a side of a tile. Arrays whose innermost axes differ are copied tile
+#: by tile.
 _SIDE = 128
 
 
 def memory_order(array: Array) -> Order:
     """Return the axes ordered by their strides, longest first.
 
-    Return C order if elements share memory (a stride is 0).
+    The result is C order if elements share memory, that is, if a stride is 0.
     """
     axes = tuple(range(array.ndim))
     if array.flags.c_contiguous:
@@ -52,10 +54,10 @@ def contiguous(array: Array) -> Array:
 def copy(source: Array, target: Array) -> None:
     """Store the elements of `source` in `target`, a separate array of the same shape and dtype.
 
-    numpy follows the memory order of the target. If the source has another order, each element
-    touches another cache line, and the cache keeps few lines that are a power of two apart. So this
-    function first copies a tile in the source's own order: all lines of that copy stay in the cache
-    until their last element is read.
+    numpy copies in the memory order of the target. If the source has a different memory order, each
+    element touches a different cache line, and the cache keeps few lines whose addresses are a
+    power of two apart. First copying each tile in the memory order of the source avoids cache
+    misses: all cache lines of the copied tile stay in the cache until their last element is read.
     """
     fast, slow = _innermost(target), _innermost(source)
     if fast == slow or min(source.shape[fast], source.shape[slow]) < _SIDE // 16:
@@ -76,7 +78,7 @@ def _innermost(array: Array) -> int:
     return min(longer, key=lambda axis: (abs(array.strides[axis]), -axis), default=-1)
 
 
-#: Elements of an array that are copied at a time by default.
+#: The number of elements that are copied at a time by default.
 CHUNK = 1 << 17
 Where = tuple[Any, ...]
 
@@ -85,17 +87,17 @@ class Readable(Protocol):
     """An array, in any representation, that is read part by part."""
 
     def read(self, where: Where) -> Array:
-        """Return the elements of a part, with any strides."""
+        """Return the elements of a part, as an array of any strides."""
 
 
 class Writable(Protocol):
     """An array, in any representation, that is written part by part."""
 
     def room(self, where: Where) -> Array:
-        """Return an array to be filled with the elements of a part. It can have any strides."""
+        """Return an array of any strides, which the caller fills with the elements of a part."""
 
     def put(self, where: Where, part: Array) -> None:
-        """Store `part`, the array that `room` returned, once it is filled."""
+        """Store the elements of `part`, an array from `room` that the caller has filled."""
 
 
 class Plain(NamedTuple):
@@ -110,11 +112,11 @@ class Plain(NamedTuple):
         return self.array[where]
 
     def put(self, where: Where, part: Array) -> None:
-        """Keep the array as it is, since `room` returned a view of it."""
+        """Do nothing, because `room` returned a view of the array."""
 
 
 class Chunk(NamedTuple):
-    """Slices of an array, and the slices of its scales."""
+    """The slices of an array that make one chunk, and the slices of the chunk's scales."""
 
     where: Where
     blocks_where: Where
@@ -124,7 +126,7 @@ class Chunk(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The same part of all arrays, each contiguous, with the walk of a loop through it."""
+    """One part of each array of a call, made contiguous, with the `Walk` of a loop through it."""
 
     walk: Walk
     #: The elements that the loop reads, and the array that it writes.
@@ -136,13 +138,14 @@ class Part(NamedTuple):
     tensor_scale: Array | None
     #: The C-order index of the first element; None if the elements of the part are not consecutive.
     first: int | None
-    #: Random words of the elements. None if there are none, or if `first` determines them.
+    #: The random words of the elements; None if rounding needs no words, or if `first` determines
+    #: the words.
     words: Array | None
 
 
 @dataclass(frozen=True)
 class Arrays:
-    """An array to process part by part, with arrays for its elements and for its blocks."""
+    """The input, the output and the scales of a call, to be processed part by part."""
 
     shape: tuple[int, ...]
     blocks: Blocks
@@ -154,14 +157,14 @@ class Arrays:
     words: Readable | None = None
     #: The tensor scale of each block.
     tensor_scale: Array | None = None
-    #: True if a part of consecutive elements needs no words, but only the index of its first
-    #: element.
+    #: True if the index of the first element determines the random words of consecutive elements,
+    #: so that no array of words is read.
     first_will_do: bool = False
     writes_sides: bool = False
-    #: Cuts along the last axis are at multiples of this.
+    #: Cuts along the last axis are at multiples of `whole_rows`.
     whole_rows: int = 1
-    #: True if results overwrite the input. Each part of the input is then copied first, since
-    #: compilers do not vectorize a loop that reads and writes the same array.
+    #: True if results overwrite the input. An input that is overwritten is first copied part by
+    #: part, because compilers do not vectorize a loop that reads and writes the same array.
     in_place: bool = False
     #: True if short blocks that become rows are padded with zeros; else they are padded with one of
     #: their elements.
@@ -170,7 +173,7 @@ class Arrays:
     at_once: int = CHUNK
 
     def run(self, work: Callable[[Part], None], threads: int | None) -> None:
-        """Call `work` with each part, in `threads` threads at most."""
+        """Call `work` with each part, in at most `threads` threads."""
         cuts = (*self.blocks[:-1], math.lcm(self.blocks[-1], self.whole_rows)) if self.blocks else ()
         parts = chunks(self.shape, cuts, self.blocks, self.at_once)
         run_in_threads(partial(self._go, work), shares_of(parts, math.prod(self.shape), threads))
@@ -178,7 +181,7 @@ class Arrays:
     def _go(self, work: Callable[[Part], None], chunks: Sequence[Chunk]) -> None:
         """Call `work` with the part of each chunk.
 
-        The results of one part are stored before the next is read.
+        The results of one part are stored before the next part is read.
         """
         by_walk = walk_of(self.shape, self.blocks) is not None
         for where, blocks_where, first in chunks:
@@ -211,16 +214,16 @@ class Arrays:
 
 
 def shares_of(items: Sequence[Any], elements: int, threads: int | None) -> list[Sequence[Any]]:
-    """Return the items cut into a share for each thread that saves time.
+    """Return the items, divided into one share for each thread that saves time.
 
-    All items together have `elements` elements.
+    `elements` is the number of elements in all items together.
     """
     count = min(len(items), worth(elements, ELEMENTS_PER_THREAD, threads))
     return [items[start:stop] for start, stop in pairwise(bounds(len(items), count))]
 
 
 def as_rows(part: Array, blocks: Blocks, fill: Literal["edge", "constant"] = "edge") -> Array:
-    """Return the elements of an array with a row for each block.
+    """Return the elements of an array as rows, one row for each block.
 
     Short blocks are padded with one of their elements, or with zeros if `fill` is "constant".
     """
@@ -232,7 +235,7 @@ def as_rows(part: Array, blocks: Blocks, fill: Literal["edge", "constant"] = "ed
 
 
 def from_rows(rows: Array, shape: tuple[int, ...], blocks: Blocks) -> Array:
-    """Return the array with `shape` of which `as_rows` made these rows."""
+    """Return the array of shape `shape` from which `as_rows` made `rows`."""
     sizes = _clipped(shape, blocks)
     padded = np.empty([-(-length // size) * size for length, size in zip(shape, sizes, strict=True)], rows.dtype)
     target = _by_blocks(padded, sizes)
@@ -245,10 +248,10 @@ def _clipped(shape: tuple[int, ...], blocks: Blocks) -> Blocks:
 
 
 def _by_blocks(array: Array, blocks: Blocks) -> Array:
-    """Return a view of an array of whole blocks with twice as many axes.
+    """Return a view of an array of whole blocks, with twice as many axes.
 
-    The first half counts the blocks along each axis, the second half the elements of a block along
-    each axis.
+    The first half of the axes counts the blocks along each axis of `array`. The second half of the
+    axes counts the elements of a block.
     """
     pairs = [(length // size, size) for length, size in zip(array.shape, blocks, strict=True)]
     rank = 2 * array.ndim
@@ -259,18 +262,19 @@ def _by_blocks(array: Array, blocks: Blocks) -> Array:
 def chunks(shape: tuple[int, ...], cuts: Blocks, blocks: Blocks, most: int = CHUNK) -> Sequence[Chunk]:
     """Return chunks that cover `shape`, with at most `most` elements each if `cuts` allows it.
 
-    The length of a chunk along each axis is a multiple of `cuts`, which are multiples of `blocks`.
+    Along each axis, the length of a chunk is a multiple of the item of `cuts`, which is a multiple
+    of the item of `blocks`.
     """
     if not shape:
         return [Chunk((...,), (...,), 0)]
     sizes = [max(1, min(cut, length)) for cut, length in zip(cuts, shape, strict=True)]
-    # The chunks are cut along the first axis that can be cut finely enough. Along the axes before
-    # it, a chunk is as short as `cuts` allows.
+    # Chunks are cut along the first axis that allows chunks of at most `most` elements. Along
+    # earlier axes, a chunk is as short as `cuts` allows.
     fits = (math.prod(sizes[: i + 1]) * math.prod(shape[i + 1 :]) <= most for i in range(len(shape)))
     axis = next((i for i, small in enumerate(fits) if small), len(shape) - 1)
     at_once = max(1, most // max(1, math.prod(sizes[: axis + 1]) * math.prod(shape[axis + 1 :])))
     in_all = -(-shape[axis] // sizes[axis])
-    # All chunks have about the same size.
+    # Choose the step so that all chunks have about the same size.
     step = -(-in_all // max(1, -(-in_all // at_once))) * sizes[axis]
     steps = [*sizes[:axis], max(step, 1)]
     strides, in_line = element_strides(shape), all(size == 1 for size in sizes[:axis])

@@ -1,10 +1,11 @@
-"""Which unit is this? Probing cases for d = a·b + c, and the rules that reproduce the answers.
+"""Identifies a matrix unit: finds the rules that reproduce its answers to cases of d = a·b + c.
 
     from mxnum.units.identify import identify
     print(identify(f, "e4m3", k=32))
 
-`family` has the rules, `compiled` evaluates them, `cases` makes cases, `search` finds the rules
-that fit, `identification` asks in rounds, `report` and `text` write and read.
+`family` defines the rules, and `compiled` evaluates them. `cases` makes cases, and `search` finds
+the rules that reproduce the answers. `identification` adds cases in rounds, until no new
+case separates the remaining rules. `report` writes the result, and `text` writes and reads cases.
 """
 
 from __future__ import annotations

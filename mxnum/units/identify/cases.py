@@ -1,4 +1,4 @@
-"""Cases that separate the rules of the family: powers of two that cancel, special values."""
+"""Cases whose answers tell rules of addition apart, such as powers of two that cancel."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from mxnum.units.identify.family import Array, Cases, Problem, join
 KINDS = {
     "structure": 0.22, "sparse": 0.25, "pair": 0.1, "tie": 0.1, "crowded": 0.11, "subnormal": 0.11, "special": 0.11,
 }  # fmt: skip
-#: The largest distance of two exponents in a structure case. A sum with more fraction bits is
-#: exact.
+#: The largest distance between two exponents in a case of `Maker.structure`. A sum with more than
+#: `SPAN` fraction bits is exact for a structure case.
 SPAN = 38
 
 
 def _power(fmt: ElementFormat, exponent: int) -> int:
-    """Return the code of 2**exponent; the exponent is clipped to those of the format."""
+    """Return the code of 2**exponent, with the exponent clipped to the range of the format."""
     exponent = min(max(exponent, fmt.emin - fmt.mantissa_bits), fmt.emax)
     if exponent < fmt.emin:
         return 1 << (exponent - fmt.emin + fmt.mantissa_bits)
@@ -29,12 +29,13 @@ class Maker:
 
     def __init__(self, problem: Problem, seed: int | tuple[int, ...], depths: tuple[int, ...] = ()) -> None:
         self.problem, self.random = problem, np.random.default_rng(seed)
-        #: Fraction bits to tell apart: small terms then often lie there.
+        #: The numbers of fraction bits that the cases should separate: small terms often lie that
+        #: many bits below the largest term.
         self.depths = depths
         a, b = problem.formats
         c = problem.result
-        #: The exponents of products that are used in ordinary cases. Wide formats stay where
-        #: neither zeros nor the ends of the accumulator take part.
+        #: The range of the exponents of products in ordinary cases. For wide formats, the range
+        #: avoids exponents at which zeros or the limits of the accumulator would affect the result.
         self.high = min(a.emax, 10) + min(b.emax, 10)
         self.low = max(max(a.emin, -14) + max(b.emin, -14), self.high - SPAN)
         self.c_low, self.c_high = max(c.emin, -50), min(c.emax - 1, 50)
@@ -50,7 +51,7 @@ class Maker:
         return a, a.copy(), 0
 
     def _scale(self, codes: Array) -> None:
-        """Write scales: all alike, or far apart; perhaps with fractions, a zero or NaN."""
+        """Write scales, all equal or far apart, some with fraction bits, a zero or a NaN."""
         r, k, one = self.random, self.problem.k, one_of(self.problem)
         number, blocks = SCALES[self.problem.scale].number, self.problem.blocks
         m = number.mantissa_bits if number else 0
@@ -63,7 +64,7 @@ class Maker:
             codes[k + int(r.integers(blocks))] = int(r.choice([0, 1, SCALES[self.problem.scale].nan_code]))
 
     def _put(self, a: Array, b: Array, index: int, exponent: int, negative: bool, mantissa: bool = False) -> None:
-        """Write a product of about 2**exponent; `mantissa` fills its fraction with random bits."""
+        """Write the operands of a product near 2**exponent, with random fractions if `mantissa`."""
         x, y = self.problem.formats
         first = min(max(exponent // 2, x.emin, exponent - y.emax), max(exponent - y.emin, x.emin))
         codes = [_power(x, first), _power(y, exponent - first)]
@@ -84,7 +85,7 @@ class Maker:
         return self._signed(_power(fmt, int(np.clip(exponent, fmt.emin, fmt.emax))) | fraction, fmt, negative)
 
     def _some(self, count: int) -> list[int]:
-        """Return different indices, often neighbours."""
+        """Return at most `count` different indices of products, often neighbours."""
         k, r = self.problem.k, self.random
         start = int(r.integers(k))
         if r.random() < 0.5:
@@ -96,17 +97,17 @@ class Maker:
         return (found + rest)[: min(count, k)]
 
     def _depth(self) -> int:
-        """Return by how many bits a term lies below the largest one."""
+        """Return a random number of bits by which a term lies below the largest term."""
         return self._far(0, 40) if self.random.random() < 0.7 else self._far(8, 28)
 
     def _far(self, low: int, high: int) -> int:
-        """Return a distance below `high`, or one near the fraction bits in question."""
+        """Return a random distance in bits, between `low` and `high` or near one of `depths`."""
         if self.depths and self.random.random() < 0.6:
             return max(int(self.random.choice(self.depths)) + int(self.random.integers(-2, 4)), low)
         return int(self.random.integers(low, high))
 
     def structure(self) -> tuple[Array, Array, int]:
-        """Make two large terms that cancel, and a small one, which survives if added afterwards."""
+        """Make two large terms that cancel, and a small term that survives only if added last."""
         a, b, c = self.blank()
         r, where = self.random, self._some(3)
         high, low = self.high, self.low
@@ -151,7 +152,7 @@ class Maker:
         return a, b, c
 
     def pair(self) -> tuple[Array, Array, int]:
-        """Make two products far apart, often neighbours; perhaps with an addend far below."""
+        """Make two products of distant exponents, often at neighbouring indices."""
         a, b, c = self.blank()
         r = self.random
         for index, depth in zip(self._some(2), (int(r.integers(4)), self._far(18, SPAN + 3)), strict=False):
@@ -168,7 +169,8 @@ class Maker:
         most, least = min(x.mantissa_bits, last - 1), max(last - y.mantissa_bits, 1)
         if most >= least and r.random() < 0.6:
             in_a = int(r.integers(least, most + 1))
-            self._put(a, b, where[0], top, negative)  # (1 + 2**-in_a)(1 + 2**-(last - in_a))
+            # The product becomes +-2**top * (1 + 2**-in_a) * (1 + 2**-(last - in_a)).
+            self._put(a, b, where[0], top, negative)
             a[where[0]] |= 1 << (x.mantissa_bits - in_a)
             b[where[0]] |= 1 << (y.mantissa_bits - last + in_a)
         else:
@@ -183,7 +185,7 @@ class Maker:
         return a, b, c
 
     def crowded(self) -> tuple[Array, Array, int]:
-        """Make all products nonzero; in half of the cases with large terms of one sign."""
+        """Make all products nonzero, and in half of the cases large and of one sign."""
         a, b, c = self.blank()
         r, full = self.random, self.random.random() < 0.5
         base = int(r.integers(self.low, self.high - 1)) if self.high - 1 > self.low else self.low
@@ -201,7 +203,7 @@ class Maker:
         return a, b, c
 
     def subnormal(self) -> tuple[Array, Array, int]:
-        """Make subnormal operands, addends and results, and zeros with large partners."""
+        """Make a subnormal operand, addend or result, or a zero times a large number."""
         a, b, c = self.blank()
         r, fmt = self.random, self.problem.result
         where, style = self._some(2), int(r.integers(4))
@@ -217,15 +219,15 @@ class Maker:
             c = int(r.integers(1, 1 << int(r.integers(1, fmt.mantissa_bits + 3)))) | sign << (fmt.bits - 1)
             if style == 2:
                 a[where[0]], b[where[0]] = (0, y.max_code) if r.integers(2) else (x.max_code, 0)
-                if r.random() < 0.5:  # the exponent of the zero may cut the addend
+                if r.random() < 0.5:  # the exponent of the zero product may cut bits of the addend
                     c = self._addend(fmt.emin + int(r.integers(0, 24)), bool(sign), True)
-            else:  # a product near the least numbers, or the least product
+            else:  # a product near the least normal result, or the least product
                 least = max(fmt.emin + int(r.integers(-8, 3)), x.emin + y.emin)
                 self._put(a, b, where[0], least, bool(r.integers(2)), bool(r.integers(2)))
         return a, b, c
 
     def special(self) -> tuple[Array, Array, int]:
-        """Make NaN, infinities, signed zeros, and results beyond the largest number."""
+        """Make NaN, infinities, signed zeros, or a result beyond the largest number."""
         a, b, c = self.blank()
         r, fmt = self.random, self.problem.result
         where, style = self._some(3), int(r.integers(6))
@@ -257,7 +259,7 @@ class Maker:
         return a, b, c
 
     def make(self, count: int, kind: str | None = None) -> Cases:
-        """Return cases of one kind, or of all kinds."""
+        """Return `count` cases of one kind, or of random kinds if `kind` is None."""
         some = [kind] * count if kind else self.random.choice(list(KINDS), size=count, p=list(KINDS.values()))
         rows = [getattr(self, str(one))() for one in some]
         if self.problem.blocks:
@@ -269,13 +271,13 @@ class Maker:
 
 
 def one_of(problem: Problem) -> int:
-    """Return the code of the scale 1."""
+    """Return the code of the scale 1, or 0 if the problem has no scales."""
     scale = SCALES[problem.scale] if problem.scale else None
     return 0 if scale is None else scale.bias << (scale.number.mantissa_bits if scale.number else 0)
 
 
 def first_cases(problem: Problem, count: int = 300, seed: int = 0) -> Cases:
-    """Return the cases of the first round: shares of all kinds."""
+    """Return the cases of the first round, with the share of each kind that `KINDS` gives."""
     maker = Maker(problem, seed)
     return join(*(maker.make(max(round(count * share), 1), kind) for kind, share in KINDS.items()))
 
@@ -301,7 +303,11 @@ def mixed(problem: Problem, cases: Cases, count: int, random: np.random.Generato
 
 
 def _shifts(problem: Problem, cases: Cases, rows: Array, index: Array, random: np.random.Generator) -> Array:
-    """Return by how much the exponents of a and of b change: by few, or to an end of the result."""
+    """Return the numbers to add to the exponents of a and of b in each case.
+
+    The shifts are zero, random and small, or such that results come near the least or the largest
+    number.
+    """
     count, fmt = len(rows), problem.result
     a, b = (decode(codes[rows, index], one) for codes, one in zip(cases[:2], problem.formats, strict=False))
     largest = np.where(a[0] * b[0] != 0, a[1] + b[1], -1000).max(axis=1)
@@ -313,7 +319,7 @@ def _shifts(problem: Problem, cases: Cases, rows: Array, index: Array, random: n
 
 
 def _changed(codes: Array, fmt: ElementFormat, shift: Array, random: np.random.Generator) -> Array:
-    """Return numbers with other exponents, some with other fractions and signs."""
+    """Return codes with shifted exponents, some also with other fractions and signs."""
     m, sign = fmt.mantissa_bits, 1 << (fmt.bits - 1)
     magnitude, count = codes & (sign - 1), len(codes)
     field = magnitude >> m
@@ -331,7 +337,7 @@ def _changed(codes: Array, fmt: ElementFormat, shift: Array, random: np.random.G
 
 
 def decode(codes: Array, fmt: ElementFormat) -> tuple[Array, Array, Array]:
-    """Return the signed significands and the exponents of codes, and which are special."""
+    """Return the signed significands and the exponents of codes, and a mask of special values."""
     m, sign = fmt.mantissa_bits, 1 << (fmt.bits - 1)
     magnitude = codes & (sign - 1)
     field = magnitude >> m
@@ -342,10 +348,11 @@ def decode(codes: Array, fmt: ElementFormat) -> tuple[Array, Array, Array]:
 
 
 def _terms(problem: Problem, cases: Cases) -> tuple[Array, Array, Array, Array]:
-    """Return significands, exponents and points of all terms, the addend last, and which are odd.
+    """Return the significands, exponents and points of all terms, and a mask of the odd cases.
 
-    Odd cases have special or subnormal values, or a zero whose partner is so large that the
-    exponent of their product may count.
+    The addend is the last term. A point is the number of fraction bits of a significand. An odd
+    case has special or subnormal values, or a zero whose partner is so large that the exponent of
+    their product may affect alignment.
     """
     k, odd = problem.k, np.zeros(len(cases.c), bool)
     sig, exponent, point = np.ones((len(cases.c), k), np.int64), np.zeros((len(cases.c), k), np.int64), 0
@@ -367,7 +374,10 @@ def _terms(problem: Problem, cases: Cases) -> tuple[Array, Array, Array, Array]:
 
 
 def _scales(problem: Problem, codes: Array) -> tuple[tuple[Array, Array, Array], int]:
-    """Return the scales of all products, as `decode` does, and their point; zeros are special."""
+    """Return the scale of each product, decoded as by `decode`, and its number of fraction bits.
+
+    Scales of zero count as special values.
+    """
     scale, codes = SCALES[problem.scale], np.repeat(codes, problem.block, axis=1)
     if scale.number is None:
         return (np.ones_like(codes), codes - scale.bias, codes == scale.nan_code), 0
@@ -376,12 +386,12 @@ def _scales(problem: Problem, codes: Array) -> tuple[tuple[Array, Array, Array],
 
 
 def ordinary(problem: Problem, cases: Cases, answers: Array) -> tuple[Array, Array]:
-    """Return which cases have no special values, and which of these cannot exceed a carry limit.
+    """Return a mask of the ordinary cases, and one of the ordinary cases without carry overflow.
 
-    Ordinary cases have no subnormal numbers, NaN or infinities, and no terms near the least
-    exponents or the largest number, nor can sums of their terms have. Those that cannot exceed a
-    limit of 3 integer bits have, for each term, terms up to it that add to less than 6 times its
-    power of two.
+    An ordinary case has no subnormal numbers, NaN or infinities. The terms of an ordinary case, and
+    all sums of its terms, stay away from the least exponents and from the largest number. In a case
+    without carry overflow, no sum needs more than 3 integer bits: for each term, this term and all
+    terms with smaller exponents add to less than 6 times the term's power of two.
     """
     fmt = problem.result
     sig, exponent, points, odd = _terms(problem, cases)
@@ -389,8 +399,8 @@ def ordinary(problem: Problem, cases: Cases, answers: Array) -> tuple[Array, Arr
     magnitude = answers & ((1 << (fmt.bits - 1)) - 1)
     fine &= (magnitude <= fmt.max_code) & ((magnitude >> fmt.mantissa_bits != 0) | (answers == 0))
     exponent = np.where(sig != 0, exponent, -(10**4))
-    # No sum of terms may be subnormal: the last bit of each term is at least the least normal
-    # number.
+    # The last bit of each term is at least the least normal number, so that no sum of terms is
+    # subnormal.
     last_bit = np.frexp((sig & -sig).astype(np.float64))[1] - 1 + exponent - points
     fine &= ((last_bit >= problem.sum.emin) | (sig == 0)).all(axis=1)
     order = np.argsort(exponent, axis=1)
@@ -405,7 +415,10 @@ def ordinary(problem: Problem, cases: Cases, answers: Array) -> tuple[Array, Arr
 
 
 def structural(problem: Problem, cases: Cases) -> tuple[Array, int]:
-    """Return which cases `Maker.structure` made, and the answer that shows the small term."""
+    """Return the indices of the structure cases, and the answer in which the small term survives.
+
+    In a structure case (`Maker.structure`), two large terms cancel and a small term may survive.
+    """
     maker = Maker(problem, 0)
     sig, exponent, points, odd = _terms(problem, cases)
     terms = sig * 2.0 ** np.clip(exponent - points, -900, 900)

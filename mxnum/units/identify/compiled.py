@@ -1,9 +1,9 @@
-"""The evaluator of the family's rules, compiled: integers alone, one case of one rule at a time.
+"""Compiled functions that evaluate the rules of the family, with integers, one case at a time.
 
-It shares no code with the definition and the reference. A rule is a row of integers (`COLUMNS`), a
-format likewise (`FORMAT`); `family` makes both. A number is a tuple: a signed significand, an
-exponent, 1 if negative, and a state, which is 0 for finite numbers. Sums work on tables of numbers:
-arrays of shape (numbers, 4).
+This module shares no code with the definition and the reference. A rule is a row of integers with
+the columns `COLUMNS`, and a format is a row with the columns `BITS` to `KIND`; `family` makes both.
+A number is a tuple: a signed significand, an exponent, 1 if negative, and a state, which is 0 for
+finite numbers. Sums work on tables of numbers, which are arrays of shape (numbers, 4).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Array = np.ndarray[Any, Any]
 Number = Any
 _jit = njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
 
-#: The columns of a rule.
+#: The columns of the row of integers that describes a rule.
 COLUMNS = (
     "terms", "combine", "addend", "order", "align", "fraction_bits", "normalize", "rounding", "result_bits",
     "add_rounding", "carry", "flush_operands", "flush_addend", "flush_result", "zero_exponent", "zero", "overflow",
@@ -32,14 +32,14 @@ TERM, BEFORE, AFTER, NONE = range(4)
 RTZ, FLOOR, RNE, STICKY = range(4)
 TO_ZERO, TO_NEAREST, TO_FLOOR = range(3)
 IEEE, ALL_NAN, FINITE = range(3)
-#: The columns of a format. Scales that are powers of two have the kind 2, formats with NaN or
-#: infinities 1.
+#: The columns of the row of integers that describes a format. KIND is 2 for scales that are powers
+#: of two, 1 for formats with NaN or infinities, and 0 for all other formats.
 BITS, MANTISSA, BIAS, MAX_CODE, INFINITY, EMAX, KIND = range(7)
-#: The rows of a problem's table of formats.
+#: The rows of the table of formats of a `Problem`.
 A, B, SUM, RESULT, SCALE = range(5)
 #: States of a number: a bit for each sign of infinity, and both bits for NaN.
 PLUS, MINUS, NAN = 1, 2, 3
-#: The exponent of a term that does not count.
+#: The exponent of a zero that has no influence on alignment.
 NO_EXPONENT = -(10**6)
 _FAR = 62
 _LIMBS = 64
@@ -61,7 +61,7 @@ def _length(x: int) -> Any:
 
 @_jit
 def decode(code: int, fmt: Array, flush: int, infinities: int) -> Number:
-    """Return the number of a code; its point is the mantissa bits."""
+    """Return the number of a code, with a significand in units of its last mantissa bit."""
     if fmt[KIND] == 2:
         return (0, 0, 0, NAN) if code > fmt[MAX_CODE] else (1, code - fmt[BIAS], 0, 0)
     m, width = fmt[MANTISSA], fmt[BITS] - 1
@@ -80,7 +80,7 @@ def decode(code: int, fmt: Array, flush: int, infinities: int) -> Number:
 
 @_jit
 def _product(x: Number, y: Number, zero: int) -> Number:
-    """Return a product; a zero has the exponent `zero`."""
+    """Return the product of two numbers, with the exponent `zero` for each zero."""
     negative = x[2] ^ y[2]
     state = 0
     if x[3] | y[3]:
@@ -93,7 +93,10 @@ def _product(x: Number, y: Number, zero: int) -> Number:
 
 @_jit
 def _normalized(sig: int, exponent: int, point: int) -> Any:
-    """Return a significand in [1, 2) with its exponent; the point leaves bits to spare."""
+    """Return a significand shifted into [1, 2), and its exponent.
+
+    `point` is the number of fraction bits, which is large enough that the shift loses no bits.
+    """
     if sig == 0:
         return sig, exponent
     lift = point + 1 - _length(abs(sig))
@@ -115,7 +118,7 @@ def _products(row: Array, formats: Array, point: int, order: Array, case: Any, t
             x = decode(a[i], formats[A], row[FLUSH_OPERANDS], row[INFINITIES])
             y = decode(b[i], formats[B], row[FLUSH_OPERANDS], row[INFINITIES])
             one = _product(x, y, zero)
-            if group > 1:  # such a term has the exponent 0, with that of the scales
+            if group > 1:  # the exponent of a group's term is that of its scales
                 total += one[0] << (shift + x[1] + y[1])
             else:
                 total, exponent = one[0] << shift, one[1]
@@ -136,9 +139,11 @@ def _products(row: Array, formats: Array, point: int, order: Array, case: Any, t
 
 @_jit
 def _exact(table: Array, first: int, last: int, limbs: Array) -> Any:
-    """Return a sum and the exponent of its unit, above the point.
+    """Return the exact sum of the terms in some rows, as an integer and the exponent of its unit.
 
-    A sum of more than 60 bits has them and a last bit that says whether other bits are set.
+    The caller subtracts the point, the number of fraction bits of terms, from the exponent. If a
+    sum is too long for the integer, the last bit of the integer says whether any dropped bit is
+    set.
     """
     least, high = 1 << 20, -(1 << 20)
     for i in range(first, last):
@@ -176,7 +181,7 @@ def _exact(table: Array, first: int, last: int, limbs: Array) -> Any:
 
 @_jit
 def _carried(limbs: Array, used: int) -> Any:
-    """Reduce limbs to 32 bits each, and return what remains above them."""
+    """Reduce limbs to 32 bits each, and return the carry out of the last limb."""
     carry = 0
     for i in range(used):
         value = limbs[i] + carry
@@ -187,7 +192,7 @@ def _carried(limbs: Array, used: int) -> Any:
 
 @_jit
 def _aligned(sig: int, distance: int, left: int, align: int) -> Any:
-    """Return a significand, shifted left and then right by a distance."""
+    """Return a significand shifted left by `left`, then right by `distance` as `align` rounds."""
     if align == FLOOR:
         return (sig << left) >> distance
     magnitude = abs(sig) << left
@@ -203,7 +208,7 @@ def _aligned(sig: int, distance: int, left: int, align: int) -> Any:
 
 @_jit
 def _fused(table: Array, first: int, last: int, row: Array, fmt: Array, point: int, limbs: Array) -> Number:
-    """Return the rounded sum of some rows of a table of terms."""
+    """Return the rounded sum of the terms in rows `first` to `last` of a table."""
     largest, negative, state = table[first, 1], 1, 0
     for i in range(first, last):
         largest = max(largest, table[i, 1])
@@ -226,7 +231,11 @@ def _fused(table: Array, first: int, last: int, row: Array, fmt: Array, point: i
 
 @_jit
 def _rounded(total: int, unit: int, negative: int, state: int, row: Array, fmt: Array, outside: bool) -> Number:
-    """Return total * 2**unit, rounded to the result's bits, or to those of the accumulator."""
+    """Return total * 2**unit, rounded to the result bits of a rule.
+
+    If `outside`, the total is rounded to the bits of the accumulator, by the rule's rounding of
+    additions outside the sums.
+    """
     m = fmt[MANTISSA]
     bits, mode = (m, row[ADD_ROUNDING]) if outside else (row[RESULT_BITS], row[ROUNDING])
     minus, magnitude = total < 0, abs(total)
@@ -260,7 +269,7 @@ def _rounded(total: int, unit: int, negative: int, state: int, row: Array, fmt: 
 
 @_jit
 def _sum(x: Any, y: Any, row: Array, fmt: Array) -> Number:
-    """Return the sum of two accumulators, rounded outside the fused sums."""
+    """Return the sum of two accumulators, rounded by `row[ADD_ROUNDING]`."""
     largest = max(NO_EXPONENT if x[0] == 0 else x[1], NO_EXPONENT if y[0] == 0 else y[1])
     total = 0
     for sig, exponent in ((x[0], x[1]), (y[0], y[1])):
@@ -280,7 +289,7 @@ def _put(slot: Array, x: Any) -> None:
 
 @_jit
 def _accumulator(slot: Array, x: Any, row: Array, fmt: Array, point: int) -> None:
-    """Write an accumulator as a term."""
+    """Write an accumulator to a row of a table, as a term of a sum."""
     sig, exponent = x[0], x[1]
     if row[FLUSH_ADDEND] and abs(sig) < 1 << fmt[MANTISSA]:
         sig = 0
@@ -294,7 +303,7 @@ def _accumulator(slot: Array, x: Any, row: Array, fmt: Array, point: int) -> Non
 
 @_jit
 def _combined(table: Array, n: int, row: Array, fmt: Array) -> None:
-    """Add the first `n` numbers of a table in the order of the rule; the first becomes the sum."""
+    """Add the first `n` numbers of a table in the order of the rule; row 0 becomes the sum."""
     while n > 1:
         half = 1 if row[COMBINE] == ADD else n // 2
         for i in range(half):
@@ -307,7 +316,10 @@ def _combined(table: Array, n: int, row: Array, fmt: Array) -> None:
 
 @_jit
 def _encoded(x: Any, row: Array, fmt: Array, narrow: int) -> Any:
-    """Return the bits of a number; `narrow` are the bits that a narrower result lacks."""
+    """Return the bits of a number in the format of results.
+
+    `narrow` is the number of bits by which results are narrower than sums.
+    """
     if x[3] == NAN:
         return row[NAN_BITS]
     m, code = fmt[MANTISSA], abs(x[0])
@@ -317,21 +329,24 @@ def _encoded(x: Any, row: Array, fmt: Array, narrow: int) -> Any:
     if x[3]:
         code, sign = fmt[MAX_CODE] + 1, 1 if x[3] == MINUS else 0
     code |= sign << (fmt[BITS] - 1)
-    if narrow:  # from float32 to bfloat16, to nearest even
+    if narrow:  # round float32 to bfloat16, to nearest even
         code = (code + (1 << (narrow - 1)) - 1 + (code >> narrow & 1)) >> narrow
     return code
 
 
 @_jit
 def _answer(row: Array, formats: Array, point: int, c: int, table: Array, limbs: Array) -> Any:
-    """Return the bits of the result of one case; the table of its products is overwritten."""
+    """Return the bits of the result of one case.
+
+    `table` holds the terms of the products, and is overwritten.
+    """
     fmt = formats[SUM]
     narrow = fmt[BITS] - formats[RESULT, BITS]
     addend = decode(c << narrow, fmt, row[FLUSH_ADDEND], row[INFINITIES])
     total = addend if row[ADDEND] == TERM else (0, 1 - fmt[BIAS], 0, 0)
     count, size = len(table) - 1, row[TERMS] // row[GROUP]
     for start in range(0, count, size):
-        if row[COMBINE] == CHAIN:  # the place of a product that has been added is free
+        if row[COMBINE] == CHAIN:  # rows of added products can be overwritten
             _accumulator(table[start], total, row, fmt, point)
             total = _fused(table, start, start + size + 1, row, fmt, point, limbs)
         else:
@@ -348,7 +363,7 @@ def _answer(row: Array, formats: Array, point: int, c: int, table: Array, limbs:
 
 @_jit
 def _same_products(x: Array, y: Array) -> Any:
-    """Return True if two rules have the same terms of products."""
+    """Return True if two rules make the same terms of the products of a case."""
     return (
         x[ORDER] == y[ORDER] and x[GROUP] == y[GROUP] and x[NORMALIZE] == y[NORMALIZE]
         and x[FLUSH_OPERANDS] == y[FLUSH_OPERANDS] and x[INFINITIES] == y[INFINITIES]
@@ -360,7 +375,7 @@ def _same_products(x: Array, y: Array) -> Any:
 def answers(rows: Array, formats: Array, point: int, orders: Array, cases: Any) -> Array:
     """Return the bits of the results, a row for each rule.
 
-    Products are computed once for neighbours that have the same.
+    Consecutive rules whose products have the same terms share the computation of the terms.
     """
     a, b, c = cases
     k, limbs = orders.shape[1], np.empty(_LIMBS, np.int64)
@@ -381,10 +396,10 @@ def answers(rows: Array, formats: Array, point: int, orders: Array, cases: Any) 
 def fitting(
     rows: Array, formats: Array, point: int, orders: Array, cases: Any, right: Array, zeros: int, wrong: int
 ) -> Array:
-    """Return which rules give the right answers, but for at most `wrong` of them.
+    """Return a mask of the rules that give the right answers in all but at most `wrong` cases.
 
-    Zeros may differ in the bits of `zeros`. A case that rules out a rule is tried earlier on the
-    next ones.
+    Two zeros count as equal if they differ only in the bits of `zeros`. A case that rules out a
+    rule is tried earlier on the rules that follow.
     """
     a, b, c = cases
     k, limbs = orders.shape[1], np.empty(_LIMBS, np.int64)

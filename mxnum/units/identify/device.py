@@ -1,6 +1,6 @@
-"""Ask the instructions of a GPU: `probe.cu` answers the cases of each, a file for each.
+"""Runs `probe.cu` on a GPU, and writes the answers of each instruction to a file.
 
-Files that are there are kept, so that an interrupted run goes on where it stopped.
+Existing files are kept, so that an interrupted run continues where it stopped.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from mxnum.units.identify.family import Array, Cases, Problem
 from mxnum.units.identify.text import write_cases
 
 SOURCE = Path(__file__).with_name("probe.cu")
-#: K of an instruction, as in `probe.cu`: 32 bytes of each operand.
+#: The K of an instruction, as in `probe.cu`, where an operand has 32 bytes.
 _K = {"float16": 16, "bfloat16": 16, "tf32": 8, "int8": 32, "e4m3": 32, "e5m2": 32}
 
 
 def probe_gpu(folder: Path, device: str, count: int = 1000, seed: int = 0) -> Iterator[str]:
-    """Yield a line for each instruction, once a file of `folder` holds its answers.
+    """Yield a line about each instruction, once a file of `folder` holds its answers.
 
-    `device` is "cuda", which compiles `probe.cu` for the GPU of this machine, or the path of that
-    program, compiled elsewhere. RuntimeError is raised if there is no GPU.
+    `device` is "cuda", or the path of `probe.cu` compiled elsewhere. With "cuda", `probe.cu` is
+    compiled for the GPU of this machine. If there is no GPU, RuntimeError is raised.
     """
     program = str(_compiled(folder) if device == "cuda" else Path(device).resolve())
     folder.mkdir(parents=True, exist_ok=True)
@@ -49,7 +49,7 @@ def probe_gpu(folder: Path, device: str, count: int = 1000, seed: int = 0) -> It
 
 
 def _compiled(folder: Path) -> Path:
-    """Compile the program for the GPU of this machine; keep it in `folder`."""
+    """Compile `probe.cu` for this machine's GPU into `folder`, and return the program's path."""
     capability = _run("nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader").split()[0].replace(".", "")
     arch = "90a" if capability == "90" else capability
     lacking = ["-DNO_WGMMA"] * (capability != "90") + ["-DNO_FP8"] * (int(capability) < 89)
@@ -61,7 +61,7 @@ def _compiled(folder: Path) -> Path:
 
 
 def _run(*command: str, given: str = "") -> str:
-    """Return what a program prints; raise RuntimeError if it is missing or fails."""
+    """Return the output of a program; raise RuntimeError if the program is missing or fails."""
     try:
         done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
     except FileNotFoundError:
@@ -73,7 +73,7 @@ def _run(*command: str, given: str = "") -> str:
 
 
 def integer_cases(count: int, seed: int) -> Cases:
-    """Return random int8 operands with int32 addends, many of them near the ends of int32."""
+    """Return random int8 operands with int32 addends, half of which are near the int32 limits."""
     random = np.random.default_rng(seed)
     c = random.integers(0, 1 << 32, count)
     ends = (random.integers(0, 2, count) << 31) + random.integers(-(1 << 17), 1 << 17, count)
@@ -84,7 +84,7 @@ def integer_cases(count: int, seed: int) -> Cases:
 
 
 def integer_rule(cases: Cases, answers: Array) -> str:
-    """Return which rule of integer addition gives the answers."""
+    """Return a phrase that says whether the int32 sums of the answers wrap or saturate."""
     a, b, c = (np.where(x < half, x, x - 2 * half) for x, half in zip(cases, (128, 128, 1 << 31), strict=True))
     total = (a * b).sum(axis=1) + c
     rules = {"wraps": total, "saturates": np.clip(total, -(1 << 31), (1 << 31) - 1)}

@@ -1,4 +1,4 @@
-"""The family of adders that `identify` chooses from; tables of its rules, which are evaluated."""
+"""The family of rules from which `identify` chooses, and tables of these rules for `compiled`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ Array = np.ndarray[Any, Any]
 
 #: The formats of operands: those of a `MatrixUnit`, and float32.
 FORMATS = {**OPERANDS, "float32": FLOATS["float32"]}
-#: The types of the addend and the result. Sums with a bfloat16 result are float32 until the end.
+#: The types of the addend and the result. Sums with a bfloat16 result are computed in float32 and
+#: rounded at the end.
 RESULTS = (*ACCUMULATORS, "bfloat16")
 ALIGNMENTS = ("rtz", "floor", "rne", "sticky")
 ROUNDINGS = ("rtz", "rne", "floor")
 INFINITIES = ("ieee", "nan", "finite")
-#: The exponent of a term that does not count.
+#: The exponent of a zero that has no influence on alignment.
 NO_EXPONENT = -(10**6)
-#: How the sums of an instruction are combined, with where the addend may join them.
+#: The ways to combine the sums of an instruction, each with the possible values of `Rule.addend`.
 COMBINATIONS = {
     "chain": ("term", "after", "none"), "add": ("before", "after", "none"), "tree": ("before", "after", "none"),
     "halves": ("before", "after", "none"),
@@ -34,53 +35,60 @@ SCALE_FORMATS = ("e8m0", "e4m3", "ue5m3")
 
 @dataclass(frozen=True)
 class Rule:
-    """How a unit adds: one member of the family.
+    """A rule of the family, which says how a unit adds.
 
-    An instruction adds `terms` products at a time. Each such sum aligns its terms at the largest
-    exponent to `fraction_bits` and rounds once.
+    An instruction adds `terms` products at a time. Each sum of `terms` products aligns its terms at
+    the largest exponent, keeps `fraction_bits` fraction bits, and rounds once.
     """
 
-    #: The products of one sum.
+    #: The number of products of one sum.
     terms: int
     #: "chain": the accumulator is a term of the next sum. "add": each sum is rounded and then added
-    #: to the accumulator. "tree" and "halves": the sums are added in pairs, neighbours or halves.
+    #: to the accumulator. "tree": neighbouring sums are added in pairs until one sum is left.
+    #: "halves": the sums of the first half are added to the sums of the second half until one sum
+    #: is left.
     combine: str = "chain"
-    #: "term": inside the first sum. "before": added to the first sum. "after": added to the last.
-    #: "none": ignored.
+    #: "term": the addend is a term of the first sum. "before": the addend is added to the first
+    #: sum. "after": the addend is added to the total of all sums. "none": the addend is ignored.
     addend: str = "term"
-    #: (width, step): sums take runs of `width` indices; first those whose run number is 0 modulo
-    #: `step`, then those with 1, and so on. (1, 1) is index order; (1, -2) swaps the indices of
-    #: pairs.
+    #: The order (width, step) in which sums take the indices. The indices form runs of `width`;
+    #: sums first take the runs whose number is 0 modulo `step`, then the runs whose number is 1
+    #: modulo `step`, and so on. (1, 1) is ascending order; (1, -2) swaps the two indices of each
+    #: pair.
     order: tuple[int, int] = (1, 1)
-    #: What becomes of the bits that alignment drops: "rtz" (sign and magnitude), "floor" (two's
-    #: complement), "rne", or "sticky" (they set one more bit).
+    #: How alignment drops bits: "rtz" truncates magnitudes, "floor" truncates in two's complement,
+    #: "rne" rounds to nearest even, and "sticky" keeps one more bit, which is set if any dropped
+    #: bit is set.
     align: str = "rtz"
-    #: The fraction bits of an aligned term; None for an exact sum.
+    #: The number of fraction bits of an aligned term; None for an exact sum.
     fraction_bits: int | None = 25
     #: True if products are normalized before alignment.
     normalize: bool = False
     rounding: str = "rtz"
-    #: The fraction bits of a sum's result. Only chains with an addend inside have fewer than the
-    #: accumulator.
+    #: The number of fraction bits of a sum's result. Only rules with the addend "term" may have
+    #: fewer fraction bits than the accumulator.
     result_bits: int = 23
     #: The rounding of additions outside the sums.
     add_rounding: str = "rne"
-    #: The integer bits of a sum, which wraps beyond them; None for enough.
+    #: The number of integer bits of a sum, which wraps if it needs more; None if sums never wrap.
     carry: int | None = None
     flush_operands: bool = False
     flush_addend: bool = False
     flush_result: bool = False
-    #: The exponent of a zero operand or addend; None if zeros do not count.
+    #: The exponent of a zero operand or addend; None if zeros do not influence alignment.
     zero_exponent: int | None = -126
-    #: "plus": a zero result is +0. "ieee": it has the sign of the sum.
+    #: "plus": a zero result is +0. "ieee": a zero result has the sign that IEEE 754 gives to the
+    #: sum.
     zero: str = "plus"
-    #: A result beyond the largest number: "infinity" or "largest".
+    #: Results beyond the largest number become "infinity" or "largest", the largest number.
     overflow: str = "infinity"
-    #: Infinite inputs: "ieee", "nan" (any gives NaN), or "finite" (the top exponent is ordinary).
+    #: How infinite inputs are handled: "ieee" follows IEEE 754, "nan" makes every infinity a NaN,
+    #: and "finite" reads the top exponent as an ordinary exponent.
     infinities: str = "ieee"
-    #: The bits of a NaN; -1 if they vary.
+    #: The bits of a NaN result; -1 if NaN results have different bits.
     nan: int = 0x7FFFFFFF
-    #: The products that are added exactly to make one term, which has the exponent of its scales.
+    #: The number of products that are added exactly to make one term. A term of several products
+    #: has the exponent of its scales.
     group: int = 1
 
 
@@ -89,15 +97,15 @@ FIELDS = tuple(field.name for field in fields(Rule))
 
 @dataclass(frozen=True)
 class Problem:
-    """The instruction in question: operand formats, K, the type of addend and result, scales."""
+    """The instruction to identify: formats of operands, K, type of addend and result, scales."""
 
     a: str
     b: str
     k: int
     accumulator: str = "float32"
-    #: The format of the scales of blocks; "" if operands have none.
+    #: The format of the scales of blocks; "" if operands have no scales.
     scale: str = ""
-    #: The products that share a pair of scales; 0 without scales.
+    #: The number of products that share a pair of scales; 0 without scales.
     block: int = 0
 
     def __post_init__(self) -> None:
@@ -114,12 +122,16 @@ class Problem:
 
     @property
     def blocks(self) -> int:
-        """The scales of an operand."""
+        """The number of scales of an operand."""
         return self.k // self.block if self.block else 0
 
     @property
     def groups(self) -> tuple[int, ...]:
-        """The sizes of exact group sums that the family has; wider formats do not fit in a word."""
+        """The numbers of products, above 1, that a rule can add exactly to make one term.
+
+        The tuple is empty for operands of more than 6 bits, because exact sums of their products
+        might not fit in a word.
+        """
         if not self.block or any(fmt.bits > 6 for fmt in self.formats):
             return ()
         return tuple(n for n in range(2, self.block + 1) if self.block % n == 0)
@@ -143,7 +155,7 @@ class Problem:
 class Cases(NamedTuple):
     """Codes of the operands, a row for each case, and the bits of the addends.
 
-    A row has the K codes of an operand, then those of its scales.
+    A row has the K codes of an operand, then the codes of the operand's scales.
     """
 
     a: Array
@@ -151,17 +163,17 @@ class Cases(NamedTuple):
     c: Array
 
     def at(self, index: Any) -> Cases:
-        """Return some of the cases."""
+        """Return the cases that `index` selects."""
         return Cases(*(x[index] for x in self))
 
 
 def join(*some: Cases) -> Cases:
-    """Return all cases in one table."""
+    """Return all given cases in one table."""
     return Cases(*(np.concatenate(x) for x in zip(*some, strict=True)))
 
 
 def orders(k: int) -> list[tuple[int, int]]:
-    """Return the orders of the family: index order, runs dealt to 2, 4, ... sums, swapped pairs."""
+    """Return the values of `Rule.order` in the family for K products."""
     powers = [1 << i for i in range(k.bit_length())]
     return [(1, 1), *((w, s) for s in powers[1:] for w in powers if w * s < k), (1, -2)]
 
@@ -174,19 +186,20 @@ def order_of(order: tuple[int, int], k: int) -> list[int]:
     return sorted(range(k), key=lambda i: (i // width) % step)
 
 
-#: The values of fields in the order of their codes in a table of rules. Other fields are integers.
+#: The possible values of fields that are not integers. The code of a value in a table of rules is
+#: the index of the value.
 CHOICES: dict[str, tuple[Any, ...]] = {
     "combine": tuple(COMBINATIONS), "addend": ("term", "before", "after", "none"), "align": ALIGNMENTS,
     "normalize": (False, True), "rounding": ROUNDINGS, "add_rounding": ROUNDINGS, "flush_operands": (False, True),
     "flush_addend": (False, True), "flush_result": (False, True), "zero": ("plus", "ieee"),
     "overflow": ("infinity", "largest"), "infinities": INFINITIES,
 }  # fmt: skip
-#: What None means in a table.
+#: The integers that stand for None in a table of rules.
 _NONE = {"fraction_bits": -1, "carry": 0, "zero_exponent": NO_EXPONENT}
 
 
 def code(name: str, value: Any, k: int) -> int:
-    """Return the integer of a field's value in a table of rules for K products."""
+    """Return the integer that stands for a field's value in a table of rules for K products."""
     if name == "order":
         return orders(k).index(value)
     if value is None:
@@ -201,7 +214,7 @@ def table_of(rules: Sequence[Rule], k: int) -> Array:
 
 
 def rules_of(table: Array, k: int) -> list[Rule]:
-    """Return the rules of a table."""
+    """Return the rules that a table of integers describes."""
     some = orders(k)
 
     def value(name: str, number: int) -> Any:
@@ -215,7 +228,7 @@ def rules_of(table: Array, k: int) -> list[Rule]:
 
 
 class Evaluator:
-    """Evaluates rules on the cases of a problem, by the compiled functions of `compiled`."""
+    """Evaluates rules on the cases of a problem, with the functions of `compiled`."""
 
     def __init__(self, problem: Problem) -> None:
         a, b = problem.formats
@@ -234,9 +247,9 @@ class Evaluator:
         return np.asarray(compiled.answers(table, self.formats, self.point, self.orders, _whole(cases)))
 
     def fitting(self, table: Array, cases: Cases, right: Array, zeros: int = 0, wrong: int = 0) -> Array:
-        """Return the rules of a table that give the right answers, but for `wrong` of them.
+        """Return the rules of a table that give the right answers in all but at most `wrong` cases.
 
-        `zeros` has the bits in which zeros may differ.
+        Two zeros count as equal if they differ only in the bits of `zeros`.
         """
         from mxnum.units.identify import compiled
 
@@ -249,18 +262,18 @@ def _whole(cases: Cases) -> tuple[Array, ...]:
 
 
 def _numbers(fmt: ElementFormat) -> tuple[int, ...]:
-    """Return a format as `compiled` reads it."""
+    """Return the row of integers that describes a format to `compiled`."""
     infinity = -1 if fmt.infinity_code is None else fmt.infinity_code
     return fmt.bits, fmt.mantissa_bits, fmt.bias, fmt.max_code, infinity, fmt.emax, int(fmt.specials != "none")
 
 
 def _scale_numbers(scale: ScaleFormat) -> tuple[int, ...]:
-    """Return a scale format as `compiled` reads it."""
+    """Return the row of integers that describes a scale format to `compiled`."""
     if scale.number is None:
         return scale.bits, 0, scale.bias, scale.max_code, -1, scale.max_code - scale.bias, 2
     return _numbers(scale.number)
 
 
 def evaluate(rule: Rule, problem: Problem, cases: Cases) -> Array:
-    """Return the bits of the results of one rule."""
+    """Return the bits of the results of one rule, one for each case."""
     return np.asarray(Evaluator(problem).answers(table_of([rule], problem.k), cases)[0])

@@ -1,4 +1,4 @@
-"""`identify`: which unit gave these answers."""
+"""`identify`: finds the rules and units that reproduce the answers of a matrix unit."""
 
 from __future__ import annotations
 
@@ -29,32 +29,34 @@ from mxnum.units.identify.registered import rule_of, unit_of
 from mxnum.units.identify.search import Search, canonical, core_of
 from mxnum.units.unit import OPERANDS, MatrixUnit
 
-#: The most wrong answers with which a rule is still shown as the nearest one.
+#: The search for the nearest rule accepts rules with at most `FEW` wrong answers.
 FEW = 3
-#: The rules whose answers are compared at once to find cases that separate them.
+#: The number of rules whose answers are compared at once, to find cases that separate the rules.
 COMPARED = 64
-#: The random cases that are tried at once to separate them, and the mixtures of two of these.
+#: The numbers of random cases, and of mixtures of two cases, that are tried at once to separate
+#: rules.
 PART, MIXED = 200, 1050
 
 
 @dataclass
 class Identification:
-    """What the answers say about a unit."""
+    """The result of `identify`: the rules and units that reproduce the answers of a function."""
 
     problem: Problem
     cases: Cases
     answers: Array
     #: The rules of the family that reproduce every answer, as a table of integers.
     table: Array = field(repr=False)
-    #: A rule that reproduces all answers but a few, if no rule reproduces all.
+    #: The tried rule with the fewest wrong answers, set only if no rule reproduces all answers.
     nearest: Rule | None = None
-    #: Indices of cases to which the function gave two different answers.
+    #: Indices of the cases for which the function gave two different answers.
     unstable: list[int] = field(default_factory=list)
-    #: The registered units that reproduce every answer.
+    #: The names of the registered units that reproduce every answer.
     registered: list[str] = field(default_factory=list)
-    #: All rules that give the ordinary answers, as a table; a later round starts from them.
+    #: A table of all rules that reproduce the answers of ordinary cases. The next round starts from
+    #: the rules in `left`.
     left: Array | None = field(default=None, repr=False)
-    #: True if `rules` has every rule of the family that fits.
+    #: True if `rules` has every rule of the family that reproduces all answers.
     complete: bool = False
 
     @cached_property
@@ -64,22 +66,22 @@ class Identification:
 
     @property
     def fields(self) -> dict[str, list[Any]]:
-        """Each field of a rule, with the values that fit all answers."""
+        """The values that each field has in the rules that reproduce every answer."""
         return {name: list(dict.fromkeys(getattr(rule, name) for rule in self.rules)) for name in FIELDS}
 
     @property
     def unit(self) -> MatrixUnit | None:
-        """The unit that fits, as a `MatrixUnit`; None if a `MatrixUnit` cannot state one."""
+        """A `MatrixUnit` for one of the rules; None if a `MatrixUnit` can state none of them."""
         stated = (unit_of(rule, self.problem) for rule in self.rules)
         return next((unit for unit in stated if unit is not None), None)
 
     @property
     def nan_seen(self) -> bool:
-        """True if the answers have a NaN, so that its bits are known."""
+        """True if any answer is a NaN, so that the bits of NaN results are known."""
         return canonical(self.problem, self.answers)[1] is not None
 
     def contradictions(self) -> list[int]:
-        """Return the cases that contradict the nearest rule, those with the fewest terms first."""
+        """Return the indices of cases that contradict the nearest rule, fewest terms first."""
         if self.rules or self.nearest is None:
             return []
         answers, _ = canonical(self.problem, self.answers)
@@ -88,7 +90,7 @@ class Identification:
         return [int(i) for i in sorted(wrong, key=lambda i: int(terms[i]))]
 
     def further_cases(self, seed: int = 1, pool: int = 10_000, count: int = 24) -> Cases | None:
-        """Return cases on which the rules that are left differ; None if there are none."""
+        """Return cases to which the remaining rules give different answers, or None."""
         rules = shuffled(self.table, seed)
         if not self.nan_seen and len(rules):
             other = rules[:1].copy()
@@ -101,7 +103,7 @@ class Identification:
         depths = tuple(bits[bits > 0].tolist()) if len(bits) > 1 else ()
         found: list[Cases] = []
         for index in range(-(-pool // (PART + MIXED))):
-            start = index * COMPARED % len(rules)  # each part compares others, and the first
+            start = index * COMPARED % len(rules)  # each part compares the first rule with other rules
             some = np.concatenate([rules[:1], rules[start : start + COMPARED]])
             part = random_cases(self.problem, seed, index, depths)
             part = join(part, mixed(self.problem, join(part, self.cases), MIXED, random))
@@ -112,7 +114,7 @@ class Identification:
         return join(*found) if found else None
 
     def to_json(self) -> str:
-        """Return the findings as JSON."""
+        """Return this result of `identify` as JSON."""
         nearest = asdict(self.nearest) if self.nearest is not None and not self.rules else None
         unit = self.unit
         return json.dumps(
@@ -131,7 +133,7 @@ class Identification:
 
 
 def shuffled(table: Array, seed: int) -> Array:
-    """Return rules in random order, first one of each core: all fields but the special ones."""
+    """Return rules in random order, but first one of each core (the fields not in `SIDES`)."""
     table = np.random.default_rng(seed).permutation(table)
     first = np.unique(core_of(table), return_index=True)[1]
     rest = np.setdiff1d(np.arange(len(table)), first)
@@ -140,16 +142,16 @@ def shuffled(table: Array, seed: int) -> Array:
 
 @lru_cache(512)
 def random_cases(problem: Problem, seed: int, index: int, depths: tuple[int, ...]) -> Cases:
-    """Return the part `index` of the random cases of a seed; `depths` is passed to `Maker`.
+    """Return part `index` of the random cases of a seed; `depths` is passed to `Maker`.
 
-    A third of them are pairs of distant products, which separate rules that seldom differ.
+    A third of the cases are pairs of distant products, which separate rules that seldom differ.
     """
     maker = Maker(problem, (seed, index), depths)
     return join(maker.make(PART - PART // 3), maker.make(PART // 3, "pair"))
 
 
 def separating(answers: Array, count: int) -> list[int]:
-    """Return at most `count` columns of answers that split the rows into the most classes."""
+    """Return the indices of at most `count` columns that together separate the most rows."""
     columns = np.flatnonzero((answers != answers[0]).any(axis=0))
     if not len(columns):
         return []
@@ -167,7 +169,7 @@ def separating(answers: Array, count: int) -> list[int]:
 
 
 def pasted(unit: MatrixUnit) -> str:
-    """Return the expression that makes a unit."""
+    """Return the Python expression that makes a unit."""
     blank = MatrixUnit(unit.name, unit.operands, unit.k, unit.terms, unit.fraction_bits)
     names = ["name", "operands", "k", "terms", "fraction_bits", "result_bits", "rounding", "accumulator", "addend"]
     names += [name for name in ("order", "group", "scales") if getattr(unit, name) != getattr(blank, name)]
@@ -186,7 +188,7 @@ def identify(
     rounds: int = 10,
     seed: int = 0,
 ) -> Identification:
-    """Call `f(a, b, c)` on probing cases, and return which rules of addition give its answers.
+    """Call `f(a, b, c)` on probing cases, and return the rules of addition that give its answers.
 
     Parameters
     ----------
@@ -197,25 +199,26 @@ def identify(
     operands
         The format of `a` and `b`, or their two formats.
     k
-        The products of an instruction.
+        The number of products of an instruction.
     accumulator
         The type of `c` and the result: float32, float16 or bfloat16.
     scales
         The format of block scales (e8m0, e4m3 or ue5m3) and the length of a block.
     library
-        numpy, torch, cupy or numba: whose arrays `f` takes. The latter two, on a GPU, have no
-        narrow floats, so that `f` gets and returns their codes.
+        The library whose arrays `f` takes: numpy, torch, cupy or numba. Arrays of cupy and numba
+        are on a GPU and have no narrow floats, so that `f` gets and returns codes.
     count
-        The cases of the first round.
+        The number of cases of the first round.
     rounds
-        The most rounds of further cases.
+        The greatest number of rounds of further cases.
     seed
         The seed of the cases.
 
     Returns
     -------
     Identification
-        Its text names every field, or the smallest contradicting case.
+        The rules that reproduce every answer. As text, the result lists the values of every
+        field, or the smallest contradicting case.
 
     Examples
     --------
@@ -252,16 +255,16 @@ def identify(
 def problem_of(
     operands: str | tuple[str, ...], k: int, accumulator: str, scales: tuple[str, int] | None = None
 ) -> Problem:
-    """Return the problem that arguments state."""
+    """Return the `Problem` that the arguments of `identify` describe."""
     pair = (operands, operands) if isinstance(operands, str) else tuple(operands)
     errors.require(len(pair) == 2, "operands", "a format or two formats", operands)
     return Problem(pair[0], pair[1], k, accumulator, *(scales or ()))
 
 
 def judge(problem: Problem, cases: Cases, answers: Array, before: Identification | None = None) -> Identification:
-    """Return which rules of the family give those answers.
+    """Return an `Identification` with the rules of the family that reproduce the answers.
 
-    `before` is what fewer of these answers said.
+    `before` is the result for the cases of earlier rounds, from which the search continues.
     """
     answers = answers.astype(np.int64)
     search = Search(problem, cases, answers)
@@ -288,7 +291,8 @@ def judge(problem: Problem, cases: Cases, answers: Array, before: Identification
 def _asker(f: Callable[..., Any], problem: Problem, library: str, count: int) -> Callable[[Cases], Array]:
     """Return a function that calls `f` on cases and returns the bits of its answers.
 
-    Each call of `f` has `count` cases, some perhaps repeated: libraries choose a kernel by shape.
+    Each call of `f` has `count` cases, some of them perhaps repeated, because libraries choose a
+    kernel by the shape of arrays.
     """
 
     def ask(cases: Cases) -> Array:
@@ -299,7 +303,7 @@ def _asker(f: Callable[..., Any], problem: Problem, library: str, count: int) ->
     def ask_once(cases: Cases) -> Array:
         a, b = (_array(x[:, : problem.k], fmt, library) for x, fmt in zip(cases[:2], problem.formats, strict=True))
         scales = [_raw(x[:, problem.k :].astype(np.uint8), library) for x in cases[:2] if problem.blocks]
-        with np.errstate(all="ignore"):  # special values are cases like others
+        with np.errstate(all="ignore"):  # special values are ordinary inputs here, not errors
             d = f(a, b, _array(cases.c, problem.result, library), *scales)
         d = _on_host(d, library)
         wanted = problem.accumulator if library == "numpy" or problem.accumulator != "bfloat16" else "uint16"
@@ -311,7 +315,7 @@ def _asker(f: Callable[..., Any], problem: Problem, library: str, count: int) ->
 
 
 def _on_host(d: Any, library: str) -> Array:
-    """Return an array of a library as one of numpy; torch's bfloat16 as codes."""
+    """Return an array of a library as a numpy array; torch's bfloat16 becomes codes."""
     if library == "torch":
         d = d.detach().cpu()
         return np.asarray(d.view(_torch().uint16).numpy() if d.dtype == _torch().bfloat16 else d.numpy())
@@ -322,7 +326,7 @@ def _torch() -> Any:
     return errors.package("torch", "torch")
 
 
-#: The names of dtypes, in ml_dtypes and in torch.
+#: The names of the dtypes of formats, in ml_dtypes and in torch.
 _DTYPES = {
     "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2", "bfloat16": "bfloat16", "float16": "float16", "float32": "float32",
     "tf32": "float32", "e3m2": "float6_e3m2fn", "e2m3": "float6_e2m3fn", "e2m1": "float4_e2m1fn",
@@ -330,7 +334,7 @@ _DTYPES = {
 
 
 def _array(codes: Array, fmt: ElementFormat, library: str) -> Any:
-    """Return codes as an array of a library."""
+    """Return codes as an array of a library, with the dtype of the format if there is one."""
     if fmt is OPERANDS["tf32"]:
         codes = codes << 13
     width = 32 if fmt is OPERANDS["tf32"] else (fmt.bits + 7) // 8 * 8
@@ -349,7 +353,7 @@ def _array(codes: Array, fmt: ElementFormat, library: str) -> Any:
 
 
 def _raw(codes: Array, library: str) -> Any:
-    """Return an array of NumPy as one of a library."""
+    """Return a numpy array as an array of a library."""
     if library == "torch":
         return _torch().from_numpy(codes)
     if library == "cupy":

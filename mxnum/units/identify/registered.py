@@ -1,4 +1,4 @@
-"""Registered units as rules of the family, and rules as a `MatrixUnit`."""
+"""Converts registered units to rules of the family, and rules to a `MatrixUnit`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from mxnum.units.unit import ACCUMULATORS, OPERANDS, ZERO_EXPONENT, MatrixUnit
 
 
 def rule_of(unit: MatrixUnit, problem: Problem) -> Rule | None:
-    """Return the rule of a unit's instruction; None if it is another one or outside the family."""
+    """Return the rule by which a unit computes the instruction of a problem.
+
+    The result is None if the unit lacks the instruction, or if the family lacks the rule.
+    """
     operands, k = {problem.a, problem.b} <= set(unit.operands), problem.k
     if not operands or unit.accumulator != problem.accumulator or k not in unit.k or unit.promotion:
         return None
@@ -26,7 +29,7 @@ def rule_of(unit: MatrixUnit, problem: Problem) -> Rule | None:
 
 
 def unit_of(rule: Rule, problem: Problem, name: str = "mine") -> MatrixUnit | None:
-    """Return the `MatrixUnit` of a rule; None if a unit cannot state it."""
+    """Return the `MatrixUnit` of a rule; None if no `MatrixUnit` can state the rule."""
     stated = Rule(
         rule.terms, addend=rule.addend, order=rule.order, fraction_bits=rule.fraction_bits, rounding=rule.rounding,
         result_bits=rule.result_bits, nan=(1 << (problem.result.bits - 1)) - 1, group=rule.group,

@@ -1,4 +1,4 @@
-"""The report of an identification as text."""
+"""Writes the result of `identify` as text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FIELDS = {
 
 
 def report(found: Identification) -> str:
-    """Return every field with the values that fit, or the smallest contradicting case."""
+    """Return a text with the possible values of each field, or the smallest contradicting case."""
     problem, count = found.problem, len(found.cases.c)
     scales = f", {problem.scale} scales in blocks of {problem.block}" if problem.block else ""
     head = f"{problem.a} x {problem.b}, K = {problem.k}, {problem.accumulator}{scales}: {count} answers."
@@ -43,14 +43,15 @@ def report(found: Identification) -> str:
     lines.append(f"Registered units that agree: {', '.join(found.registered) or 'none'}.")
     open_fields = [_FIELDS[name] for name, values in found.fields.items() if len(values) > 1]
     if open_fields:
-        lines.append(f"These cases cannot tell apart: {', '.join(open_fields)}.")
+        lines.append(f"These cases do not determine: {', '.join(open_fields)}.")
     if not found.complete:
-        lines.append("More rules fit than were tried: these values are a sample, which further cases narrow.")
+        lines.append("More rules may fit, so these values are a sample. Further cases rule out rules.")
     more = found.further_cases()
     if more is not None:
-        lines.append(f"{len(more.c)} further cases would; the first: {case_text(problem, more, 0)}")
+        first = case_text(problem, more, 0)
+        lines.append(f"{len(more.c)} further cases separate the remaining rules. The first: {first}")
     elif open_fields:
-        lines.append("No case of 10,000 further ones separates the rules that are left.")
+        lines.append("None of 10,000 further cases separates the remaining rules.")
     unit = found.unit
     lines.append(f"To paste: {pasted(unit)}" if unit else "A MatrixUnit cannot state these rules.")
     return "\n".join(lines)
@@ -64,7 +65,7 @@ def _contradicted(found: Identification) -> list[str]:
     right = int(evaluate(rule, found.problem, found.cases.at(slice(index, index + 1)))[0])
     digits = found.problem.result.bits // 4
     near = f"{len(wrong)} of {count} answers contradict the nearest rule: {_one(rule)}."
-    few = "Such few contradictions may be wrong answers." if len(wrong) <= 3 else "The unit is outside the family."
+    few = "So few contradictions may be wrong answers." if len(wrong) <= 3 else "The unit is outside the family."
     return [
         "No rule of the family reproduces every answer.",
         f"{near} {few}",
@@ -74,7 +75,7 @@ def _contradicted(found: Identification) -> list[str]:
 
 
 def _unusual(rule: Rule) -> int:
-    """Return how many fields differ from those of a plain rule; exact sums are plain."""
+    """Return the number of fields that differ from their defaults, not counting exact sums."""
     default = Rule(rule.terms)
     changed = sum(getattr(rule, name) != getattr(default, name) for name in _FIELDS)
     return int(changed) - (rule.fraction_bits is None)
@@ -91,8 +92,8 @@ def _values(name: str, values: list[Any]) -> str:
     if name == "nan":
         return ", ".join("several" if v < 0 else f"0x{v:X}" for v in values)
     if name == "order":
-        names = {(1, 1): "index order", (1, -2): "the second index of each pair first"}
-        dealt = [names.get((w, s), f"runs of {w} dealt to {s} sums") for w, s in values]
+        names = {(1, 1): "index order", (1, -2): "each pair of indices swapped (1, 0, 3, 2, ...)"}
+        dealt = [names.get((w, s), f"runs of {w} indices, dealt in turn to {s} sums") for w, s in values]
         return " or ".join(dealt)
     if name == "fraction_bits" and len(values) > 1:
         finite = sorted(v for v in values if v is not None)
@@ -103,7 +104,7 @@ def _values(name: str, values: list[Any]) -> str:
 
 
 def case_text(problem: Problem, cases: Cases, index: int) -> str:
-    """Return a case as its nonzero products and its addend, in hexadecimal codes."""
+    """Return the nonzero products and the addend of a case as text, in hexadecimal codes."""
     x, y = problem.formats
     shown = [
         f"a[{i}]*b[{i}] = 0x{int(cases.a[index, i]):0{-(-x.bits // 4)}X}*0x{int(cases.b[index, i]):0{-(-y.bits // 4)}X}"

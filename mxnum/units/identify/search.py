@@ -1,8 +1,8 @@
-"""The search: which rules of the family reproduce all answers.
+"""Searches the family for the rules that reproduce all answers.
 
-1. Structure cases rule out most ways to group and order the products.
-2. Ordinary cases decide alignment, fraction bits and roundings: many rules in each evaluation.
-3. All cases decide the other fields, in all combinations.
+First, structure cases rule out most ways to group and order the products. Second, ordinary cases
+decide alignment, fraction bits and roundings; many rules are evaluated at once. Third, all cases
+decide the fields in `SIDES`, which are tried in all combinations.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from mxnum.units.identify.family import (
     table_of,
 )
 
-#: The fraction bits that the family has; None is an exact sum.
+#: The numbers of fraction bits that rules of the family have; None is an exact sum.
 FRACTION_BITS = (*range(4, 37), None)
-#: The values of the fields that only special cases show.
+#: The possible values of the fields that only special cases, such as zeros, can decide.
 SIDES: dict[str, tuple[Any, ...]] = {
     "flush_operands": (False, True),
     "flush_addend": (False, True),
@@ -43,21 +43,22 @@ SIDES: dict[str, tuple[Any, ...]] = {
     "overflow": ("infinity", "largest"),
     "infinities": INFINITIES,
 }
-#: The fields of a unit that has no subnormal numbers.
+#: The fields of a rule for a unit that has no subnormal numbers.
 FLUSHED: dict[str, Any] = {"flush_operands": True, "flush_addend": True, "flush_result": True}
-#: The integer bits that the family has; None is enough.
+#: The numbers of integer bits of a sum that rules of the family have; None means no limit.
 CARRIES = (None, *range(2, 13))
-#: The most rules that fit the ordinary cases for which the other fields are found at once, and the
-#: most rules of the outcome; if there are more, these are a sample.
+#: CORES is the greatest number of rules for which the fields in `SIDES` are found at once. MOST is
+#: the greatest number of rules in a result; if more rules fit, the result is a sample of them.
 CORES, MOST = 512, 8192
-#: The most terms that are added to find the other fields of rules.
+#: The greatest number of terms that are added to find the fields in `SIDES`.
 EFFORT = 200_000_000
 
 
 def canonical(problem: Problem, answers: Array) -> tuple[Array, int | None]:
-    """Return answers as integers, and the bits of their NaN: -1 if they vary, None without a NaN.
+    """Return answers as integers, and the bits of NaN answers.
 
-    NaN answers whose bits vary become -1.
+    If the bits of NaN answers differ, all NaN answers become -1, and -1 is returned as their bits.
+    Without NaN answers, the bits are None.
     """
     fmt = problem.result
     answers = answers.astype(np.int64)
@@ -69,7 +70,7 @@ def canonical(problem: Problem, answers: Array) -> tuple[Array, int | None]:
 
 
 def structures(problem: Problem) -> Iterator[Rule]:
-    """Yield the ways to group, order and combine the products, and the places of the addend."""
+    """Yield a rule for each way to group, order and combine products and to add the addend."""
     k, m = problem.k, problem.sum.mantissa_bits
     for group in (1, *problem.groups):
         for terms in [t for t in range(group, k + 1, group) if k % t == 0]:
@@ -102,9 +103,9 @@ def varied(table: Array, k: int, **values: tuple[Any, ...]) -> Array:
 
 
 def with_carries(table: Array, k: int) -> Array:
-    """Return each rule with each carry limit that its sums can reach, and with none.
+    """Return each rule without a carry limit, and with each carry limit that its sums can reach.
 
-    Sums of exact groups have no limit.
+    Rules that add groups of products exactly get no limit.
     """
     column = {name: table[:, FIELDS.index(name)] for name in FIELDS}
     largest = column["terms"] * (4 >> column["normalize"]) + np.where(column["combine"] == 0, 2, 0)
@@ -116,13 +117,13 @@ def with_carries(table: Array, k: int) -> Array:
 
 
 def core_of(table: Array) -> Array:
-    """Return the number of each rule's core: all fields that are not in `SIDES`."""
+    """Return a number for each rule, equal for rules that differ only in fields of `SIDES`."""
     kept = [i for i, name in enumerate(FIELDS) if name not in SIDES]
     return np.unique(table[:, kept], axis=0, return_inverse=True)[1].reshape(-1)
 
 
 class Search:
-    """Searches the family for the rules that give `answers`, but for `wrong` of them.
+    """Searches the family for the rules that give all but at most `wrong` of the `answers`.
 
     Rules are rows of a table (`family.table_of`).
     """
@@ -135,23 +136,25 @@ class Search:
         if self.sparse.sum() < 30:
             self.sparse = self.fine
         self.left = np.empty((0, len(FIELDS)), np.int64)
-        #: True if the other fields are found for every rule that gives the ordinary answers.
+        #: True if the fields in `SIDES` were tried for every rule that reproduces the answers of
+        #: ordinary cases.
         self.complete = False
         self.random = np.random.default_rng(0)
         self.result_bits = self._result_bits()
         fmt = problem.result
         normal = cases.c >> fmt.mantissa_bits & ((1 << fmt.exponent_bits) - 1) != 0
         alone = normal & (cases.a[:, : problem.k] == 0).all(axis=1) & (cases.b[:, : problem.k] == 0).all(axis=1)
-        #: True if no addend comes out again where all products are zero.
+        #: True if the answer is zero for every case with an addend but no nonzero product.
         self.ignores_addend = bool(alone.any()) and not self.answers[alone].any()
         self.base: dict[str, Any] = {} if self.nan is None else {"nan": self.nan}
         if self.nan is None and problem.accumulator == "float16":
             self.base = {"nan": 0x7FFF}
 
     def _result_bits(self) -> tuple[int, ...]:
-        """Return the fraction bits that results may have, from the zeros at the end of all answers.
+        """Return the possible numbers of fraction bits of results, from trailing zeros of answers.
 
-        More bits than the answers use are possible where many answers have few terms.
+        Results may have more bits than the answers use, because answers with few terms use few
+        bits.
         """
         m = self.problem.sum.mantissa_bits
         if self.problem.result is not self.problem.sum:
@@ -162,13 +165,13 @@ class Search:
         return tuple(range(max(least, 1), m + 1))
 
     def narrowed(self, left: Array, rules: Array, complete: bool) -> Array:
-        """Return the rules that still fit, of those that fitted fewer cases.
+        """Return the rules that still fit, among the rules that fitted the cases of earlier rounds.
 
-        `left` holds the rules that gave the ordinary answers. `complete` says that `rules` has all
-        of them with all other fields that fit.
+        `left` holds the rules that gave the answers of ordinary cases. `complete` is True if
+        `rules` holds every rule that fitted the earlier cases.
         """
         self.complete = complete
-        if self.nan is not None:  # fewer answers may have had none
+        if self.nan is not None:  # earlier answers may have had no NaN
             for table in (left, rules):
                 table[:, FIELDS.index("nan")] = self.nan
         if complete:
@@ -188,7 +191,7 @@ class Search:
         return found
 
     def cores(self, shapes: list[Rule]) -> Array:
-        """Return rules that give the ordinary answers, whatever else they do."""
+        """Return the rules that refine one of `shapes` and fit the ordinary cases."""
         k, m = self.problem.k, self.problem.sum.mantissa_bits
         found, small = structural(self.problem, self.cases)
         order = self.random.permutation(np.flatnonzero(self.sparse))
@@ -199,7 +202,7 @@ class Search:
                 continue
             chained = shape.combine == "chain"
             finite: tuple[Any, ...] = FRACTION_BITS[:-1]
-            if shape.terms == 1 and not chained:  # a term alone loses nothing beyond its own bits
+            if shape.terms == 1 and not chained:  # more fraction bits than the single term has change nothing
                 finite = tuple(f for f in finite if f < sum(fmt.mantissa_bits for fmt in self.problem.formats) + 1)
             outside = ROUNDINGS if shape.addend == "after" or not chained else ("rne",)
             bits = self.result_bits if shape.addend == "term" else (m,)
@@ -211,7 +214,7 @@ class Search:
         return np.concatenate(kept)
 
     def _fits_structure(self, table: Array, found: Array, small: int) -> bool:
-        """Return True if a rule with few or with many fraction bits keeps the right small terms."""
+        """Return True if a rule keeps small terms in the structure cases as the answers do."""
         answers = self.evaluator.answers(
             varied(table, self.problem.k, fraction_bits=(1, SPAN + 2)), self.cases.at(found)
         )
@@ -219,17 +222,17 @@ class Search:
         return bool((different <= self.wrong).any())
 
     def _fitting(self, table: Array, order: Array, zeros: bool = False) -> Array:
-        """Return the rules that fit some cases; with `zeros`, signs of zeros may differ."""
+        """Return the rules that fit the cases in `order`; if `zeros`, signs of zeros may differ."""
         sign = 1 << (self.problem.result.bits - 1) if zeros else 0
         return self.evaluator.fitting(table, self.cases.at(order), self.answers[order], sign, self.wrong)
 
     def with_sides(self, cores: Array) -> Array:
-        """Return the cores with all values of the other fields that reproduce the answers."""
+        """Return rules that differ from cores only in `SIDES` fields and reproduce the answers."""
         fine = self.random.permutation(np.flatnonzero(self.fine))
-        # The other fields seldom matter in ordinary cases, but for the sign of a zero.
+        # In ordinary cases the fields in `SIDES` seldom matter, except for the sign of a zero.
         telling = self.random.permutation(np.flatnonzero(~self.fine | (self.answers == 0)))
         cores = cores[self.random.permutation(len(cores))]
-        exact = cores[:, FIELDS.index("fraction_bits")] < 0  # an exact sum is always tried
+        exact = cores[:, FIELDS.index("fraction_bits")] < 0  # cores with exact sums are tried first
         cores = np.concatenate([cores[exact], cores[~exact]])
         each = self.problem.k * max(len(telling), 1) * len(varied(cores[:1], self.problem.k, **SIDES))
         most = max(EFFORT // max(each, 1), 32)

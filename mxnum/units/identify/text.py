@@ -1,7 +1,7 @@
-"""Cases of a unit as text: a header of ``# key: value`` lines, then one case a line in hexadecimal.
+"""Writes cases as text: a header of ``# key: value`` lines, then one case a line in hexadecimal.
 
-A line holds the K codes of a, the K codes of b, and the bits of c; a line with an answer ends with
-the bits of d. The codes of an operand's scales follow its own.
+A line holds the K codes of a, the K codes of b, and the bits of c. A line with an answer ends with
+the bits of the answer d. The codes of an operand's scales follow the codes of its elements.
 """
 
 from __future__ import annotations
@@ -33,13 +33,16 @@ def write_cases(problem: Problem, cases: Cases, answers: Array | None = None) ->
 
 
 def widths(problem: Problem) -> list[int]:
-    """Return the bits of each word of a line with its answer."""
+    """Return the number of bits of each word of a line that has an answer."""
     a, b = ([fmt.bits] * problem.k + [8] * problem.blocks for fmt in problem.formats)
     return [*a, *b, problem.result.bits, problem.result.bits]
 
 
 def read_answers(lines: Iterable[str]) -> tuple[Problem, Cases, Array]:
-    """Return what text holds; raise ValueError for lines that are not cases with answers."""
+    """Return the problem, the cases and the answers that lines of text hold.
+
+    A line that is not a case with an answer raises ValueError.
+    """
     header: dict[str, str] = {}
     rows: list[list[int]] = []
     problem: Problem | None = None
@@ -69,15 +72,15 @@ def _problem(header: dict[str, str]) -> Problem:
 
 
 def _row(text: str, number: int, problem: Problem) -> list[int]:
-    """Return the numbers of a line; raise ValueError if it has other words or too large codes."""
+    """Return the numbers of a line; raise ValueError if a word is not a code of the right size."""
     words, bits = text.split(), widths(problem)
     if len(words) != len(bits):
         raise ValueError(f"Line {number} must have {len(bits)} words, a, b, c and the answer d, not {len(words)}.")
     try:
         row = [int(word, 16) for word in words]
     except ValueError:
-        raise ValueError(f"Line {number} must have hexadecimal words alone.") from None
+        raise ValueError(f"Line {number} must have only hexadecimal words.") from None
     for value, width in zip(row, bits, strict=True):
         if not 0 <= value < 1 << width:
-            raise ValueError(f"Line {number} must have codes of {width} bits there, not {value:#x}.")
+            raise ValueError(f"Line {number} must have a code of at most {width} bits in place of {value:#x}.")
     return row
