@@ -421,7 +421,7 @@ def test_keys_move_bars(page):
 
 
 def drag(page: Any, i: int, share: float) -> None:
-    """Drag bar `i` up by the given share of half the height of the picture."""
+    """Move bar `i` up with the mouse, by a share of half the height of the picture."""
     box, bar = page.locator("#bars svg").bounding_box(), page.locator(f".bar[data-i='{i}'] .hit").bounding_box()
     x, y = bar["x"] + bar["width"] / 2, box["y"] + box["height"] / 2
     page.mouse.move(x, y)
