@@ -32,8 +32,8 @@ pytestmark = [
     pytest.mark.skipif(os.environ.get("NUMBA_ENABLE_CUDASIM") == "1", reason="numba's simulator compiles nothing"),
 ]
 CAPABILITIES = [(9, 0), (10, 0)]
-#: Kernels whose speed the memory limits. Such kernels must use so few registers that a
-#: multiprocessor can run all its threads.
+#: Kernels whose speed is limited by memory bandwidth. Such kernels must use so few registers that
+#: a multiprocessor can run all its threads.
 TUNED = [
     (kind, "float32", element, "rne") for kind in ("quantize", "fake_quantize") for element in ("e4m3", "e2m1", "int8")
 ]

@@ -1,7 +1,7 @@
 """Tests that products summed in float hardware equal the definition, and are used.
 
-`test_blocks` checks every shape with every pair of formats. Memory orders and spreads of scales
-take turns.
+`test_blocks` checks every shape with every pair of formats. The test takes memory
+orders and spreads of scales in turn.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def test_plans():
         assert how.always != ("e5m2" in (a, b) and {a, b} <= {"e4m3", "e5m2"})
         assert how.if_split
     e3m2, e5m2 = ELEMENTS["e3m2"], ELEMENTS["e5m2"]
-    assert exactness.exactness_of(e3m2, e3m2, 83).word == "float32"  # 83 * 448**2 < 2**24
+    assert exactness.exactness_of(e3m2, e3m2, 83).word == "float32"  # 83 products sum below 2**24: 83 * 448**2
     assert exactness.exactness_of(e3m2, e3m2, 84).word == "float64"
     assert exactness.exactness_of(e5m2, e5m2, 36).if_split
     assert not exactness.exactness_of(e5m2, e5m2, 37).if_split

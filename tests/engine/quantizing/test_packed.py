@@ -1,4 +1,4 @@
-"""Tests that quantizing to packed codes equals quantizing first and packing then."""
+"""Tests that quantizing to packed codes equals quantizing and then packing."""
 
 from __future__ import annotations
 

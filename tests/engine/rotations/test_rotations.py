@@ -1,4 +1,4 @@
-"""Tests that the loops of the Hadamard transform equal the reference, or mark a block."""
+"""Tests that the loops of the Hadamard transform equal the reference or mark the block."""
 
 from __future__ import annotations
 

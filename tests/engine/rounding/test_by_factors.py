@@ -33,7 +33,7 @@ def signed(bits, width):
 
 
 def inputs(rng, element, source, factor):
-    """Yield bits of finite numbers at or next to thresholds, and of the ends of the type."""
+    """Yield bits of finite numbers at or next to thresholds, and at the ends of the range."""
     for _ in range(5):
         low, high = (Fraction(element.value(int(rng.integers(0, element.max_code + 1)))) for _ in range(2))
         for magnitude in (low * factor, (low + high) / 2 * factor):
