@@ -167,8 +167,8 @@ def test_unknown_modes_raise(maker):
 
 
 def test_known_modes_do_not_raise():
-    # The functions of `MAKERS` succeed with known modes. So errors with new modes are due to the
-    # mode, not to other arguments.
+    # Because the functions of `MAKERS` succeed with known modes, their errors with new modes are
+    # due to the mode, not to other arguments.
     swapped = {ROUNDING: RNE, OVERFLOW: SATURATE, RULE: FLOOR, NONFINITE: modes.Nonfinite.BLOCK}
     swapped |= {RANGE: modes.OffsetRange.HALF, ACCUMULATE: modes.Accumulate.EXACT}
     names = {name: value for name, value in globals().items() if isinstance(value, tuple(map(type, swapped)))}

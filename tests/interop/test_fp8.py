@@ -19,7 +19,7 @@ E4M3, E5M2, E8M0 = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.flo
 
 
 def module(package, path):
-    """Import an optional package's module and ignore warnings; skip the test if not installed."""
+    """Import a module without showing its warnings; skip the test if the package is missing."""
     pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip(package, reason=f"{package} is not installed")
     with warnings.catch_warnings():

@@ -58,11 +58,11 @@ class Drawn:
     def tests(self, calls: Calls) -> list[str]:
         """Return the tests that call the changed function, the quickest first.
 
-        The records lack calls of compiled functions, and repeated calls of cached functions. So the
-        test file named after the changed module comes first, whatever functions the file calls.
-        Next come tests that call the innermost recorded function around the change, then tests that
-        call any function of the changed file. A test file without a record runs as a whole, but
-        only if it is in the folder of the module's test file.
+        The test file named after the changed module comes first, whatever functions the records say
+        it calls: the records lack calls of compiled functions, and repeated calls of cached
+        functions. Next come tests that call the innermost recorded function around the change, then
+        tests that call any function of the changed file. A test file without a record runs as a
+        whole, but only if it is in the folder of the module's test file.
         """
         name = self.file.removeprefix("mxnum")
         own = f"tests{name.rpartition('/')[0]}/test_{name.rpartition('/')[2]}"

@@ -6,8 +6,8 @@ Each row has the columns of `products`: name, file, old text, new text, effect, 
 from __future__ import annotations
 
 LOOP, FILE = "mxnum/engine/loops/float_scales.py", "tests/test_float_scales.py"
-#: `CASES` runs without compilation, where the definition computes everything. So only `COMPILED`
-#: finds mistakes in fast loops.
+#: Only `COMPILED` finds mistakes in fast loops, because `CASES` runs without compilation, where the
+#: definition computes everything.
 CASES, COMPILED = (f"{FILE}::test_random_cases_without_compilation",), (f"{FILE}::test_compiled",)
 ROUNDING, STACKS = "tests/engine/rounding", ("tests/engine/quantizing/test_by_stack.py",)
 

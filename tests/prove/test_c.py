@@ -95,7 +95,7 @@ def test_undefined_behaviour_is_refuted(tmp_path):
 
 
 def test_arrays_and_tables_of_floats(tmp_path):
-    """Check that a sum that is -0 if both products are -0 is refuted, and that +0 is proved."""
+    """Check that a sum of two products is refuted if it may be -0, and proved if it gives +0."""
     values = ", ".join(f"{v}f" for v in (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0))
     text = f"""static const float T[8] = {{{values}}};
     static float value(int c) {{ return c & 8 ? -T[c & 7] : T[c & 7]; }}

@@ -1,7 +1,8 @@
 """Tests that a model in torch has the losses of mxnum's residual MLP at each step.
 
 In both models, numpy's BLAS sums products (``accumulate="blas"``) and the same loops compute vector
-operations; only autograd is torch's. So the tests check which operands are rounded at which point.
+operations; only autograd is torch's. Equal losses show that both models round the same operands at
+the same points.
 """
 
 from __future__ import annotations

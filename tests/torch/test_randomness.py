@@ -268,8 +268,8 @@ class Trained(nn.Module):
 
 
 def test_layers_raise_if_the_step_does_not_advance():
-    # Regression: only the forward pass of the whole model advances the step, and this model does
-    # not call it. So all steps drew the bits of the first step.
+    # Regression: only the forward pass of the whole model advances the step. A model without such a
+    # pass drew the bits of the first step at all steps.
     model = Trained()
     emulation = mxt.emulate(model, STOCHASTIC, seed=1)
     with pytest.raises(RuntimeError, match=r"Module 'net' draws .* call the model, or emulation.advance_step\(\)"):

@@ -15,8 +15,8 @@ import mxnum.torch as mxt
 from mxnum.recipe import Recipe
 
 #: The recipe rounds every operand stochastically. Products of E2M1 numbers are small multiples of
-#: powers of two, and their float32 sums in this model are exact. So the order of sums does not
-#: matter, and any number of processes must give the same result.
+#: powers of two, and their float32 sums in this model are exact. Exact sums do not depend on their
+#: order, so any number of processes must give the same result.
 RECIPE = Recipe.uniform("mxfp4_e2m1", rounding="sr", layer_norm="float32")
 #: How products are summed in each test case that trains: by default (None), or as a matrix unit
 #: sums.

@@ -63,7 +63,7 @@ def test_the_commonest_conversions_have_their_constants_compiled_in():
 @pytest.mark.parametrize("walk", [ROWS, Walk(1, 4, 70, 1, 32), Walk(1, 4, 300, 1, 32), COLUMNS, TILES], ids=str)
 @pytest.mark.parametrize("place", [0, 37, 200])
 def test_what_is_marked_is_redone_and_nothing_else(walk, place, monkeypatch):
-    """Check that NaN or a subnormal number changes only its own block, and leaves no mark.
+    """Check that NaN or a subnormal number changes only its block, and that no block stays marked.
 
     A mark makes other loops compute a group of blocks again.
     """

@@ -55,7 +55,7 @@ def test_shares_of_operands(parts):
 
 
 def test_shares_of_operands_at_the_end(parts):
-    """Check the five predictions about operands' shares of the gap; only E2M1 decides the last."""
+    """Check the five predictions about operands' shares of the gap; the last is about E2M1."""
     how = last_layer.RULES["operands-converged"]
     assert judged(how, parts) == [True] * 5
     assert judged(how, parts | {"E2M1, gradients for weights": (0.3, 0, 0)})[4] is False

@@ -133,7 +133,7 @@ def test_coxs_ratio_is_where_scipys_log_rank_statistic_vanishes():
 
 def test_coxs_ratio_by_hand():
     # Arm a has events at times 1 and 3, arm b at 2. At time 1, 2 runs of a and 1 run of b are at
-    # risk; at time 2, 1 run of each. So log L = t - log(2 e^t + 1) - log(e^t + 1).
+    # risk; at time 2, 1 run of each. The log likelihood is t - log(2 e^t + 1) - log(e^t + 1).
     from scipy.optimize import minimize_scalar
 
     from mxnum.lab.studies.statistics import _cox
