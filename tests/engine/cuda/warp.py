@@ -1,8 +1,8 @@
 """A warp that executes PTX on the host, so that compiled kernels run without a GPU.
 
 The lanes run one after another, and wait for each other at shuffle instructions. A shuffle that
-names a lane which does not take part is an error, as on a GPU. Instructions follow the PTX ISA.
-Unknown instructions raise an error.
+names a lane which does not take part is an error, as on a GPU. Instructions do what NVIDIA's manual
+of the PTX ISA says. Unknown instructions raise an error.
 """
 
 from __future__ import annotations

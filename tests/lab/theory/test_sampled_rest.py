@@ -1,4 +1,4 @@
-"""Tests of the equilibrium of logits if their whole gradient is rounded, against descent."""
+"""Tests that the equilibrium of logits with rounded gradients is where descent ends."""
 
 from __future__ import annotations
 
