@@ -31,7 +31,7 @@ OPTIONAL_MODULES = ("proofs.machines.llvm", "proofs.machines.ptx", "proofs.mutan
 HARD_LIMIT = {"fast": 900, "full": 6 * 3600}
 #: Limits of time for the sample, as multiples of the median: for the quickest theorem of a
 #: family, and for its other theorems.
-QUICK_FAMILY, QUICK = 10.0, 1.0
+QUICK_FAMILY, QUICK = 4.0, 0.4
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ def test_nearly_each_family_has_its_sample() -> None:
     sampled = {theorem.name for theorem in SAMPLE}
     without = [title for title, family in FAMILIES.items() if not any(theorem.name in sampled for theorem in family)]
     assert len(without) <= len(FAMILIES) // 10, without
-    assert len(SAMPLE) >= len(FAST) // 6
+    assert len(SAMPLE) >= len(FAST) // 7
 
 
 def some(*names: str) -> Sequence[Theorem]:
@@ -39,7 +39,7 @@ def some(*names: str) -> Sequence[Theorem]:
 
 def test_a_sample_has_each_part_of_the_names_but_what_takes_long() -> None:
     family, others = some("a/x/1", "a/x/2", "a/y/1", "a/y/2"), {f"b/{i}": 1.0 for i in range(9)}
-    seconds = others | {"a/x/1": 0.5, "a/x/2": 0.4, "a/y/1": 0.3, "a/y/2": 0.2}
+    seconds = others | {"a/x/1": 0.4, "a/x/2": 0.3, "a/y/1": 0.2, "a/y/2": 0.1}
 
     def names(**changed: float) -> list[str]:
         slow = {f"a/{name.replace('_', '/')}": value for name, value in changed.items()}
@@ -47,7 +47,7 @@ def test_a_sample_has_each_part_of_the_names_but_what_takes_long() -> None:
 
     assert names() == ["a/y/2", "a/y/1", "a/x/2"]
     assert names(x_2=QUICK + 0.1) == ["a/y/2", "a/y/1", "a/x/1"]
-    assert names(x_1=9.0, x_2=9.0, y_1=QUICK_FAMILY, y_2=9.0) == ["a/x/1"]
+    assert names(x_1=QUICK_FAMILY, x_2=9.0, y_1=9.0, y_2=9.0) == ["a/x/1"]
     assert names(x_1=99.0, x_2=99.0, y_1=99.0, y_2=99.0) == []
     # Only names with a common prefix are split into parts.
     assert len(sample([some("m/one", "m/two", "m/three")], {})) == 1

@@ -177,13 +177,13 @@ def _compile_forbid_inlining():
     return lambda: _forbid_inlining()
 
 
-def compile_loop(function: Callable[..., Any]) -> Any:
+def compile_loop(function: Callable[..., Any], **options: Any) -> Any:
     """Return a compiled version of a loop over arrays that may call dialect functions.
 
     The loop is compiled on its first call and cached on disk.
     """
     loop_cache.name_by_content(function)
-    loop = numba.njit(error_model="numpy", nogil=True, no_cfunc_wrapper=True)(function)
+    loop = numba.njit(error_model="numpy", nogil=True, no_cfunc_wrapper=True, **options)(function)
     if not numba.config.DISABLE_JIT:
         loop_cache.keep(loop, before_compiling=_begin)
     return loop
@@ -204,7 +204,8 @@ class Kernel:
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self.function, self._compiled = function, compile_loop(function)
+        # Nothing calls a kernel from Python, so the wrapper for such calls need not be compiled.
+        self.function, self._compiled = function, compile_loop(function, no_cpython_wrapper=True)
         #: The array whose address `for_types` returns, or without compilation the kernel's Python
         #: function. The key is the types of the five arrays.
         self._found: dict[tuple[Any, ...], Any] = {}

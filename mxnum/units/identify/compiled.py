@@ -16,6 +16,7 @@ from numba import njit
 Array = np.ndarray[Any, Any]
 Number = Any
 _jit = njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+_inner = njit(nogil=True, boundscheck=False, error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=True)
 
 #: The columns of the row of integers that describes a rule.
 COLUMNS = (
@@ -46,7 +47,7 @@ _LIMBS = 64
 _LOW = (1 << 32) - 1
 
 
-@_jit
+@_inner
 def _length(x: int) -> Any:
     """Return the bit length of a number that is not negative."""
     n = 0
@@ -59,7 +60,7 @@ def _length(x: int) -> Any:
     return n
 
 
-@_jit
+@_inner
 def decode(code: int, fmt: Array, flush: int, infinities: int) -> Number:
     """Return the number of a code, with a significand in units of its last mantissa bit."""
     if fmt[KIND] == 2:
@@ -78,7 +79,7 @@ def decode(code: int, fmt: Array, flush: int, infinities: int) -> Number:
     return -sig if negative else sig, max(field, 1) - fmt[BIAS], negative, 0
 
 
-@_jit
+@_inner
 def _product(x: Number, y: Number, zero: int) -> Number:
     """Return the product of two numbers, with the exponent `zero` for each zero."""
     negative = x[2] ^ y[2]
@@ -91,7 +92,7 @@ def _product(x: Number, y: Number, zero: int) -> Number:
     return x[0] * y[0], first + second, negative, state
 
 
-@_jit
+@_inner
 def _normalized(sig: int, exponent: int, point: int) -> Any:
     """Return a significand shifted into [1, 2), and its exponent.
 
@@ -103,7 +104,7 @@ def _normalized(sig: int, exponent: int, point: int) -> Any:
     return sig >> -lift if lift < 0 else sig << lift, exponent - lift
 
 
-@_jit
+@_inner
 def _products(row: Array, formats: Array, point: int, order: Array, case: Any, table: Array) -> None:
     """Write the terms of the products to rows 1, 2, ... of `table`."""
     a, b = case
@@ -137,7 +138,7 @@ def _products(row: Array, formats: Array, point: int, order: Array, case: Any, t
         slot[0], slot[1], slot[2], slot[3] = total, exponent, negative, state
 
 
-@_jit
+@_inner
 def _exact(table: Array, first: int, last: int, limbs: Array) -> Any:
     """Return the exact sum of the terms in some rows, as an integer and the exponent of its unit.
 
@@ -179,7 +180,7 @@ def _exact(table: Array, first: int, last: int, limbs: Array) -> Any:
     return -total if negative else total, unit
 
 
-@_jit
+@_inner
 def _carried(limbs: Array, used: int) -> Any:
     """Reduce limbs to 32 bits each, and return the carry out of the last limb."""
     carry = 0
@@ -190,7 +191,7 @@ def _carried(limbs: Array, used: int) -> Any:
     return carry
 
 
-@_jit
+@_inner
 def _aligned(sig: int, distance: int, left: int, align: int) -> Any:
     """Return a significand shifted left by `left`, then right by `distance` as `align` rounds."""
     if align == FLOOR:
@@ -206,7 +207,7 @@ def _aligned(sig: int, distance: int, left: int, align: int) -> Any:
     return -term if sig < 0 else term
 
 
-@_jit
+@_inner
 def _fused(table: Array, first: int, last: int, row: Array, fmt: Array, point: int, limbs: Array) -> Number:
     """Return the rounded sum of the terms in rows `first` to `last` of a table."""
     largest, negative, state = table[first, 1], 1, 0
@@ -229,7 +230,7 @@ def _fused(table: Array, first: int, last: int, row: Array, fmt: Array, point: i
     return _rounded(total, largest - fraction, negative, state, row, fmt, False)
 
 
-@_jit
+@_inner
 def _rounded(total: int, unit: int, negative: int, state: int, row: Array, fmt: Array, outside: bool) -> Number:
     """Return total * 2**unit, rounded to the result bits of a rule.
 
@@ -267,7 +268,7 @@ def _rounded(total: int, unit: int, negative: int, state: int, row: Array, fmt: 
     return -sig if sign else sig, exponent, sign, state
 
 
-@_jit
+@_inner
 def _sum(x: Any, y: Any, row: Array, fmt: Array) -> Number:
     """Return the sum of two accumulators, rounded by `row[ADD_ROUNDING]`."""
     largest = max(NO_EXPONENT if x[0] == 0 else x[1], NO_EXPONENT if y[0] == 0 else y[1])
@@ -282,12 +283,12 @@ def _sum(x: Any, y: Any, row: Array, fmt: Array) -> Number:
     return _rounded(total, unit, x[2] & y[2], x[3] | y[3], row, fmt, True)
 
 
-@_jit
+@_inner
 def _put(slot: Array, x: Any) -> None:
     slot[0], slot[1], slot[2], slot[3] = x[0], x[1], x[2], x[3]
 
 
-@_jit
+@_inner
 def _accumulator(slot: Array, x: Any, row: Array, fmt: Array, point: int) -> None:
     """Write an accumulator to a row of a table, as a term of a sum."""
     sig, exponent = x[0], x[1]
@@ -301,7 +302,7 @@ def _accumulator(slot: Array, x: Any, row: Array, fmt: Array, point: int) -> Non
     _put(slot, (sig, exponent, x[2], x[3]))
 
 
-@_jit
+@_inner
 def _combined(table: Array, n: int, row: Array, fmt: Array) -> None:
     """Add the first `n` numbers of a table in the order of the rule; row 0 becomes the sum."""
     while n > 1:
@@ -314,7 +315,7 @@ def _combined(table: Array, n: int, row: Array, fmt: Array) -> None:
         n -= half
 
 
-@_jit
+@_inner
 def _encoded(x: Any, row: Array, fmt: Array, narrow: int) -> Any:
     """Return the bits of a number in the format of results.
 
@@ -334,7 +335,7 @@ def _encoded(x: Any, row: Array, fmt: Array, narrow: int) -> Any:
     return code
 
 
-@_jit
+@_inner
 def _answer(row: Array, formats: Array, point: int, c: int, table: Array, limbs: Array) -> Any:
     """Return the bits of the result of one case.
 
@@ -361,7 +362,7 @@ def _answer(row: Array, formats: Array, point: int, c: int, table: Array, limbs:
     return _encoded(total, row, fmt, narrow)
 
 
-@_jit
+@_inner
 def _same_products(x: Array, y: Array) -> Any:
     """Return True if two rules make the same terms of the products of a case."""
     return (
