@@ -62,5 +62,5 @@ def html(report: Report, command: str, facts: Mapping[str, Any], context: Contex
         style=(_HERE / "report.css").read_text(),
         draws=draws,  # the footer says if figures are missing
         plain=plain, duration=duration,
-        figures={id: each[id in leading :] for id, each in drawn.items()},  # without figures already shown at the top
+        figures={id: each[id in leading :] for id, each in drawn.items()},  # figures at the top are not repeated
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Read runs at the size of the paper [I]: width 512, 4 layers, batches of 2048, rate 6e-4.
+"""Read runs at the size of Su et al. (claims I): width 512, 4 layers, batches of 2048, rate 6e-4.
 
 A run takes hours on one core, so there are few runs. An arm with fewer than `SEEDS` seeds decides
 nothing; the claims only report its runs.
@@ -42,7 +42,7 @@ def in_e4m3(context: Context) -> tuple[list[Course], list[Course]]:
 
 
 def jumping(runs: list[Course]) -> int:
-    """Return the number of runs that jump."""
+    """Return the number of runs whose loss jumps."""
     return sum(run.first is not None for run in runs)
 
 

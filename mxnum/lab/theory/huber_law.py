@@ -72,7 +72,7 @@ def minimize(
     free: Array | None = None,
     tolerance: float = EXACT,
 ) -> Minimum:
-    """Return the minimum of each problem's Huber loss; the rows of `parameters` are starting points.
+    """Return the minimum of each problem's Huber loss; rows of `parameters` are starting points.
 
     A search ends when a step lowers the loss by at most the share `tolerance`. `target` is ln L of
     each point, and `weights` are the weights of the points in the loss. Both arrays have one row

@@ -232,7 +232,7 @@ class LogitGradientBias:
 
     @cached_property
     def _tables(self) -> tuple[Array, Array, Array]:
-        """The start and the unit of each scale, and True if blocks at the start have the scale below."""
+        """Start and unit of each scale, and True if a block at the start has the scale below."""
         begins, units = (
             np.array([float(x / self.unit) for x in each]) for each in (self.ladder.begins, self.ladder.units)
         )

@@ -25,13 +25,13 @@ CLAIM = Claim(
     needs=("factorial.json",),
     command=command("factorial"),
 )
-#: The arm of `runaway-switches` in which all six switches follow the released code.
+#: The arm of the study `runaway-switches` that follows the released code in all six differences.
 SHIPPED = "released code, E2M1"
 
 
 @CLAIM.check
 def _check(context: Context) -> Evidence:
-    """Measure how six switches delay the rise of the loss, in a resolution-IV fractional design.
+    """Judge which of the six differences delay the rise of the loss, in a resolution-IV design.
 
     The delays are paired by seed. Eight seeds cannot give a p-value below 1 / 128, so the level of
     significance is 5 %, after Holm's correction.
@@ -100,7 +100,7 @@ def _rises(group: Sequence[Arm]) -> str:
 
 
 def _mean_time(arms: list[Arm], seed: int) -> float:
-    """Return the mean step at which a seed's loss rises; without a rise, the horizon counts."""
+    """Return the mean step of a seed's rise over arms; without a rise, the horizon counts."""
     return float(np.mean([arm.by_seed()[seed][0] for arm in arms]))
 
 

@@ -49,13 +49,13 @@ def of_language_models(context: Context) -> list[Statement]:
         for rule, values in pairs.items():
             holds = sum(values) < 0 if corrected[rule] < LEVEL else None
             what = f"{model}, E2M1 {rule}: stochastic rounding of gradients reaches a lower loss"
-            whose = Whose.OURS if rule == "rceil" else Whose.PAPER  # the paper does not have this rule
+            whose = Whose.OURS if rule == "rceil" else Whose.PAPER  # the paper does not use rceil
             made.append(Statement(what, holds, f"by {words(values)} nats, p {corrected[rule]:.2g} after Holm", whose))
     return made or [Statement("stochastic rounding of gradients helps language models", None, "not run")]
 
 
 def _answer(context: Context, statements: list[Statement]) -> tuple[str, str]:
-    """Return a text: under which rules stochastic rounding helps language models, and how much."""
+    """Return two texts: the effect of stochastic rounding under each rule, and under one rule."""
     tables = [table for _, table in of_recipes(context)]
     if not tables:
         return "", ""

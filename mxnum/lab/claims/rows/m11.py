@@ -36,7 +36,7 @@ RECIPES = {
 
 
 class Calibration(NamedTuple):
-    """Parameters under which the model gives 1.72 for FP8 and 2.73 for MX4 exactly."""
+    """Parameters with which the model gives the paper's speed-ups, 1.72 (FP8) and 2.73 (MX4)."""
 
     what: str
     linear: float  # the share of the linear layers in the bf16 step
@@ -46,7 +46,7 @@ class Calibration(NamedTuple):
 
 
 def squared(fp8: float, mx4: float) -> Calibration:
-    """Return the calibration in which FP4's rate is FP8's squared and conversion costs nothing."""
+    """Return the calibration with FP4's rate the square of FP8's, and without conversion costs."""
     u, v = _saved(fp8), _saved(mx4)
     x = v / u - 1
     return Calibration("FP4's rate the square of FP8's", u / (1 - x), 1 / x, 1 / x**2, 0.0)
@@ -65,7 +65,7 @@ def _saved(speed_up: float) -> float:
 
 
 def rounded(function: Callable[..., float], *names: str) -> tuple[float, float, float]:
-    """Return a function's value at published numbers, and its range within their rounding."""
+    """Return a function's value at published numbers, and its range within their rounding error."""
     figures = [PUBLISHED[name] for name in names]
     corners = itertools.product(*[(value - half, value + half) for value, half in figures])
     found = [function(*corner) for corner in corners]
