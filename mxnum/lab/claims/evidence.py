@@ -16,7 +16,7 @@ LEVEL = 0.05
 class Whose(StrEnum):
     """The party that states a number or a sentence of the evidence.
 
-    The verdict counts only the items of the first party that has any.
+    The verdict counts only the items of the first party, in this order, that states any item.
     """
 
     #: A paper.

@@ -1,4 +1,4 @@
-"""Read the losses of 1,234 language models in 17 precisions that Su et al. (claims I) published.
+"""Read the losses of 1,234 language models in 17 precisions, by Su et al. (arXiv 2506.20752).
 
 The losses come from the tables ``plot/data/*.csv`` of the repository and the commit in `SOURCE`; a
 later commit deleted the tables. Each row is one run, with these columns:

@@ -100,7 +100,7 @@ class ReportFolder:
 
 
 def evidence_from(table: Mapping[str, Any]) -> Evidence:
-    """Return the `Evidence` that `dataclasses.asdict` and JSON have converted to `table`.
+    """Return the `Evidence` of which `table` is the stored form: `dataclasses.asdict` as JSON.
 
     Tuples in the configuration come back as lists.
     """

@@ -1,9 +1,9 @@
 """Compute how a multiplicative error compounds over L layers, in plain and residual chains.
 
-A layer multiplies the signal, or backward the gradient, by the factor s + j (1 + zeta). zeta is the
-layer's relative error, and j is the gain of the layer's branch. s is 1 with a skip connection and 0
-without. Without error the layer's factor is s + j. If the errors of layers are independent, each
-moment of the product of all factors is the product of the layers' moments.
+A layer multiplies the signal (backward: the gradient) by s + j (1 + zeta), or by s + j without
+error. Here zeta is the layer's relative error and j the gain of the layer's branch; s is 1 with a
+skip connection and 0 without. If the errors of layers are independent, each moment of the product
+of all factors is the product of the layers' moments.
 """
 
 from __future__ import annotations

@@ -109,10 +109,10 @@ def limit_cycle(target: float | Fraction, level_below: float | Fraction, level_a
 
     At the crossing Q(gamma) changes from `level_below` to `level_above`. Below the crossing each
     step moves gamma up by a = eta lambda (target - level_below). Above the crossing each step moves
-    gamma down by d = eta lambda (level_above - target). Modulo a + d both moves are equal, so the
-    steps rotate a circle of length a + d by a. Therefore the share of steps above the crossing,
-    `duty`, is a / (a + d) for every eta. The average of Q is the target. Q jumps up once in 1 /
-    min(duty, 1 - duty) steps.
+    gamma down by d = eta lambda (level_above - target). Modulo a + d, a step up by a equals a step
+    down by d, so gamma rotates on a circle of length a + d. Therefore the share of steps above the
+    crossing, `duty`, is a / (a + d), whatever the learning rate eta is. The average of Q is the
+    target. Q jumps up once in 1 / min(duty, 1 - duty) steps.
 
     >>> limit_cycle(Fraction(29, 32), Fraction(7, 8), 1)
     LimitCycle(duty=Fraction(1, 4), period=Fraction(4, 1), mean_square=Fraction(3, 1024))

@@ -18,7 +18,7 @@ import numpy as np
 from mxnum import errors
 from mxnum.lab.theory.stability import stability_limit
 
-#: `arrest` takes the median loss before the rise while the curvature is below `QUIET` times the
+#: For the median loss before a rise, `arrest` uses steps whose curvature is below `QUIET` times the
 #: stability limit.
 QUIET = 0.8
 
@@ -66,20 +66,20 @@ def arrest(
     """Return how high the loss of Adam on lambda x^2 / 2 rises while the curvature lambda grows.
 
     The noise in the gradient has standard deviation 1. The curvature lambda starts at `start` times
-    Adam's stability limit and grows by the share `sharpening` in each step. At `ceiling` times the
-    limit lambda stops growing, and Adam makes `after` more steps. Beyond the limit x grows. After
-    some 1 / (1 - beta2) steps the growing gradient has increased Adam's second moment, which makes
-    Adam's steps smaller. So Adam itself stops the rise.
+    Adam's stability limit and grows by the share `sharpening` in each step. At `ceiling` times this
+    limit lambda stops growing, and Adam makes `after` more steps. Beyond the stability limit, x
+    grows. After some 1 / (1 - beta2) steps the growing gradient has increased Adam's second moment,
+    which makes Adam's steps smaller. So Adam itself stops the rise of the loss.
     """
     errors.require(0 < beta2 < 1, "beta2", "between 0 and 1", beta2)
     errors.require(0 < start < QUIET, "start", f"above 0 and below {QUIET}", start)
-    errors.require(1 < ceiling < math.inf, "ceiling", "above 1, so that the limit is crossed", ceiling)
+    errors.require(1 < ceiling < math.inf, "ceiling", "above 1, so that lambda crosses the stability limit", ceiling)
     errors.require(sharpening > 0, "sharpening", "positive", sharpening)
     errors.integer("after", after, 0, 2**40)
     errors.positive_integer("copies", copies)
     rng, limit = np.random.default_rng(seed), float(stability_limit(momentum=momentum))
     quiet, crossing = (math.ceil(math.log(share / start) / sharpening) for share in (QUIET, ceiling))
-    accepted = f"small enough for two steps from `start` to {QUIET} of the limit"
+    accepted = f"small enough for at least two steps of growth from `start` to {QUIET} times the limit"
     errors.require(quiet > 1, "sharpening", accepted, sharpening)
     x, first, second = np.zeros(copies), np.zeros(copies), np.ones(copies)
     losses, curvature = np.empty((crossing + after, copies)), start * limit

@@ -13,9 +13,9 @@ this gradient g and this Hessian:
 The gradient and the Hessian of the Huber loss follow from the gradient and the Hessian of the law's
 logarithm. A step s of Newton's method solves (H + lambda M) s = -gradient. H is the exact Hessian
 of the Huber loss. M is the Hessian of a quadratic upper bound of the Huber loss, in which a
-residual r has the weight min(1, delta/|r|). Because of M, a step with a large lambda lowers the
-loss. The first axis of arrays counts problems, which are solved together, so a bootstrap takes
-little more time than one fit.
+residual r has the weight min(1, delta/|r|). The Hessian M of the upper bound ensures that a step
+with a large damping lambda lowers the loss. All problems (the first axis of arrays) are solved
+together, so a bootstrap takes little more time than one fit.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Minimum(NamedTuple):
 
 
 class _Curvature(NamedTuple):
-    """The Huber loss of each problem, its gradient, its Hessian and its upper bound's Hessian."""
+    """For each problem: the Huber loss, the gradient, the Hessian and the upper bound's Hessian."""
 
     loss: Array
     gradient: Array

@@ -6,10 +6,10 @@ on the loss over number of tokens), the mean gradient of logit j is
     g_j = p_j (1 - q_j) - q_j (1 - p_j) (1 + b(p_j)).
 
 b(p) is the relative change of the target's component by rounding. All other components are assumed
-to be right on average. Without rounding, b is zero and the mean gradient is p_j - q_j. With
-rounding, the sum of the g_j is -sum q_j (1 - p_j) b(p_j). This sum is the drift: all logits move
-together, which does not change the loss. The differences of the logits are at rest if all g_j are
-equal.
+to be right on average. Without rounding, b(p) is zero and the mean gradient of logit j is p_j -
+q_j. With rounding, the sum of the g_j is the drift, -sum q_j (1 - p_j) b(p_j): all logits move
+together, which does not change the loss. The differences of the logits are at rest if all mean
+gradients g_j are equal.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def logit_rest(q: Any, bias: LogitGradientBias) -> Equilibrium:
 
     The mean gradient g_j increases with p_j, because the rounded value of 1 - p never increases
     with p. So there is exactly one number D for which the solutions p_j of g_j = D sum to 1.
-    Bisection finds D and the p_j. If the change b(p) by rounding has a jump, p may come to rest at
-    the jump.
+    Bisection finds the number D and all p_j. If the change b(p) by rounding has a jump, p may come
+    to rest at the jump.
 
     >>> q = np.append(np.full(16, 1 / 16), np.zeros(240))
     >>> round(logit_rest(q, logit_gradient_bias("mxfp8_e4m3", 2048)).excess, 3)
@@ -86,7 +86,7 @@ def logit_rest(q: Any, bias: LogitGradientBias) -> Equilibrium:
 
 
 def probabilities_of(q: Any) -> Array:
-    """Return q as float64; raise ValueError unless it is a vector of probabilities with sum 1."""
+    """Return q as float64; raise ValueError unless q is a vector of probabilities with sum 1."""
     wanted = np.asarray(q, np.float64)
     fits = wanted.ndim == 1 and bool((wanted >= 0).all()) and abs(float(wanted.sum()) - 1) < 1e-9
     errors.require(fits, "q", "a vector of probabilities that sum to 1", q)
@@ -103,7 +103,7 @@ class LogitAdvice:
     factors: Mapping[float, Shrinking]
     #: The change of the targets' components for each scale rule, with the factor c on the loss.
     rules: Mapping[str, Shrinking]
-    #: The factor with the least bias by overflow.
+    #: The factor on the loss with which overflow changes the targets' components least.
     best_factor: float
     #: The scale rules under which no component overflows, whatever p, the tokens and the factor
     #: are.

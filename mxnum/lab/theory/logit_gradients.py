@@ -3,12 +3,12 @@
 With N tokens and a loss multiplied by c, the gradient of the logits of a token is (p_j - [j = t])
 c/N, where t is the target. The target's component is always the largest: its magnitude is A = (1 -
 p) c/N, and the magnitudes of all other components add up to A. So in blocks along the vocabulary
-the target's component decides the scale of its block. The rounded value of this component is a
-piecewise constant function of A, and the format determines the breakpoints. In blocks along the
-tokens, another token with the same target may have a larger component, which then decides the
-scale. The exact distribution of the scale follows from `frequency`, the probability that another
-token of a block has the same target (see `mxnum.analysis.cluster`). The module assumes that the
-small components of tokens with other targets decide no scale.
+the target's component decides the scale of its block. The rounded value of the target's component
+is a piecewise constant function of the magnitude A; the format determines the breakpoints. In
+blocks along the tokens, another token with the same target may have a larger component, which then
+decides the scale. The exact distribution of the scale follows from `frequency`, the probability
+that another token of a block has the same target (see `mxnum.analysis.cluster`). The module assumes
+that the small components of tokens with other targets decide no scale.
 
 If p has the distribution Beta(a, b), then 1 - p has the distribution Beta(b, a), and expectations
 over intervals of p are incomplete beta functions.
@@ -33,8 +33,8 @@ from mxnum.memory.dtypes import Array
 #: The number of binades of 1 - p, below 1, over which results are summed. Enclosures bound the
 #: contribution of smaller 1 - p; other results omit this contribution.
 DEPTH = 40
-#: The rounding modes whose mean error is at most the magnitude of the number that is rounded. So
-#: the terms that sums omit are bounded.
+#: The rounding modes whose mean error is at most the magnitude of the number that is rounded, which
+#: bounds the terms that sums omit.
 ROUNDINGS = (Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.SR)
 #: The precision of mpmath in bits, and the extra bits of an enclosure.
 _FLOAT_BITS, _EXTRA_BITS = 100, 60
@@ -104,7 +104,8 @@ class LogitGradientBias:
     def at(self, p: Any) -> Array:
         """Return the relative change E[Q]/A - 1 of the target's component for each p.
 
-        The token's own target is assumed to decide the scale. For p = 1 the result is 0.
+        The token's own target is assumed to decide the scale of the block. For p = 1 the result
+        is 0.
 
         >>> bias = logit_gradient_bias("mxfp8_e4m3", 2048)
         >>> bias.at([0.0, 0.01, 0.1, 0.25]).round(4)
@@ -182,7 +183,8 @@ class LogitGradientBias:
 
     # The other tokens of a block require scale s with probability others(end of s) - others(begin
     # of s). others(t) is the probability that no other token with the same target has a component A
-    # >= t. Ends of scales and pieces are in units of c/N, and are therefore values of 1 - p.
+    # >= t. Ends of scales and pieces are in units of c/N, and are therefore values of 1 - p,
+    # because the target's component is (1 - p) c/N.
 
     def _scales(self, binades: int) -> list[int]:
         """Return the indices of the scales of components from 2**-binades to 1 times c/N."""
@@ -193,9 +195,9 @@ class LogitGradientBias:
         return (Fraction(0) if s == 0 else self.ladder.begins[s] / self.unit), self.ladder.end(s) / self.unit
 
     def _pieces_at(self, s: int) -> Iterator[tuple[Fraction, Fraction, Fraction | None, bool]]:
-        """Yield (lower, upper, level, overflows) of each interval of 1 - p with one value.
+        """Yield (lower, upper, level, overflows) of each interval of 1 - p with one rounded value.
 
-        The block has scale s. If `level` is None, Q is right on average.
+        The block has scale s. If `level` is None, the rounded value is right on average.
         """
         scale = self.ladder.units[s] / self.unit
         if scale == 0:  # all components become zero
@@ -232,7 +234,7 @@ class LogitGradientBias:
 
     @cached_property
     def _tables(self) -> tuple[Array, Array, Array]:
-        """Start and unit of each scale, and True if a block at the start has the scale below."""
+        """Start and unit of each scale, and True if a block maximum at the start is excluded."""
         begins, units = (
             np.array([float(x / self.unit) for x in each]) for each in (self.ladder.begins, self.ladder.units)
         )

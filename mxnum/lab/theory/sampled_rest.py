@@ -2,7 +2,7 @@
 
 `logit_rest` assumes that rounding changes only the target's component, and that all other
 components are right on average. But in a block without a target, the largest predicted probability
-p decides the scale. If the mantissa of this p is large, this p overflows, too, and shrinks. How
+p decides the scale. A largest p with a large mantissa overflows, too, and shrinks. How
 often the largest p of a block overflows depends on how the predictions of a model scatter around
 their means. This module draws contexts, each with its own order of symbols, scattered logits and a
 target. The kernels round the gradients of the contexts, and the module moves the mean logits until
@@ -24,7 +24,7 @@ from mxnum.memory.dtypes import Array
 _STEPS = 60
 #: The largest change of a logit in a step.
 _FARTHEST = 0.5
-#: The number of steps after which the logits change half as much in a step. Because the changes
+#: After this many steps of the search, logits change half as much in a step. Because their steps
 #: become smaller, logits come to rest even where the gradient jumps.
 _STEADY = 20
 #: The initial p of symbols with q = 0, relative to 1 / (number of symbols); and the smallest

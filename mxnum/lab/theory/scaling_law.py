@@ -3,9 +3,9 @@
     fit = fit_scaling_law(parameters, tokens, losses)
     fit.law, fit.loss, fit.bootstrap(), fit.profile()
 
-The fit minimizes the mean Huber loss of log L, which is quadratic for residuals up to `delta` and
-linear beyond, so that outliers among the runs hardly change the law. Newton's method (`huber_law`)
-searches the minimum from a grid of starting points.
+The fit minimizes the mean Huber loss of log L. The Huber loss is quadratic for residuals up to
+`delta` and linear beyond, so outliers among the runs hardly change the law. Newton's method
+(`huber_law`) searches for the minimum from a grid of starting points.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class ScalingLaw:
 
     @property
     def compute_exponent(self) -> float:
-        """The power of compute in the best number of parameters: beta / (alpha + beta)."""
+        """The exponent of compute in the optimal number of parameters: beta / (alpha + beta)."""
         return self.beta / (self.alpha + self.beta)
 
     def optimal(self, flops: float) -> tuple[float, float]:
@@ -117,7 +117,7 @@ class ScalingFit:
         return np.concatenate([np.exp(parameters[:, :3]), parameters[:, 3:]], axis=1)
 
     def bootstrap(self, *, level: float = 0.9, draws: int = 400, seed: int = 0) -> dict[str, Interval]:
-        """Return the interval of each parameter in the middle share `level` of resampled fits.
+        """Return the interval that holds the middle share `level` of resampled fits, by parameter.
 
         The result also has an interval of the `compute_exponent`. The intervals show how much the
         law depends on the choice of runs. The intervals do not show effects that are common to all
@@ -144,17 +144,15 @@ class ScalingFit:
         """Return the interval of each parameter in which the fit is not significantly worse.
 
         A fit is significantly worse if twice the increase of the summed Huber loss, after scaling,
-        exceeds the chi-squared quantile at `level`. The scaling makes this increase chi-squared for
-        noise as large as the residuals. If no value above (below) the best one gives a
-        significantly worse fit, the upper (lower) end is infinite; the lower end of A, B or E is
-        then 0.
+        exceeds the chi-squared quantile at `level`. The scaling makes twice the increase
+        chi-squared if the noise is as large as the residuals. An interval is unbounded on a side on
+        which no value gives a significantly worse fit; the lower end of A, B or E is then 0.
         """
         _check_level(level)
         size = np.abs(self.residuals)
         # With `delta` near 0 a fit passes through five of the runs, so the five smallest residuals
-        # do not show the noise and are left out. If `delta` is small, too few of the remaining
-        # residuals lie within `delta` to be counted; then their share is estimated from the median
-        # residual.
+        # do not show the noise and are left out. If the median of the remaining residuals exceeds
+        # `delta`, the share of residuals within `delta` is estimated from the median.
         others = np.sort(size)[5:]
         usual = float(np.median(others))
         inside = np.mean(others <= max(usual, self.delta)) * (1 if usual <= self.delta else self.delta / usual)
@@ -226,8 +224,8 @@ def _grid() -> Array:
 def _moved(parameters: Array, table: LossTable, back: bool = False) -> Array:
     """Return the parameters of the same law for N and D in units of their geometric means.
 
-    `back` converts such parameters back. In these units the term A/N^alpha at the geometric mean of
-    N does not depend on alpha.
+    With `back`, the function converts in the opposite direction. With N in units of its geometric
+    mean, the term A/N^alpha at this mean does not depend on alpha.
     """
     sign = 1 if back else -1
     moved: Array = np.array(parameters, np.float64)

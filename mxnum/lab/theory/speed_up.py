@@ -1,12 +1,12 @@
 """Compute how much faster a training step becomes if linear layers multiply in fewer bits.
 
 The step in bf16 takes the time 1. The share `other` of the step's time is for operations that are
-not matrix products (normalization, optimizer, communication). The remaining time is for products,
-in proportion to their FLOPs: the linear layers of the MLPs and of attention, the attention scores,
-the logits. Each linear layer has three products of equal size: forward, the gradient of the input,
-the gradient of the weights. A product in fewer bits takes 1 / rate of its time in bf16, plus the
-share `conversion` of this time for quantizing its operands. The times of all other operations stay
-the same.
+not matrix products (normalization, optimizer, communication). The remaining time of the step is for
+products, in proportion to their FLOPs: the linear layers of the MLPs and of attention, the
+attention scores, the logits. Each linear layer has three products of equal size: forward, the
+gradient of the input, the gradient of the weights. A product in fewer bits takes 1 / rate of its
+time in bf16, plus the share `conversion` of this time for quantizing its operands. All operations
+that stay in bf16 keep their times.
 """
 
 from __future__ import annotations

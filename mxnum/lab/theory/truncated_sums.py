@@ -3,9 +3,9 @@
 Operands are independent, and each is drawn with equal probability from given numbers between 1
 and 2. The running sum S of the fused sums is a Markov chain. Between 2^e and 2^(e + 1), S is one of
 at most 2^F numbers, where F is the number of fraction bits. The next fused sum truncates its
-products to multiples of 2^(e - F) and adds them to S. So the distribution of S can be computed step
-by step. The probabilities are floats and never negative, so that a count of the operations bounds
-their relative error.
+products to multiples of 2^(e - F) and adds them to S. So the distribution of the running sum can be
+computed step by step. The probabilities are floats and never negative, so that a count of the
+operations bounds their relative error.
 """
 
 from __future__ import annotations

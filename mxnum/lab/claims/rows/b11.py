@@ -24,7 +24,7 @@ STUDY, CONVERGED, FACTORS = (f"logits/logits{name}.json" for name in ("", "-conv
 #: float32 counts as having reached the entropy if its loss exceeds the entropy by less than this.
 AT_THE_ENTROPY = 0.02
 #: The studies that train until float32 is near the entropy, each with the largest excess over the
-#: entropy that counts as near. The README fixed these excesses.
+#: entropy that counts as near. The README of the studies fixed the largest excesses.
 LONG = {
     "logits/logits-256-long.json": 0.1, "logits/logits-1024-long.json": 0.1, "logits/logits-4096-long.json": 0.1,
     "logits/logits-4096-rest.json": 0.1, "logits/logits-4096-classes.json": AT_THE_ENTROPY,

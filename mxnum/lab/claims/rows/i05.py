@@ -38,8 +38,8 @@ def _check(context: Context) -> Evidence:
     """Judge if zeta grows during training, and if zeta is of order 2 before the loss rises.
 
     The test of growth is the exact sign-flip test, at `LEVEL`, of zeta's logarithmic growth in each
-    run. The size is of order 2 if the 95 % limits of zeta's geometric mean lie between 1 and 4. The
-    size is not of order 2 if both limits are below 1 or both are above 4.
+    run. The size of zeta is of order 2 if the 95 % limits of zeta's geometric mean lie between 1
+    and 4. The size of zeta is not of order 2 if both limits are below 1 or both are above 4.
     """
     table = context.first("confirm.json", "quick.json")
     statements: list[Statement] = []

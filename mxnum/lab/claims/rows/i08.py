@@ -1,4 +1,4 @@
-"""I8: layer norm, GELU and SwiGLU."""
+"""I8: how layer norm, GELU and SwiGLU affect the stability of runs."""
 
 from __future__ import annotations
 

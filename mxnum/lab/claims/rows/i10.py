@@ -58,7 +58,7 @@ def _check(context: Context) -> Evidence:
     comparisons.append(Comparison("the Huber loss of the fit", 8.60655e-6, released.loss, 5e-12))
     sentences = {
         True: "a valid law, by which the loss falls with parameters and tokens, and which fits its runs as well as "
-        "bf16's law fits bf16's",
+        "bf16's law fits bf16's runs",
         False: "no valid law",
     }
     statements = []

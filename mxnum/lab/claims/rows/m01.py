@@ -55,7 +55,7 @@ def of_language_models(context: Context) -> list[Statement]:
 
 
 def _answer(context: Context, statements: list[Statement]) -> tuple[str, str]:
-    """Return two texts: the effect of stochastic rounding under each rule, and under one rule."""
+    """Return two texts: the effect of stochastic rounding by rule, and the decisive number."""
     tables = [table for _, table in of_recipes(context)]
     if not tables:
         return "", ""
