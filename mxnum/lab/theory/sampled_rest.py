@@ -2,10 +2,10 @@
 
 `logit_rest` assumes that rounding changes only the target's component, and that all other
 components are right on average. But in a block without a target, the largest predicted probability
-p decides the scale. A largest p with a large mantissa overflows, too, and shrinks. How
-often the largest p of a block overflows depends on how the predictions of a model scatter around
-their means. This module draws contexts, each with its own order of symbols, scattered logits and a
-target. The kernels round the gradients of the contexts, and the module moves the mean logits until
+p decides the scale. A largest p with a large mantissa overflows, too, and shrinks. How often
+the largest p of a block overflows depends on how a model's predictions scatter around their means.
+This module draws contexts, each with its own order of symbols, scattered logits and a target. The
+kernels round the gradients of the contexts, and the module moves the mean logits until
 all symbols have the same mean gradient.
 """
 

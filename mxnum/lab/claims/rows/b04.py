@@ -47,7 +47,8 @@ def _check(context: Context) -> Evidence:
         )
         effects[difference] = [_mean_time(code, seed) - _mean_time(by_text, seed) for seed in seeds]
         counts[difference] = (
-            f"the loss rises in {_rises(code)} runs with the code's setting, in {_rises(by_text)} with the text's"
+            f"the loss rises in {_rises(code)} runs with the code's setting, in {_rises(by_text)} with the setting of "
+            "the text"
         )
     p = {name: sign_flip(values) for name, values in effects.items()}
     after = holm(p)

@@ -40,8 +40,8 @@ CLAIM = Claim(
     "In the gradient of the logits, the component of the target symbol is (1 - p)/N, where p is the target's "
     "probability and N, the number of tokens, is a power of two. While p is small, this component lies just below "
     "a power of two, so the floor rule shrinks it and no other number of its block. So the gap of E4M3 in a small "
-    "language model comes from this gradient. A factor on the loss removes the gap, and the analysis gives its "
-    "size.",
+    "language model comes from this gradient. A factor on the loss removes the gap, and the analysis gives the "
+    "size of the gap.",
     "The check reads a study of a decoder on a Markov source; its arms, limits and tests were fixed before six "
     "seeds were trained. Without the stored study, the check trains one seed of four arms half as long.",
     whose=Whose.OURS,

@@ -19,7 +19,7 @@ CLAIM = Claim(
     "The size of zeta can be measured, and grows",
     "Quantization changes the gradient by the relative error zeta. The change of the gradient on the same "
     "parameters gives a lower bound of the norm of zeta. The norm grows during training, and the run diverges when "
-    "it is of order 2.",
+    "the norm is of order 2.",
     BY_TRAINING,
     "Runs at the paper's size (d = 512, 4 layers) that diverge and log the lower bound of zeta at each step.",
     needs=(("confirm.json", "quick.json"),),

@@ -17,7 +17,7 @@ CLAIM = Claim(
     "For a 405B model, a training step becomes 2.73 times as fast with MX4, 2.48 times with MX4 in the MLPs only, "
     "2.31 times with MX6 weights and activations and MX4 gradients (2.11 if MX6 has FP8's rate, 2.4 if it has "
     "FP4's), and 1.72 times with FP8.",
-    "`mxnum.lab.theory.project` is a model with stated rates, shares and costs, here for the shape of Llama-3 "
+    "`mxnum.lab.theory.project` models the speed-up by stated rates, shares and costs, here for the shape of Llama-3 "
     "405B. The check computes the parameters that the published numbers imply, and which published numbers one set "
     "of parameters gives.",
     "The authors' model of the hardware, or the hardware, would decide the claim.",
@@ -173,8 +173,8 @@ def _six_bits(models: list[Calibration]) -> list[Statement]:
             "the forward products, a third of all linear products, cause the difference between the speed-ups 2.11 "
             "at FP8's rate and 2.4 at FP4's",
             low <= 1 / 3 <= high,
-            f"{share:.1%} of the linear products ({low:.1%} to {high:.1%}) would explain the difference; a third "
-            f"would turn 2.11 into {third:.2f}",
+            f"{share:.1%} of the linear products ({low:.1%} to {high:.1%}) would explain the difference; a share of a "
+            f"third would turn 2.11 into {third:.2f}",
         ),
         Statement(
             "the speed-up 2.4 at FP4's rate equals the speed-up of MX4",
