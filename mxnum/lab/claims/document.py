@@ -19,8 +19,8 @@ from mxnum.lab.claims.page import headed, plain, sentences
 from mxnum.lab.claims.verdicts import Report
 from mxnum.lab.studies.sweep import duration
 
-#: Claims whose figures may open the page. The page begins with the first figure of each of the
-#: first two claims that have a figure.
+#: Claims whose figures may be shown at the top of the page. The page begins with the first figure
+#: of each of the first two claims that have a figure.
 SHOWN = ("I6c", "I1", "B1", "M2", "I10")
 
 #: Lists with more numbers than this are collapsed if all numbers agree.

@@ -18,7 +18,7 @@ from mxnum import errors
 
 @dataclass(frozen=True)
 class CompoundedGain:
-    """Moments of the gain, the product of all layers' factors over the product without errors."""
+    """Moments of the gain: the product of all layers' factors, divided by that without errors."""
 
     #: E[gain]; 1 without errors.
     mean: Any

@@ -37,7 +37,8 @@ def mode_limit(bias: Any = 0.0, deviation: Any = 0.0, participation: Any = 1.0, 
     """Return the largest stable learning rate times curvature of a mode, with noise in each element.
 
     The limit is that of `stability_limit`, with the variance multiplied by `participation`, the
-    inverse participation ratio. A ratio of 1 means that all elements have the same noise.
+    inverse participation ratio. A participation ratio of 1 means that all elements have the same
+    noise.
 
     >>> round(float(mode_limit(deviation=0.5, momentum=0.9) / mode_limit(momentum=0.9)), 3)
     0.174

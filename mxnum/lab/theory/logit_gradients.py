@@ -140,7 +140,7 @@ class LogitGradientBias:
     def shrinking(self, p: Any) -> Shrinking:
         """Return how the target's component changes on average over tokens.
 
-        p is a number, a sample or a `Beta`.
+        The probability p is a number, a sample or a `Beta`.
 
         >>> round(logit_gradient_bias("mxfp8_e4m3", 2048).shrinking(Beta("1/2", 32)).bias, 3)
         -0.111
@@ -317,8 +317,8 @@ def logit_gradient_bias(
         tokens (in the product that gives the weight's gradient). 0 means blocks along the
         vocabulary.
     tensor_scale
-        The tensor scale of NVFP4 and similar formats. The default fits a largest component of c/N,
-        which a token with p = 0 has.
+        The tensor scale of NVFP4 and similar formats. The default tensor scale fits a largest
+        component of c/N, which a token with p = 0 has.
 
     >>> logit_gradient_bias("mxfp8_e4m3", 2048, "6/5").shrinking(0.01).overflow
     0.0

@@ -2,11 +2,11 @@
 
 The loss is lambda theta**2 / 2. The optimizer sees the gradient (1 + zeta) lambda theta with
 E[zeta] = b and Var[zeta] = v, independent from step to step. Momentum is an average, as in Adam: m
-<- beta m + (1 - beta) gradient, then theta <- theta - eta m. Write a = eta lambda and u = eta m.
-The second moments (E theta^2, E theta u, E u^2) obey a linear recurrence. The recurrence maps
-covariance matrices to covariance matrices, so its spectral radius is an eigenvalue whose
-eigenvector is a covariance matrix (Krein and Rutman). So the recurrence becomes unstable exactly
-when 1 becomes an eigenvalue of its matrix.
+<- beta m + (1 - beta) gradient, then theta <- theta - eta m. Let a = eta lambda and u = eta m,
+where eta is the learning rate. The second moments (E theta^2, E theta u, E u^2) obey a linear
+recurrence. The recurrence maps covariance matrices to covariance matrices, so its spectral radius
+is an eigenvalue whose eigenvector is a covariance matrix (Krein and Rutman). So the recurrence
+becomes unstable exactly when 1 becomes an eigenvalue of its matrix.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""B3: the dead zone of a clamped block, in a short run that the check trains."""
+"""B3: the weights of a clamped block move without effect (dead zone), in a short training run."""
 
 from __future__ import annotations
 

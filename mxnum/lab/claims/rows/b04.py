@@ -101,7 +101,7 @@ def _rises(group: Sequence[Arm]) -> str:
 
 
 def _mean_time(arms: list[Arm], seed: int) -> float:
-    """Return the mean step of a seed's rise over arms; without a rise, the horizon counts."""
+    """Return the mean step, over arms, at which a seed's loss rises; the horizon if it never does."""
     return float(np.mean([arm.by_seed()[seed][0] for arm in arms]))
 
 

@@ -1,4 +1,4 @@
-"""B8: block sizes under E4M3 scales."""
+"""B8: how the block size affects the error under E4M3 scales."""
 
 from __future__ import annotations
 

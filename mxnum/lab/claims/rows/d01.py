@@ -40,11 +40,11 @@ ONE_SCALE = "e4m3:scale=float32"
 class Errors(NamedTuple):
     """Errors of the sums of a matrix product."""
 
-    #: The largest error over the root mean square of the results.
-    largest: float
-    #: The largest relative error of a result: the error over the exact result.
+    #: The largest error, divided by the root mean square of the results.
+    #: largest: float
+    #: The largest relative error of a result: the error divided by the exact result.
     relative: float
-    #: The root mean square of the errors over the root mean square of the results.
+    #: The root mean square of the errors, divided by the root mean square of the results.
     typical: float
     #: `bias` is the slope of a regression of the error on the result. `bar` is `SIGMA` times the
     #: standard error of this slope, over rows of the result.

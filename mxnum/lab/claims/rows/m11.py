@@ -136,7 +136,7 @@ def _within(shape: TransformerShape) -> list[Statement]:
 
 
 def _mlp(shape: TransformerShape) -> Statement:
-    """Judge the MLPs' share of the linear layers, which two published numbers imply."""
+    """Judge if two published numbers imply the share of the MLPs in the linear layers."""
     share, low, high = rounded(lambda mlp_only, mx4: _saved(mlp_only) / _saved(mx4), "MLP only", "MX4")
     return Statement(
         "the speed-ups 2.48 for the MLPs only and 2.73 for all linear layers imply the share of the MLPs in "
