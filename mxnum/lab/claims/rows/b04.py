@@ -101,7 +101,7 @@ def _rises(group: Sequence[Arm]) -> str:
 
 
 def _mean_time(arms: list[Arm], seed: int) -> float:
-    """Return the mean step, over arms, at which a seed's loss rises; the horizon if it never does."""
+    """Return the mean step, over arms, of a seed's rise; without a rise, the horizon counts."""
     return float(np.mean([arm.by_seed()[seed][0] for arm in arms]))
 
 

@@ -41,7 +41,7 @@ class Errors(NamedTuple):
     """Errors of the sums of a matrix product."""
 
     #: The largest error, divided by the root mean square of the results.
-    #: largest: float
+    largest: float
     #: The largest relative error of a result: the error divided by the exact result.
     relative: float
     #: The root mean square of the errors, divided by the root mean square of the results.
