@@ -67,7 +67,7 @@ def shares(table: Table, when: str = "") -> list[Statement]:
             f"{of_weights['E4M3']:.2f}",
         ),
     ]
-    if when:  # only converged models must meet this limit
+    if when:  # only converged models must exceed a third
         what = (
             "rounding output gradients only in the products that give weight gradients causes more than a "
             f"third of E2M1's gap{when}"

@@ -1,4 +1,4 @@
-"""B2: stability under multiplicative noise."""
+"""B2: the stability of SGD under multiplicative noise in the gradients."""
 
 from __future__ import annotations
 

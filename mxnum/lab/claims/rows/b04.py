@@ -31,10 +31,11 @@ SHIPPED = "released code, E2M1"
 
 @CLAIM.check
 def _check(context: Context) -> Evidence:
-    """Judge which of the six differences delay the rise of the loss, in a resolution-IV design.
+    """Judge which of six differences between the paper's text and code delay the rise of the loss.
 
-    The delays are paired by seed. Eight seeds cannot give a p-value below 1 / 128, so the level of
-    significance is 5 %, after Holm's correction.
+    The runs form a fractional design of resolution IV, and the delays are paired by seed. Eight
+    seeds cannot give a p-value below 1 / 128, so the level of significance is 5 %, after Holm's
+    correction.
     """
     table = context.json("factorial.json")
     names, signs = list(studies.get("factorial").arms), studies.fraction()
