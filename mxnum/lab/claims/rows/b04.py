@@ -20,7 +20,8 @@ CLAIM = Claim(
     "Some of the six differences between the paper's text and its released code cause the divergence that rows I6a "
     "and I7 are about.",
     BY_TRAINING,
-    "A factorial experiment with the six switches, on at least eight seeds, at the size of row I6a.",
+    "A factorial experiment with the six switches, on at least eight seeds, at the size of row I6a, would "
+    "decide the claim.",
     whose=Whose.OURS,
     needs=("factorial.json",),
     command=command("factorial"),

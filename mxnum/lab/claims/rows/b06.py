@@ -33,7 +33,7 @@ CLAIM = Claim(
     "Critical learning rate",
     "The learning rate above which runs diverge depends on the format, FP32 or MX, and on the scale rule.",
     BY_TRAINING,
-    "Many seeds at each of several learning rates.",
+    "Many seeds at each of several learning rates would decide the claim.",
     whose=Whose.OURS,
     needs=("critical-rate.json",),
     takes=tuple(f"language/{name}.json" for name in ("rates", "lost", "lost-again", "lost-elsewhere", "two-layers")),

@@ -58,9 +58,9 @@ def outcomes(table: Table) -> dict[str, tuple[bool | None, str]]:
     of_format, of_sums = gaps(table, FP8, PLAIN), gaps(table, HOPPER, FP8)
     gained, of_recipe = gaps(table, HOPPER, PROMOTED), gaps(table, RECIPE, FP8)
     tested = {
-        "FP8 with float32 sums costs something": of_format,
-        "Hopper's sums cost something": of_sums,
-        "promotion gains something": gained,
+        "FP8 with float32 sums raises the loss": of_format,
+        "Hopper's sums raise the loss": of_sums,
+        "promotion lowers the loss": gained,
     }
     corrected = holm({what: sign_flip(values) for what, values in tested.items()})
     first, second, fourth = (

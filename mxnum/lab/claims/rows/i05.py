@@ -21,7 +21,8 @@ CLAIM = Claim(
     "parameters gives a lower bound of the norm of zeta. The norm grows during training, and the run diverges when "
     "the norm is of order 2.",
     BY_TRAINING,
-    "Runs at the paper's size (d = 512, 4 layers) that diverge and log the lower bound of zeta at each step.",
+    "Runs at the paper's size (d = 512, 4 layers) that diverge and log the lower bound of zeta at each step "
+    "would decide the claim.",
     needs=(("confirm.json", "quick.json"),),
     command=command("confirm"),
 )
@@ -39,7 +40,8 @@ def _check(context: Context) -> Evidence:
 
     The test of growth is the exact sign-flip test, at `LEVEL`, of zeta's logarithmic growth in each
     run. The size of zeta is of order 2 if the 95 % limits of zeta's geometric mean lie between 1
-    and 4. The size of zeta is not of order 2 if both limits are below 1 or both are above 4.
+    and 4. The size of zeta is not of order 2 if both limits of the mean are below 1 or both are
+    above 4.
     """
     table = context.first("confirm.json", "quick.json")
     statements: list[Statement] = []

@@ -13,7 +13,8 @@ CLAIM = Claim(
     "Rounding: to nearest in the forward pass, stochastic for gradients",
     "Weights and activations are best rounded to nearest even, and gradients stochastically.",
     BY_TRAINING,
-    "Training runs with each rounding for each operand, on several seeds; language models for the paper's numbers.",
+    "Training runs with each rounding for each operand on several seeds would decide the claim; language "
+    "models would decide the paper's numbers.",
     needs=("recipes.json",),
     takes=language_models.RECIPE_FILES,
     command=mlp_runs.command("recipes"),
