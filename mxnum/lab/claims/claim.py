@@ -1,7 +1,7 @@
-"""Define `Claim`, which each file in `rows` makes, and `Context`, which checks and figures use.
+"""Define `Claim`, a row of the ledger, and `Context`, the results files that checks read.
 
-A file in `rows` makes a `Claim` from its id, title and sentence. The decorator `Claim.check`
-registers the function that checks the claim, and `Claim.figure` each function that draws a figure.
+Each file in `rows` makes one `Claim`. The decorator `Claim.check` registers the function that
+checks the claim, and `Claim.figure` registers each function that draws a figure.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ class Claim:
     how: str
     #: The runs that would decide the claim if the stored runs cannot decide it.
     scale: str = ""
-    #: Who states the claim. The check sets `whose` in each item that another party states.
+    #: The party that states the claim. If another party states an item of the evidence, the check
+    #: sets the item's `whose`.
     whose: Whose = Whose.PAPER
     #: Results files that the check needs. A tuple lists alternative files, the best first.
     needs: tuple[str | tuple[str, ...], ...] = ()
@@ -108,7 +109,7 @@ class Claim:
         return [(need,) if isinstance(need, str) else need for need in self.needs]
 
     def missing(self, context: Context) -> list[str]:
-        """Return the best alternative of each needed file of which no alternative exists."""
+        """Return the needed results files that do not exist; of alternative files, the best."""
         return [names[0] for names in self.alternatives if not any(map(context.has, names))]
 
 

@@ -19,8 +19,8 @@ from mxnum.lab.claims.page import headed, plain, sentences
 from mxnum.lab.claims.verdicts import Report
 from mxnum.lab.studies.sweep import duration
 
-#: Claims whose figures may open the page. The page begins with the first figure of each of the
-#: first two claims that have a figure.
+#: Claims whose figures may be shown at the top of the page. The page begins with the first figure
+#: of each of the first two claims that have a figure.
 SHOWN = ("I6c", "I1", "B1", "M2", "I10")
 
 #: Lists with more numbers than this are collapsed if all numbers agree.
@@ -62,5 +62,5 @@ def html(report: Report, command: str, facts: Mapping[str, Any], context: Contex
         style=(_HERE / "report.css").read_text(),
         draws=draws,  # the footer says if figures are missing
         plain=plain, duration=duration,
-        figures={id: each[id in leading :] for id, each in drawn.items()},  # without figures already shown at the top
+        figures={id: each[id in leading :] for id, each in drawn.items()},  # figures at the top are not repeated
     )  # fmt: skip

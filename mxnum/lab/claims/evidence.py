@@ -14,7 +14,10 @@ LEVEL = 0.05
 
 
 class Whose(StrEnum):
-    """Who states a number or a sentence; the first member that has items decides the verdict."""
+    """The party that states a number or a sentence of the evidence.
+
+    The verdict counts only the items of the first party, in this order, that states any item.
+    """
 
     #: A paper.
     PAPER = "paper"
@@ -114,7 +117,7 @@ class Evidence:
             object.__setattr__(self, name, tuple(getattr(self, name)))
 
     def of(self, whose: Whose) -> Evidence:
-        """Return the evidence, with `whose` filled in for every item whose own `whose` is None."""
+        """Return the evidence, with the party `whose` for every item that names no party."""
         comparisons = [replace(c, whose=c.whose or whose) for c in self.comparisons]
         statements = [replace(s, whose=s.whose or whose) for s in self.statements]
         return replace(self, comparisons=comparisons, statements=statements)
@@ -162,7 +165,7 @@ class Evidence:
 
     @property
     def counts(self) -> str:
-        """A text with the counts of figures that agree and statements that hold, by `Whose`."""
+        """A text with the counts of figures that agree and statements that hold, for each party."""
         return "; ".join(f"{whose}: " * (whose != Whose.PAPER) + p._counted for whose, p in self.parts.items())
 
     @property
@@ -183,7 +186,7 @@ class Evidence:
 
 
 def ours(*items: Statement) -> list[Statement]:
-    """Return the statements of a paper's row that this project makes, marked as its own."""
+    """Return statements marked as this project's, for a row whose claim a paper states."""
     return [replace(item, whose=Whose.OURS) for item in items]
 
 

@@ -17,8 +17,8 @@ from mxnum import errors
 from mxnum.lab.claims.claim import Claim, Context, Draw
 from mxnum.output import palette
 
-#: The width of a figure in inches, at which its letters are as large on a phone as those of the
-#: text.
+#: The width of a figure in inches. At this width the letters of a figure are as large on a phone as
+#: the letters of the text.
 WIDTH = 4.6
 #: The colour of text, frames and black lines; `inline` replaces it by the page's text colour.
 _INK = "#010203"
@@ -75,7 +75,7 @@ def inline(svg: str, description: str) -> str:
     text = f'{head} role="img" aria-label="{escape(description, quote=True)}">{rest}'
     for colour in (_INK, "#000000"):
         text = text.replace(colour, "currentColor")
-    for index, colour in enumerate(palette.COLOURS[:6]):  # the page defines --c0 and so on for light and dark
+    for index, colour in enumerate(palette.COLOURS[:6]):  # the style sheet defines --c0, --c1, ... for light and dark
         text = text.replace(colour.lower(), f"var(--c{index})")
     text = re.sub(r"font: ([^;\"]*?px) [^;\"]*", r"font: \1 sans-serif", text)
     return re.sub(r"\s*\n\s*", "\n", text).replace("xlink:href", "href").strip()

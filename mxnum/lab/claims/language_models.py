@@ -37,7 +37,7 @@ def study(context: Context, name: str) -> Table | None:
 
 
 def of_recipes(context: Context) -> Iterator[tuple[str, Table]]:
-    """Yield each stored study of recipes in a pair, after the ledger's name for its models."""
+    """Yield each stored study of recipes, with the name of the study's models in the ledger."""
     for name, model in RECIPES.items():
         table = study(context, name)
         if table is not None:
@@ -83,7 +83,7 @@ def words(values: Sequence[float]) -> str:
 
 
 def limit_of(table: Table, arm: str | None = None) -> float:
-    """Return the loss above which a run is lost: midway from the entropy to a uniform guess's loss.
+    """Return the loss above which a run is lost: midway from entropy to a uniform guess's loss.
 
     The arm (default: the first arm) determines the source and so the entropy. The entropy of a text
     is unknown; for texts the limit is 2.5 nats.

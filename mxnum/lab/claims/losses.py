@@ -1,10 +1,11 @@
-"""Read the losses of 1,234 language models in 17 precisions, published by the authors of [I].
+"""Read the losses of 1,234 language models in 17 precisions, by Su et al. (arXiv 2506.20752).
 
 The losses come from the tables ``plot/data/*.csv`` of the repository and the commit in `SOURCE`; a
 later commit deleted the tables. Each row is one run, with these columns:
 
-- ``arm``: the name of the table, such as ``fp8_e4m3_bfloat16``: the format of the weights, then of
-  the activations. If the name has ``quantize_only_fwd``, only the forward pass is quantized.
+- ``arm``: the name of the table: the format of the weights, then the format of the activations,
+  such as ``fp8_e4m3_bfloat16``. If the name has ``quantize_only_fwd``, only the forward pass is
+  quantized.
 - ``label``: the precision of the weights in the run's settings, if it differs from the arm's.
 - ``params`` (embeddings included), ``tokens``.
 - ``final`` and ``least``: the final validation loss, and the least validation loss during training;
@@ -45,8 +46,8 @@ BF16_ACTIVATIONS = {"E4M3": "fp8_e4m3_bfloat16", "E5M2": "fp8_e5m2_bfloat16"}
 MITIGATED = {f"{name} weights, bf16 activations": arm for name, arm in BF16_ACTIVATIONS.items()} | {
     f"{name} forward only": f"fp8_{name.lower()}_fp8_{name.lower()}_quantize_only_fwd" for name in BF16_ACTIVATIONS
 }
-#: The arms in one FP8 format throughout, and the arms in two FP8 formats. No mitigated runs in two
-#: formats are published.
+#: The arms in one FP8 format throughout, and the arms in two FP8 formats. No published runs combine
+#: two FP8 formats with a mitigation.
 THROUGHOUT = {"E4M3 throughout": "fp8_e4m3_fp8_e4m3", "E5M2 throughout": "fp8_e5m2_fp8_e5m2"}
 MIXED = {
     "E4M3 weights, E5M2 activations": "fp8_e4m3_fp8_e5m2",
@@ -81,7 +82,7 @@ class Run:
 
     @property
     def astray(self) -> bool:
-        """True if the final loss is far above the least loss; False if either was not recorded."""
+        """True if the final loss is far above the least loss; False if one of them is missing."""
         return self.final - self.least > ASTRAY
 
     @property
@@ -118,9 +119,9 @@ def table(name: str, loss: str = "least", keep: Callable[[Run], bool] = lambda r
 
 
 def gaps(name: str, loss: str = "least", against: str = BF16) -> dict[tuple[int, int], float]:
-    """Return the loss of an arm minus the loss of another, by parameters and tokens (N, D).
+    """Return the loss of an arm minus the loss of another arm, by parameters and tokens (N, D).
 
-    The loss at (N, D) is the mean over the arm's finished runs.
+    An arm's loss at (N, D) is the mean over the arm's finished runs.
     """
     ours, theirs = by_cell(name, loss), by_cell(against, loss)
     return {cell: float(np.mean(ours[cell]) - np.mean(theirs[cell])) for cell in sorted(ours.keys() & theirs.keys())}

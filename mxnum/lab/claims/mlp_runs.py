@@ -53,7 +53,7 @@ def final_logs(table: Table, arm: str) -> dict[int, float]:
 
 
 def words(values: list[float]) -> str:
-    """Return the mean of gaps in log loss and its limits at `LEVEL`, as changes of the loss."""
+    """Return, as text, the mean of gaps in log loss and its confidence limits, in percent."""
     found = mean_interval(values, 1 - LEVEL)
     if found is None:
         return "too few runs"

@@ -1,4 +1,4 @@
-"""Read and write the folder of a reproduction, which a second call continues.
+"""Read and write the folder of a reproduction, from which a second call continues.
 
 - `report.html`, `claims.md`: the report;
 - `data/reproduction.json`: the request, seeds, versions, machine, duration;
@@ -29,7 +29,7 @@ from mxnum.output.files import remove_abandoned
 
 
 class ReportFolder:
-    """Reads and writes the files of the folder; no file is ever incomplete."""
+    """The folder of a reproduction; each file in the folder is written whole or not at all."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -38,7 +38,7 @@ class ReportFolder:
         self.diary = self.data / "reproduction.json"
 
     def open(self, fresh: bool = False) -> dict[str, Any]:
-        """Make or reopen the folder, and return the facts recorded in it."""
+        """Return the facts recorded in the folder; make the folder if it does not exist."""
         if self.folder.exists() and not self.folder.is_dir():
             raise ValueError(f"Path {str(self.folder)!r} must be a folder, not a file.")
         if self.folder.is_dir() and not self.diary.exists() and any(self.folder.iterdir()):
@@ -61,7 +61,7 @@ class ReportFolder:
         storage.write_json(self.diary, dict(facts) | {"environment": storage.environment()})
 
     def entry(self, id: str) -> Entry | None:
-        """Return the stored entry of a claim that the same code and versions checked, or None."""
+        """Return the stored entry of a claim, or None unless the same code and versions made it."""
         path = self._evidence(id)
         if not path.exists():
             return None
@@ -100,7 +100,7 @@ class ReportFolder:
 
 
 def evidence_from(table: Mapping[str, Any]) -> Evidence:
-    """Convert the JSON of `dataclasses.asdict` back to `Evidence`.
+    """Return the `Evidence` of which `table` is the stored form: `dataclasses.asdict` as JSON.
 
     Tuples in the configuration come back as lists.
     """
@@ -112,7 +112,7 @@ def evidence_from(table: Mapping[str, Any]) -> Evidence:
 def code() -> str:
     """Return a hash of the sources and data of the package.
 
-    A stored check runs again if this hash has changed since.
+    A stored check runs again if the hash has changed since the check was stored.
     """
     package = Path(mxnum.__file__).parent
     digest = hashlib.sha256()

@@ -33,11 +33,11 @@ _FIRST = (
 FULL = tuple(dict.fromkeys((*_FIRST, *(name for claim in CLAIMS.values() for name in claim.takes))))
 #: Studies whose checks need the stored operands of the layers.
 KEEPING = ("language/organisation.json",)
-#: The number of seeds that one process trains together. The number is small, so that all processes
-#: end at about the same time.
+#: The number of seeds that one process trains together. `STACK` is small, so that all processes end
+#: at about the same time.
 STACK = 4
-#: `PLAN` and the number of seeds `ACTED_ON` are for claim I7, on the arm "E2M1" of the study
-#: "small". `LIMITS` is the number of seeds for claim B2.
+#: For claim I7, the plan of interventions and the number of seeds, of the arm "E2M1" of the study
+#: "small"; for claim B2, the number of seeds.
 PLAN, ACTED_ON, LIMITS = interventions.Plan(), 8, 4
 
 
@@ -72,7 +72,7 @@ class Request:
         return f"mxnum reproduce --{'full' if self.full else 'quick'}{only}"
 
     def files(self) -> list[str]:
-        """Return the results files to make; of alternative files, the first that is possible."""
+        """Return the results files to make; of alternative files, the first that can be made."""
         made, claims = FULL if self.full else QUICK, [CLAIMS[id] for id in self.ids]
         wanted = {next((n for n in names if n in made), None) for claim in claims for names in claim.alternatives}
         wanted |= {name for claim in claims for name in claim.takes}
@@ -296,4 +296,7 @@ class _Session:
 
 
 class _Stopped(BaseException):
-    """Raised to end the checks. `_Stopped` is not an Exception, so that no check catches it."""
+    """The exception that ends the thread of checks.
+
+    The base class is not Exception, so that no check catches `_Stopped`.
+    """

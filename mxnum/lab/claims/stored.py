@@ -26,7 +26,10 @@ ARMS = ("FP32", "E2M1", "E2M1, LN FP32", "LN E2M1", "E4M3")
 
 
 def counted(results: Path) -> dict[str, Any]:
-    """Count the runs that jump and that are lost, by arm and rate, in the study with most runs."""
+    """Return the table: jumps and lost runs, the hazard ratio, and the answers of I6a and I6b.
+
+    The counts for an arm and a rate come from the study with the most runs.
+    """
     rows: dict[tuple[float, str], dict[str, Any]] = {}
     for study in STUDIES:
         table = storage.read_json(results / f"{study}.json")
@@ -57,7 +60,7 @@ def load() -> dict[str, Any]:
 
 
 def sentence() -> str:
-    """Return a text on the results of stored studies; the text says that the results are stored."""
+    """Return a sentence on the results of stored studies; the sentence calls them stored."""
     found = load()
     lost = {row["arm"]: f"{row['lost']} of {row['runs']}" for row in found["rows"] if row["rate"] == 0.034}
     return (

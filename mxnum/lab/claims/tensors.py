@@ -1,6 +1,6 @@
 """Make synthetic weights, activations and gradients, and measure their errors.
 
-Claims M2, M3, M5, M6 and M7 use these tensors.
+Claims M2, M3, M5, M6 and M7 use the tensors of this module.
 """
 
 from __future__ import annotations

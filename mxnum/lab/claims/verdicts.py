@@ -108,7 +108,7 @@ def _entry(claim: Claim, context: Context, interrupted: bool) -> Entry:
 
 
 def judge(claim: Claim, context: Context) -> Entry:
-    """Run the check of a claim whose files exist."""
+    """Return the verdict of a claim's check; the results files that the check needs must exist."""
     try:
         evidence = claim.run(context).of(claim.whose)
     except Exception as problem:  # a failing check must not hide the other verdicts

@@ -1,9 +1,9 @@
 """Compute how a multiplicative error compounds over L layers, in plain and residual chains.
 
-A layer multiplies the signal (or, backward, the gradient) by s + j (1 + zeta), where s is 1 with a
-skip connection and 0 without, and j is the gain of its branch. Without the error the factor is s +
-j. If errors are independent, with mean b and variance v, the moments of the product of all factors
-are products of the layers' moments.
+A layer multiplies the signal (backward: the gradient) by s + j (1 + zeta), or by s + j without
+error. Here zeta is the layer's relative error and j the gain of the layer's branch; s is 1 with a
+skip connection and 0 without. If the errors of layers are independent, each moment of the product
+of all factors is the product of the layers' moments.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mxnum import errors
 
 @dataclass(frozen=True)
 class CompoundedGain:
-    """Moments of the product of all layers' factors, relative to the product without errors."""
+    """Moments of the gain: the product of all layers' factors, divided by that without errors."""
 
     #: E[gain]; 1 without errors.
     mean: Any
@@ -37,7 +37,7 @@ class CompoundedGain:
 
 
 def layer_factor(bias: Any, variance: Any, branch: Any, skip: int) -> tuple[Any, Any]:
-    """Return the first and second moment of (s + j (1 + zeta)) / (s + j).
+    """Return the first and second moment of a layer's factor, divided by the factor without error.
 
     Arguments are numbers or sympy symbols.
     """
@@ -50,8 +50,9 @@ def compounded_gain(
 ) -> CompoundedGain:
     """Return the gain of `layers` layers whose relative errors have the given bias and variance.
 
-    In a plain chain the mean gain is (1 + b)**L, whatever the gain of the branches is. With skip
-    connections the error affects only the branch's share j / (1 + j) of the signal.
+    Without skip connections the mean gain is (1 + bias)**layers, whatever `branch` is. With skip
+    connections (`residual`) only the share branch / (1 + branch) of the signal has the error,
+    because only this share passes through the branch.
 
     >>> round(float(compounded_gain(-0.0591, layers=24).bias), 3)
     -0.768

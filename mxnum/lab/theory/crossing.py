@@ -1,9 +1,10 @@
-"""Compute the dead zone of a clamped block, and the jumps of its elements when the scale changes.
+"""Compute how far weights of a clamped block move without effect, and how they jump afterwards.
 
 A weight is trained through its quantized value Q, with straight-through gradients. While a weight
-moves within one piece of Q, the loss does not change. The last piece below a change of the shared
-scale is the *dead zone*; clamping widens the dead zone. At the end of the dead zone, the
-*crossing*, the shared scale changes, and every element of the block is quantized anew.
+moves without a change of Q, the loss does not change. The last interval of constant Q below a
+change of the shared scale is the *dead zone*. Clamping makes the dead zone wider. The dead zone
+ends at the *crossing*, where the shared scale changes and every element of the block is quantized
+anew.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from mxnum.analysis import PiecewiseQuantizer, scale_threshold
 
 @dataclass(frozen=True)
 class Jump:
-    """A jump: at the crossing, Q changes from `before` to `after` for `lower` < x < `upper`."""
+    """The change of Q, from `before` to `after`, of elements from `lower` to `upper`."""
 
     lower: Fraction
     upper: Fraction
@@ -39,7 +40,7 @@ class DeadZone:
     lower: Fraction
     #: The value of Q in the dead zone.
     level: Fraction
-    #: The jumps, at the crossing, of elements between 1/2 and 1.
+    #: The jumps of elements between 1/2 and 1 when the shared scale changes.
     jumps: tuple[Jump, ...]
 
     @property
@@ -58,7 +59,7 @@ def dead_zone(
     scale_rule: str | ScaleRule = "floor",
     rounding: str | Rounding = "rne",
 ) -> DeadZone:
-    """Return the dead zone below a change of scale, and the jumps at the change.
+    """Return the dead zone below a change of the shared scale, with the jumps of elements.
 
     >>> zone = dead_zone("mxfp8_e4m3")
     >>> zone.lower, zone.level, zone.largest_jump
@@ -70,8 +71,9 @@ def dead_zone(
     errors.require(not mode.is_stochastic, "rounding", "deterministic", str(mode))
     quantizer = PiecewiseQuantizer.of(format, mode)
     crossing = 2 * scale_threshold(format, scale_rule)
-    # In units of the crossing c, an element x has the value Q(x c) / c before the crossing, and Q(x
-    # c / 2) / (c / 2) after it.
+    # `crossing` is the block maximum at which the scale doubles, divided by the scale before. An
+    # element x, in units of this maximum, has the value Q(x crossing) / crossing before the scale
+    # doubles. Afterwards the value is Q(x crossing / 2) / (crossing / 2).
     edges = {Fraction(1, 2), Fraction(1)}
     edges |= {b / unit for b in quantizer.breakpoints for unit in (crossing, crossing / 2)}
     inside = sorted(edge for edge in edges if Fraction(1, 2) <= edge <= 1)
@@ -92,9 +94,9 @@ def dead_zone(
 
 @dataclass(frozen=True)
 class LimitCycle:
-    """The cycle of gradient descent on a quadratic whose target lies between two values of Q."""
+    """The limit cycle of gradient descent on a quadratic with a minimum between two values of Q."""
 
-    #: The share of steps spent at the upper value.
+    #: The share of steps in which Q has the upper value.
     duty: Fraction
     #: The mean number of steps from one upward jump to the next.
     period: Fraction
@@ -103,12 +105,14 @@ class LimitCycle:
 
 
 def limit_cycle(target: float | Fraction, level_below: float | Fraction, level_above: float | Fraction) -> LimitCycle:
-    """Return the cycle of gamma <- gamma - eta lambda (Q(gamma) - target) at the crossing.
+    """Return the limit cycle of the steps gamma <- gamma - eta lambda (Q(gamma) - target).
 
-    Below the crossing gamma moves up by a = eta lambda (target - below) in each step, and above the
-    crossing down by d = eta lambda (above - target). So gamma moves like a rotation by a on a
-    circle of length a + d. Therefore the share of steps above the crossing is a / (a + d) for every
-    eta, the average of Q is the target, and a jump comes every 1 / min(duty, 1 - duty) steps.
+    At the crossing Q(gamma) changes from `level_below` to `level_above`. Below the crossing each
+    step moves gamma up by a = eta lambda (target - level_below). Above the crossing each step moves
+    gamma down by d = eta lambda (level_above - target). Modulo a + d, a step up by a equals a step
+    down by d, so gamma rotates on a circle of length a + d. Therefore the share of steps above the
+    crossing, `duty`, is a / (a + d), whatever the learning rate eta is. The average of Q is the
+    target. Q jumps up once in 1 / min(duty, 1 - duty) steps.
 
     >>> limit_cycle(Fraction(29, 32), Fraction(7, 8), 1)
     LimitCycle(duty=Fraction(1, 4), period=Fraction(4, 1), mean_square=Fraction(3, 1024))
@@ -121,7 +125,7 @@ def limit_cycle(target: float | Fraction, level_below: float | Fraction, level_a
 
 
 def dwell(start: float, crossing: float, drift: float) -> int:
-    """Return the steps until a weight that moves by `drift` a step reaches `crossing`.
+    """Return the number of steps in which a drift of `drift` a step moves `start` to `crossing`.
 
     For gradient descent the drift in the dead zone is eta times the (constant) gradient; for Adam
     the drift is eta, however small the gradient is.

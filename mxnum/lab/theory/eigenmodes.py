@@ -1,10 +1,10 @@
-"""Compute the effect of elementwise noise on one mode, and the rise of a mode until Adam stops it.
+"""Compute how noise in each element of a gradient affects a mode, and how high a mode's loss rises.
 
 Suppose the elements of a gradient are multiplied by factors 1 + zeta_i, where the zeta_i are
-independent. The gradient along a mode v (a unit eigenvector of the preconditioned Hessian) is then
-multiplied by 1 + xi, with one noise xi = sum v_i^2 zeta_i. The variance of xi is that of zeta times
-sum v_i^4. The factor sum v_i^4 is 1 for a mode of one element and 1/n for a mode with n equal
-elements.
+independent. The noise multiplies the gradient along a mode v (a unit eigenvector of the
+preconditioned Hessian) by 1 + xi, where xi = sum v_i^2 zeta_i. The variance of xi is the variance
+of the zeta_i times sum v_i^4. The factor sum v_i^4 is 1 for a mode of one element and 1/n for a
+mode with n equal elements.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import numpy as np
 from mxnum import errors
 from mxnum.lab.theory.stability import stability_limit
 
-#: A mode counts as quiet below `QUIET` times its stability limit.
+#: For the median loss before a rise, `arrest` uses steps whose curvature is below `QUIET` times the
+#: stability limit.
 QUIET = 0.8
 
 
@@ -33,10 +34,11 @@ def inverse_participation(mode: Any) -> Any:
 
 
 def mode_limit(bias: Any = 0.0, deviation: Any = 0.0, participation: Any = 1.0, *, momentum: float = 0.0) -> Any:
-    """Return the largest stable rate times curvature of a mode under noise in each element.
+    """Return the largest stable learning rate times curvature of a mode, with noise in each element.
 
-    The limit is `stability_limit` with the variance multiplied by the inverse participation ratio.
-    A ratio of 1 means that all elements have the same noise.
+    The limit is that of `stability_limit`, with the variance multiplied by `participation`, the
+    inverse participation ratio. A participation ratio of 1 means that all elements have the same
+    noise.
 
     >>> round(float(mode_limit(deviation=0.5, momentum=0.9) / mode_limit(momentum=0.9)), 3)
     0.174
@@ -50,7 +52,7 @@ def mode_limit(bias: Any = 0.0, deviation: Any = 0.0, participation: Any = 1.0, 
 
 @dataclass(frozen=True)
 class Arrest:
-    """The height of a rise: the largest loss divided by the median loss before sharpening."""
+    """The height of a rise: the largest loss divided by the median loss before the rise."""
 
     #: The median, the least and the largest height over the copies of the run.
     height: float
@@ -62,22 +64,23 @@ def arrest(
     beta2: float, *, momentum: float = 0.9, sharpening: float = 1e-3, start: float = 0.3, ceiling: float = 1.2,
     after: int = 4000, copies: int = 16, seed: int = 0,
 ) -> Arrest:  # fmt: skip
-    """Run Adam on lambda x^2 / 2 with noise, while lambda grows by `sharpening` a step.
+    """Return how high the loss of Adam on lambda x^2 / 2 rises while the curvature lambda grows.
 
-    The noise in the gradient has standard deviation 1. lambda starts at `start` times Adam's
-    stability limit and stops growing at `ceiling` times the limit; then the run makes `after` more
-    steps. Beyond the limit x grows, its gradient increases the second moment after some 1 / (1 -
-    beta2) steps, and the steps become smaller. So Adam itself stops the rise.
+    The noise in the gradient has standard deviation 1. The curvature lambda starts at `start` times
+    Adam's stability limit and grows by the share `sharpening` in each step. At `ceiling` times this
+    limit lambda stops growing, and Adam makes `after` more steps. Beyond the stability limit, x
+    grows. After some 1 / (1 - beta2) steps the growing gradient has increased Adam's second moment,
+    which makes Adam's steps smaller. So Adam itself stops the rise of the loss.
     """
     errors.require(0 < beta2 < 1, "beta2", "between 0 and 1", beta2)
     errors.require(0 < start < QUIET, "start", f"above 0 and below {QUIET}", start)
-    errors.require(1 < ceiling < math.inf, "ceiling", "above 1, so that the limit is crossed", ceiling)
+    errors.require(1 < ceiling < math.inf, "ceiling", "above 1, so that lambda crosses the stability limit", ceiling)
     errors.require(sharpening > 0, "sharpening", "positive", sharpening)
     errors.integer("after", after, 0, 2**40)
     errors.positive_integer("copies", copies)
     rng, limit = np.random.default_rng(seed), float(stability_limit(momentum=momentum))
     quiet, crossing = (math.ceil(math.log(share / start) / sharpening) for share in (QUIET, ceiling))
-    accepted = f"small enough for two steps from `start` to {QUIET} of the limit"
+    accepted = f"small enough for at least two steps of growth from `start` to {QUIET} times the limit"
     errors.require(quiet > 1, "sharpening", accepted, sharpening)
     x, first, second = np.zeros(copies), np.zeros(copies), np.ones(copies)
     losses, curvature = np.empty((crossing + after, copies)), start * limit

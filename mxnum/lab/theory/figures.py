@@ -12,7 +12,7 @@ from mxnum.output.palette import COLOURS
 
 
 def scaling_law(fit: ScalingFit, *, ax: Any = None) -> Any:
-    """Draw the loss of each run, and the least loss by the law, against compute."""
+    """Draw the loss of each run, and the least loss that the fitted law allows, against compute."""
     table = fit.table
     ax = _axes(ax, 3.8)
     sizes = np.log10(table.parameters)

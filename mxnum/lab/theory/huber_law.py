@@ -1,20 +1,21 @@
 """Minimize the Huber loss of log L against log(A/N^alpha + B/D^beta + E), for many tables at once.
 
-With a = ln A, b = ln B and e = ln E, the law is exp(z1) + exp(z2) + exp(z3). The exponents are
+With a = ln A, b = ln B and e = ln E, the law is exp(z1) + exp(z2) + exp(z3). z1, z2 and z3 are
 linear in the five parameters:
 
     z1 = a - alpha ln N,   z2 = b - beta ln D,   z3 = e.
 
-Let p_k be exp(z_k) divided by the law, and c_k the gradient of z_k. Then the logarithm of the law
-has
+Let p_k be exp(z_k) divided by the law, and c_k the gradient of z_k. The logarithm of the law has
+this gradient g and this Hessian:
 
     gradient  g = sum p_k c_k,      Hessian  sum p_k c_k c_k' - g g'.
 
-Newton's method uses this gradient and Hessian of the law's logarithm. A step solves (H + lambda M)
-s = -gradient, where H is the exact Hessian of the Huber loss, and M the Hessian of a quadratic
-upper bound of this loss (weights min(1, delta/|r|)). M ensures that any step with a large lambda
-lowers the loss. All problems of a batch are solved together, along the first axis of arrays, so a
-bootstrap takes little more time than a fit.
+The gradient and the Hessian of the Huber loss follow from the gradient and the Hessian of the law's
+logarithm. A step s of Newton's method solves (H + lambda M) s = -gradient. H is the exact Hessian
+of the Huber loss. M is the Hessian of a quadratic upper bound of the Huber loss, in which a
+residual r has the weight min(1, delta/|r|). The Hessian M of the upper bound ensures that a step
+with a large damping lambda lowers the loss. All problems (the first axis of arrays) are solved
+together, so a bootstrap takes little more time than one fit.
 """
 
 from __future__ import annotations
@@ -36,17 +37,18 @@ _MOST_TRIES = 12
 
 
 class Minimum(NamedTuple):
-    """The result of a minimization, for each problem."""
+    """The minimum that `minimize` found for each problem."""
 
     #: problems x 5
     parameters: Array
     loss: Array
-    #: True if the last step changed the loss by a smaller share than the tolerance.
+    #: True if the last step lowered the loss by at most the share `tolerance`, or if no step lowers
+    #: the loss.
     converged: Array
 
 
 class _Curvature(NamedTuple):
-    """The loss, its gradient, its Hessian and the Hessian of its bound, for each problem."""
+    """For each problem: the Huber loss, the gradient, the Hessian and the upper bound's Hessian."""
 
     loss: Array
     gradient: Array
@@ -55,7 +57,7 @@ class _Curvature(NamedTuple):
 
 
 def predict(parameters: Array, x: Array, y: Array) -> Array:
-    """Return the logarithm of the law, problems x points; `x` and `y` are ln N and ln D."""
+    """Return the law's logarithm for each problem and point; `x` is ln N, and `y` is ln D."""
     return _parts(parameters, x, y)[1]
 
 
@@ -70,11 +72,12 @@ def minimize(
     free: Array | None = None,
     tolerance: float = EXACT,
 ) -> Minimum:
-    """Minimize from each row of `parameters`, until a step gains a smaller share than `tolerance`.
+    """Return the minimum of each problem's Huber loss; rows of `parameters` are starting points.
 
-    `target` is ln L, and `weights` are the shares of the points in the loss; both have one row for
-    all problems or one row for each problem. Parameters stay fixed where `free` (problems x 5) is
-    False.
+    A search ends when a step lowers the loss by at most the share `tolerance`. `target` is ln L of
+    each point, and `weights` are the weights of the points in the loss. Both arrays have one row
+    for all problems or one row for each problem. Parameters stay fixed where `free` (problems x 5)
+    is False.
     """
     found = np.array(parameters, np.float64)
     shape = len(found), len(x)
@@ -108,7 +111,7 @@ def minimize(
 
 
 def _parts(parameters: Array, x: Array, y: Array) -> tuple[Array, Array]:
-    """Return the shares p_k of the three terms, and the logarithm of their sum."""
+    """Return the shares p_k of the law's three terms in the law, and the logarithm of the law."""
     a, b, e, alpha, beta = (parameters[:, i, None] for i in range(PARAMETERS))
     terms = np.stack(np.broadcast_arrays(a - alpha * x, b - beta * y, e + 0 * x))
     largest = terms.max(axis=0)
@@ -155,15 +158,15 @@ def _curvature(
 
 
 def _outer(weights: Array, g: Array) -> Array:
-    """Return the weighted sums of g g' over the points."""
+    """Return, for each problem, the weighted sum of the matrices g g' over the points."""
     result: Array = np.swapaxes(g * weights[:, :, None], 1, 2) @ g
     return result
 
 
 def _step(here: _Curvature, damping: Array) -> Array:
-    """Return the damped Newton step.
+    """Return the damped Newton step of each problem.
 
-    Fixed parameters, and directions along which the loss is constant, do not change.
+    The step is zero for fixed parameters, and along directions in which the loss is constant.
     """
     size = np.einsum("bii->b", here.above) / PARAMETERS
     ridge = (1e-14 + 1e-6 * damping) * size + 1e-300

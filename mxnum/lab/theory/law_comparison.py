@@ -18,9 +18,9 @@ class LawComparison:
 
     A comparison can show that the laws differ, by how much, and in which parameters. If the
     comparison finds no difference, the laws need not be the same: `at_most` says how far apart the
-    laws may still be. The comparison applies to the sizes in both tables, not to larger sizes. The
-    comparison also applies only to the given runs: if all runs share one seed, another seed may
-    shift all losses.
+    laws may still be. The comparison applies to sizes (N, D) within the ranges of both tables, not
+    to larger sizes. The comparison also applies only to the given runs: if all runs share one seed,
+    another seed may shift all losses.
     """
 
     #: The median absolute difference between the logarithms of the laws, over all cells (N, D)
@@ -31,8 +31,8 @@ class LawComparison:
     p: float
     #: The quantile, at `level`, of the distances between fits to resampled tables.
     at_most: float
-    #: For each parameter and the compute exponent: its value in the second law minus that in the
-    #: first law, and an interval of this difference.
+    #: For each parameter and for the compute exponent: the second law's value minus the first law's
+    #: value, and a bootstrap interval of this difference.
     differences: dict[str, tuple[float, Interval]]
     level: float
     #: The number of cells (N, D) that both tables have. In a shared cell the runs of both tables
@@ -41,16 +41,17 @@ class LawComparison:
 
     @property
     def told_apart(self) -> bool:
-        """True if p is below 1 - `level`."""
+        """True if the laws differ significantly: `p` is below 1 - `level`."""
         return self.p < 1 - self.level
 
 
 def compare_laws(
     first: ScalingFit, second: ScalingFit, *, level: float = 0.95, draws: int = 400, seed: int = 0
 ) -> LawComparison:
-    """Compare two laws by resampling both tables, cell by cell.
+    """Return how far two laws lie apart, and the probability of this distance by chance.
 
-    Too few draws raise ValueError, because p is at least 1 / (1 + draws).
+    The probability comes from resampling both tables, cell by cell. Too few draws raise ValueError:
+    p is at least 1 / (1 + draws), so no laws could differ significantly.
     """
     errors.require(0 < level < 1, "level", "between 0 and 1", level)
     enough = (1 + errors.positive_integer("draws", draws)) * (1 - level) > 1
@@ -93,10 +94,10 @@ def _drawn_cells(
     draws: int,
     rng: np.random.Generator,
 ) -> Array:
-    """Return how often each draw contains each cell.
+    """Return how often each bootstrap draw contains each cell (N, D).
 
     A draw resamples three groups of cells separately: cells in both tables, cells only in the first
-    table, and cells only in the second.
+    table, and cells only in the second table.
     """
     kinds = np.array([0 if cell in both else 1 if cell in first else 2 for cell in cells])
     counts = np.zeros((draws, len(cells)))
@@ -116,7 +117,7 @@ def _weights(table: LossTable, cells: list[tuple[float, float]], counts: Array) 
 
 
 def _logarithm(laws: Array, points: tuple[Array, Array]) -> Array:
-    """Return the logarithm of the laws, laws x points."""
+    """Return the logarithm of each law at each point, as an array of laws x points."""
     A, B, E, alpha, beta = (laws[:, i, None] for i in range(5))
     n, d = points
     result: Array = np.log(A * n**-alpha + B * d**-beta + E)
@@ -129,7 +130,7 @@ def _size(differences: Array) -> Array:
 
 
 def _named(fitted: Array, drawn: Array) -> dict[str, Array]:
-    """Return the parameters of the fit and of the draws by name; A and B are logarithms."""
+    """Return the values of each parameter in the fit and in the draws; A and B as logarithms."""
     laws = np.concatenate([fitted, drawn])
     with np.errstate(divide="ignore"):
         logs = {f"ln {name}": np.log(laws[:, i]) for i, name in enumerate(NAMES[:2])}

@@ -1,14 +1,15 @@
-"""Compute where logits come to rest if rounding changes their gradients, and give advice.
+"""Compute where logits come to rest if rounding changes their gradients, and suggest remedies.
 
-If symbol j follows with probability q_j in a context, and the model predicts p_j, the mean gradient
-of logit j is, in units of c/N,
+Symbol j follows a context with probability q_j, and the model predicts p_j. In units of c/N (factor
+on the loss over number of tokens), the mean gradient of logit j is
 
     g_j = p_j (1 - q_j) - q_j (1 - p_j) (1 + b(p_j)).
 
-Here b(p) is the relative change of the target's component by rounding; the other components are
-assumed to be right on average. If b is zero, the gradient is p_j - q_j. If b is not zero, the sum
-of the g_j, -sum q_j (1 - p_j) b(p_j), is the drift with which all logits move together without
-changing the loss. The differences of the logits are at rest if all g_j are equal.
+b(p) is the relative change of the target's component by rounding. All other components are assumed
+to be right on average. Without rounding, b(p) is zero and the mean gradient of logit j is p_j -
+q_j. With rounding, the sum of the g_j is the drift, -sum q_j (1 - p_j) b(p_j): all logits move
+together, which does not change the loss. The differences of the logits are at rest if all mean
+gradients g_j are equal.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from mxnum.analysis import overflow_region
 from mxnum.lab.theory.logit_gradients import Beta, LogitGradientBias, Shrinking, logit_gradient_bias
 from mxnum.memory.dtypes import Array
 
-#: The factors that `logit_advice` tries: 2**(k/8), rounded to float32.
+#: The factors on the loss that `logit_advice` tries: 2**(k/8), rounded to float32.
 FACTORS = tuple(float(np.float32(2 ** (k / 8))) for k in range(8))
 _HALVINGS = 48
 
@@ -38,7 +39,8 @@ class Equilibrium:
     p: Array
     #: The cross-entropy at rest minus the entropy of q, in nats.
     excess: float
-    #: The sum of the mean gradient in units of c/N; if the sum is above zero, all logits fall.
+    #: The sum of the mean gradient over all symbols, in units of c/N; if the sum is positive, all
+    #: logits fall.
     drift: float
     #: The relative change of the mean of the target's component, sum q (1 - p) b(p) / sum q (1 -
     #: p).
@@ -46,11 +48,12 @@ class Equilibrium:
 
 
 def logit_rest(q: Any, bias: LogitGradientBias) -> Equilibrium:
-    """Return where the logits come to rest if the next symbol has probabilities q.
+    """Return the equilibrium of the logits if the next symbol has probabilities q.
 
-    Each g_j increases with p_j, because the rounded value of 1 - p never increases with p. So there
-    is one D for which the solutions p_j of g_j = D sum to 1; bisection finds this D and the p_j. If
-    b has a jump, p may come to rest at the jump.
+    The mean gradient g_j increases with p_j, because the rounded value of 1 - p never increases
+    with p. So there is exactly one number D for which the solutions p_j of g_j = D sum to 1.
+    Bisection finds the number D and all p_j. If the change b(p) by rounding has a jump, p may come
+    to rest at the jump.
 
     >>> q = np.append(np.full(16, 1 / 16), np.zeros(240))
     >>> round(logit_rest(q, logit_gradient_bias("mxfp8_e4m3", 2048)).excess, 3)
@@ -76,14 +79,14 @@ def logit_rest(q: Any, bias: LogitGradientBias) -> Equilibrium:
     p = resting(common)
     inside, pull = wanted > 0, float((wanted * (1 - p)).sum())
     resolution = 2.0 ** (1 - _HALVINGS)
-    count = float((p > resolution).sum())  # symbols whose solution would be below zero have p = 0
+    count = float((p > resolution).sum())  # p is 0 for a symbol if g_j = D has no positive solution p_j
     drift = common * count
     excess = float((wanted[inside] * np.log(wanted[inside] / p[inside])).sum())
     return Equilibrium(p, excess, drift, -drift / pull if pull > count * resolution else 0.0)
 
 
 def probabilities_of(q: Any) -> Array:
-    """Return q as float64; raise ValueError unless it is a vector of probabilities with sum 1."""
+    """Return q as float64; raise ValueError unless q is a vector of probabilities with sum 1."""
     wanted = np.asarray(q, np.float64)
     fits = wanted.ndim == 1 and bool((wanted >= 0).all()) and abs(float(wanted.sum()) - 1) < 1e-9
     errors.require(fits, "q", "a vector of probabilities that sum to 1", q)
@@ -92,14 +95,15 @@ def probabilities_of(q: Any) -> Array:
 
 @dataclass(frozen=True)
 class LogitAdvice:
-    """The change of the targets' components for each factor and scale rule, and the advice."""
+    """How rounding changes the targets' components with each factor and scale rule, and the advice."""
 
     now: Shrinking
-    #: The change for each factor; the factors are c times the entries of `FACTORS`.
+    #: The change of the targets' components for each factor on the loss; the factors are c times
+    #: the entries of `FACTORS`.
     factors: Mapping[float, Shrinking]
-    #: The change for each scale rule, at the factor c.
+    #: The change of the targets' components for each scale rule, with the factor c on the loss.
     rules: Mapping[str, Shrinking]
-    #: The factor with the least overflow.
+    #: The factor on the loss with which overflow changes the targets' components least.
     best_factor: float
     #: The scale rules under which no component overflows, whatever p, the tokens and the factor
     #: are.
@@ -122,7 +126,7 @@ def logit_advice(
 ) -> LogitAdvice:
     """Return the effect of rounding on the gradient of the logits, and remedies.
 
-    p is the probability that the model gives target symbols: a number, a sample, or a `Beta`
+    p is the probability that the model gives to target symbols: a number, a sample, or a `Beta`
     (default: Beta(1/2, 8), as in a model that still learns). The other arguments are as in
     `logit_gradient_bias`.
 

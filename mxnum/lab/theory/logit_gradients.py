@@ -3,15 +3,15 @@
 With N tokens and a loss multiplied by c, the gradient of the logits of a token is (p_j - [j = t])
 c/N, where t is the target. The target's component is always the largest: its magnitude is A = (1 -
 p) c/N, and the magnitudes of all other components add up to A. So in blocks along the vocabulary
-the target decides the scale of its block, and the rounded value of its component is a piecewise
-constant function of A, whose breakpoints follow from the format. In blocks along the tokens,
-another token with the same target may have a larger A. From `frequency`, the probability that
-another token of a block has the same target, follows the exact distribution of the block's scale,
-as in `mxnum.analysis.cluster`. The module assumes that the small components of tokens with other
-targets decide no scale.
+the target's component decides the scale of its block. The rounded value of the target's component
+is a piecewise constant function of the magnitude A; the format determines the breakpoints. In
+blocks along the tokens, another token with the same target may have a larger component, which then
+decides the scale. The exact distribution of the scale follows from `frequency`, the probability
+that another token of a block has the same target (see `mxnum.analysis.cluster`). The module assumes
+that the small components of tokens with other targets decide no scale.
 
-If p has the distribution Beta(a, b), 1 - p has Beta(b, a), and expectations over pieces are
-incomplete beta functions.
+If p has the distribution Beta(a, b), then 1 - p has the distribution Beta(b, a), and expectations
+over intervals of p are incomplete beta functions.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from mxnum.analysis import Enclosure, PiecewiseQuantizer, ScaleLadder, scale_lad
 from mxnum.memory.dtypes import Array
 
 #: The number of binades of 1 - p, below 1, over which results are summed. Enclosures bound the
-#: contribution of smaller 1 - p; other results omit it.
+#: contribution of smaller 1 - p; other results omit this contribution.
 DEPTH = 40
-#: The rounding modes whose error is never larger than the rounded number, so that omitted terms are
-#: bounded.
+#: The rounding modes whose mean error is at most the magnitude of the number that is rounded, which
+#: bounds the terms that sums omit.
 ROUNDINGS = (Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.SR)
 #: The precision of mpmath in bits, and the extra bits of an enclosure.
 _FLOAT_BITS, _EXTRA_BITS = 100, 60
@@ -44,7 +44,7 @@ _LARGEST = 2048
 
 @dataclass(frozen=True)
 class Beta:
-    """A beta distribution of p, with mean a / (a + b).
+    """A beta distribution of the probability p, with mean a / (a + b).
 
     With a = b = 1 the distribution is uniform; with a small a and b = 1, p is mostly near zero.
     """
@@ -61,9 +61,9 @@ class Beta:
 
 @dataclass(frozen=True)
 class Piece:
-    """An interval of p in which A rounds to `level` times c/N.
+    """An interval of p in which the target's component rounds to `level` times c/N.
 
-    If `level` is None, A rounds stochastically, without bias.
+    If `level` is None, the component rounds stochastically, without bias.
     """
 
     lower: Fraction
@@ -84,14 +84,14 @@ class Shrinking:
     overflow_bias: float
     #: The share of the tokens whose target's component is beyond the largest element.
     overflow: float
-    #: E[sum of a token's rounded components] in units of c/N, which is E[A - Q] if the components
-    #: of the other symbols are right on average.
+    #: The mean sum of a token's rounded components, in units of c/N. The mean sum is E[A - Q] if
+    #: the components of all other symbols are right on average.
     sum: float
 
 
 @dataclass(frozen=True, eq=False)
 class LogitGradientBias:
-    """The relative change of the target's component by rounding, in one setting."""
+    """The relative change of the target's component by rounding, with one format and one factor."""
 
     element: ElementFormat
     ladder: ScaleLadder = field(repr=False)
@@ -102,9 +102,10 @@ class LogitGradientBias:
     frequency: Fraction
 
     def at(self, p: Any) -> Array:
-        """Return E[Q]/A - 1 for each p, if the token's own target decides the scale.
+        """Return the relative change E[Q]/A - 1 of the target's component for each p.
 
-        For p = 1 the result is 0.
+        The token's own target is assumed to decide the scale of the block. For p = 1 the result
+        is 0.
 
         >>> bias = logit_gradient_bias("mxfp8_e4m3", 2048)
         >>> bias.at([0.0, 0.01, 0.1, 0.25]).round(4)
@@ -122,7 +123,11 @@ class LogitGradientBias:
         return self._rounded(u, self._scales_of(u))[1]
 
     def pieces(self, binades: int = 1) -> list[Piece]:
-        """Return the exact pieces of p up to 1 - 2**-binades, for blocks along the vocabulary."""
+        """Return the intervals of p in which the target's component rounds to one value.
+
+        The intervals are exact, end at p = 1 - 2**-binades, and apply to blocks along the
+        vocabulary.
+        """
         found = []
         for s in reversed(self._scales(binades)):
             begin, end = self._ends(s)
@@ -133,7 +138,9 @@ class LogitGradientBias:
         return found
 
     def shrinking(self, p: Any) -> Shrinking:
-        """Return expectations over tokens; p is a number, a sample or a `Beta`.
+        """Return how the target's component changes on average over tokens.
+
+        The probability p is a number, a sample or a `Beta`.
 
         >>> round(logit_gradient_bias("mxfp8_e4m3", 2048).shrinking(Beta("1/2", 32)).bias, 3)
         -0.111
@@ -149,9 +156,9 @@ class LogitGradientBias:
             return Shrinking(float(total / mean), float(overflow_bias / mean), float(overflow), float(-total))
 
     def enclosure(self, p: Beta, of: str = "bias", prec: int = 100) -> Enclosure:
-        """Return a proved interval around one expectation (extra ``proofs``).
+        """Return a proved interval around one field of `Shrinking` (extra ``proofs``).
 
-        `of` is "bias", "overflow_bias", "overflow" or "sum".
+        `of` names the field: "bias", "overflow_bias", "overflow" or "sum".
         """
         errors.require_type(isinstance(p, Beta), "p", "a Beta", p)
         errors.choose("of", of, ("bias", "overflow_bias", "overflow", "sum"))
@@ -160,8 +167,8 @@ class LogitGradientBias:
             law = _ArbBeta(flint, p)
             binades = prec + 8
             total, overflow_bias, overflow = self._closed_form(law, binades)
-            # Where 1 - p is below 2**-binades, each error is at most the number itself, and the
-            # probability of overflow is at most P(1 - p < 2**-binades).
+            # Where 1 - p is below 2**-binades, the error of a component is at most the component
+            # itself, and the probability of overflow is at most P(1 - p < 2**-binades).
             rest = law.number(Fraction(1, 2**binades))
             mean = law.number(p.b / (p.a + p.b))
             chance = law.below(Fraction(1, 2**binades))
@@ -174,12 +181,13 @@ class LogitGradientBias:
             ends = (value - abs(slack)).lower().fmpq(), (value + abs(slack)).upper().fmpq()
             return Enclosure(*(Fraction(int(end.p), int(end.q)) for end in ends))
 
-    # A block of k tokens has scale s with probability others(end of s) - others(begin of s), where
-    # others(t) is the probability that no other token with the same target has A >= t. Ends of
-    # scales and pieces are in units of c/N, and are therefore values of 1 - p.
+    # The other tokens of a block require scale s with probability others(end of s) - others(begin
+    # of s). others(t) is the probability that no other token with the same target has a component A
+    # >= t. Ends of scales and pieces are in units of c/N, and are therefore values of 1 - p,
+    # because the target's component is (1 - p) c/N.
 
     def _scales(self, binades: int) -> list[int]:
-        """Return the scales of components from 2**-binades to 1."""
+        """Return the indices of the scales of components from 2**-binades to 1 times c/N."""
         first, last = (self.ladder.of(self.unit / 2**each) for each in (binades, 0))
         return list(range(first, last + 1))
 
@@ -187,7 +195,10 @@ class LogitGradientBias:
         return (Fraction(0) if s == 0 else self.ladder.begins[s] / self.unit), self.ladder.end(s) / self.unit
 
     def _pieces_at(self, s: int) -> Iterator[tuple[Fraction, Fraction, Fraction | None, bool]]:
-        """Yield each piece of 1 - p under scale s: its ends, the mean of Q, True if Q overflows."""
+        """Yield (lower, upper, level, overflows) of each interval of 1 - p with one rounded value.
+
+        The block has scale s. If `level` is None, the rounded value is right on average.
+        """
         scale = self.ladder.units[s] / self.unit
         if scale == 0:  # all components become zero
             yield Fraction(0), self._ends(s)[1], Fraction(0), False
@@ -197,7 +208,7 @@ class LogitGradientBias:
             yield low * scale, end, None if level is None else level * scale, overflows
 
     def _closed_form(self, law: Any, binades: int = DEPTH) -> tuple[Any, Any, Any]:
-        """Return E[Q - A], the part of it that overflow causes, and the probability of overflow.
+        """Return E[Q - A], the part of E[Q - A] due to overflow, and the probability of overflow.
 
         Both expectations are in units of c/N.
         """
@@ -206,7 +217,7 @@ class LogitGradientBias:
         for s in self._scales(binades):
             begin, end = self._ends(s)
             reached = law.others(end, self.frequency, self.block_size)
-            # `risen` is the probability that another token sets scale s.
+            # `risen` is the probability that the other tokens of the block require scale s.
             risen = reached - law.others(begin, self.frequency, self.block_size)
             for low, high, level, overflows in self._pieces_at(s):
                 for first, last, weight in ((lowest, begin, risen), (max(begin, lowest), end, reached)):
@@ -223,7 +234,7 @@ class LogitGradientBias:
 
     @cached_property
     def _tables(self) -> tuple[Array, Array, Array]:
-        """The start and the unit of each scale, and True if the scale excludes its start."""
+        """Start and unit of each scale, and True if a block maximum at the start is excluded."""
         begins, units = (
             np.array([float(x / self.unit) for x in each]) for each in (self.ladder.begins, self.ladder.units)
         )
@@ -231,7 +242,7 @@ class LogitGradientBias:
 
     @cached_property
     def _levels(self) -> tuple[Array, Array, Array, Array]:
-        """The breakpoints and values of the quantizer, as float64."""
+        """The quantizer's breakpoints and its values between and at breakpoints, as float64."""
         quantizer = PiecewiseQuantizer.of(self.element, self.rounding)
         fields = quantizer.breakpoints, quantizer.lower, quantizer.upper, quantizer.at
         breaks, lower, upper, at = (np.array([float(x) for x in values]) for values in fields)
@@ -262,8 +273,8 @@ class LogitGradientBias:
         own, total, overflow_bias, overflow = self._scales_of(u), 0.0, 0.0, 0.0
 
         def others(s: int, is_end: bool) -> float:
-            # The probability that no other token of the block with the same target requires a scale
-            # above s (`is_end`), or a scale of at least s.
+            # If `is_end`, the probability that no other token with the same target requires a scale
+            # above s; otherwise, the probability that no such token requires scale s or above.
             count = np.searchsorted(own, s, "right" if is_end else "left")
             return float((1 - float(self.frequency) * (1 - count / u.size)) ** (self.block_size - 1))
 
@@ -302,12 +313,12 @@ def logit_gradient_bias(
     factor
         c, which multiplies the loss before the backward pass.
     frequency
-        For blocks along the tokens (in the product that gives the weight's gradient): the
-        probability that another token of the block has the same target. 0 means blocks along the
+        The probability that another token of a block has the same target, for blocks along the
+        tokens (in the product that gives the weight's gradient). 0 means blocks along the
         vocabulary.
     tensor_scale
-        The tensor scale of NVFP4 and similar formats. By default, the tensor scale that fits a
-        largest component of c/N, the component at p = 0.
+        The tensor scale of NVFP4 and similar formats. The default tensor scale fits a largest
+        component of c/N, which a token with p = 0 has.
 
     >>> logit_gradient_bias("mxfp8_e4m3", 2048, "6/5").shrinking(0.01).overflow
     0.0
@@ -331,9 +342,9 @@ def logit_gradient_bias(
 def _positive_pieces(
     element: ElementFormat, rounding: Rounding
 ) -> list[tuple[Fraction, Fraction | None, Fraction | None, bool]]:
-    """Return the quantizer's pieces above zero: their ends, their value, and True if they overflow.
+    """Return (lower, upper, level, overflows) of each piece of the quantizer above zero.
 
-    A value of None means that Q(x) is x on average.
+    Q(x) is `level` throughout the piece; if `level` is None, Q(x) is x on average.
     """
     quantizer = PiecewiseQuantizer.of(element, rounding)
     first = bisect_right(quantizer.breakpoints, 0)
@@ -384,7 +395,7 @@ class _MpmathBeta:
         return self._below(x, 0)
 
     def moment_below(self, x: Fraction) -> Any:
-        """Return the expectation of 1 - p, counting values of 1 - p from x on as 0."""
+        """Return the expectation of 1 - p, with every value of 1 - p from x on replaced by 0."""
         return self._mean * self._below(x, 1)
 
     def others(self, t: Fraction, frequency: Fraction, block_size: int) -> Any:

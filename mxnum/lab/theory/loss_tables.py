@@ -16,7 +16,7 @@ from mxnum import errors
 from mxnum.memory.dtypes import Array
 from mxnum.output.files import as_path
 
-#: The usual names of the column for each quantity; the first name that a file has counts.
+#: For each quantity, the usual names of its column; the first name that a file contains is used.
 COLUMNS = {
     "parameters": ("parameters", "params", "n_params", "N"),
     "tokens": ("tokens", "n_tokens", "D"),
@@ -100,8 +100,9 @@ def read_losses(
     """Return the table in a file of comma-separated values with a line of headings.
 
     `parameters`, `tokens` and `loss` name the columns that do not have the usual names (`COLUMNS`).
-    `where` selects rows by the values of columns. Rows whose loss is blank or NaN are left out and
-    counted. Any other value that is not a positive number raises an error that names the line.
+    `where` keeps only rows in which the named columns have the given values. Rows whose loss is
+    blank or NaN are left out and counted. Every number of parameters or tokens and every loss must
+    be positive; if one is not, the error message names the line.
     """
     path = as_path(path)
     rows, headings = _rows(path)

@@ -1,12 +1,12 @@
 """Simulate, with mxnum's kernels, where logits come to rest if their whole gradient is rounded.
 
 `logit_rest` assumes that rounding changes only the target's component, and that all other
-components are right on average. But in a block without a target, the largest number is the largest
-p. If the mantissa of the largest p is large, it overflows too, and shrinks. How often the largest p
-overflows depends on how the p of a model scatter around their means. This module draws contexts,
-each with its own order of symbols, scattered logits and a target. The kernels round the gradients
-of the contexts, and the module moves the mean logits until the mean gradient of each symbol is the
-same.
+components are right on average. But in a block without a target, the largest predicted probability
+p decides the scale. A largest p with a large mantissa overflows, too, and shrinks. How often
+the largest p of a block overflows depends on how a model's predictions scatter around their means.
+This module draws contexts, each with its own order of symbols, scattered logits and a target. The
+kernels round the gradients of the contexts, and the module moves the mean logits until
+all symbols have the same mean gradient.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from mxnum.memory.dtypes import Array
 _STEPS = 60
 #: The largest change of a logit in a step.
 _FARTHEST = 0.5
-#: The number of steps after which changes have half their size. Shrinking changes bring logits to
-#: rest even at a jump of the gradient.
+#: After this many steps of the search, logits change half as much in a step. Because their steps
+#: become smaller, logits come to rest even where the gradient jumps.
 _STEADY = 20
 #: The initial p of symbols with q = 0, relative to 1 / (number of symbols); and the smallest
 #: divisor.
@@ -46,7 +46,7 @@ def sampled_logit_rest(
     rows: int = 2048,
     seed: int = 0,
 ) -> Equilibrium:
-    """Return, by simulation, where logits come to rest if next symbols have probabilities q.
+    """Return the simulated equilibrium of the logits if the next symbol has probabilities q.
 
     Parameters
     ----------
@@ -65,8 +65,8 @@ def sampled_logit_rest(
     format, scale_rule, rounding, block_size
         As in `mxnum.fake_quantize`.
     rows, seed
-        The number of contexts to draw, and the seed. With a tensor scale, use as many contexts as a
-        step has tokens.
+        The number of contexts to draw, and the seed. With a tensor scale, draw as many contexts as
+        a step has tokens, because the largest number of all contexts determines the tensor scale.
 
     In the result, p and the excess are means over contexts. The excess is relative to a model that
     has the same noise and does not round its gradient.
@@ -104,7 +104,7 @@ def sampled_logit_rest(
 
 
 class _Contexts:
-    """Contexts with the same probabilities, but different order of symbols, target and noise."""
+    """Contexts with equal probabilities q, each with its own order of symbols, target and noise."""
 
     def __init__(self, q: Array, deviation: float, rows: int, seed: int):
         random = np.random.default_rng(seed)
@@ -127,7 +127,7 @@ class _Contexts:
         return found
 
     def rest(self, rounded: Callable[[Array, Array, int], tuple[Array, Array]]) -> tuple[Array, float, float]:
-        """Find the rest point; return the p of each symbol, the excess loss, and the drift.
+        """Return the p of each symbol, the excess loss and the drift of logits that are at rest.
 
         `rounded` rounds two arrays: the gradients of contexts, and the components that a target
         would have at each position.

@@ -3,9 +3,9 @@
     fit = fit_scaling_law(parameters, tokens, losses)
     fit.law, fit.loss, fit.bootstrap(), fit.profile()
 
-The fit minimizes the mean Huber loss of log L, which is quadratic for residuals up to `delta` and
-linear beyond, so that outliers among the runs hardly change the law. Newton's method finds the
-minimum from a grid of starts (`huber_law`).
+The fit minimizes the mean Huber loss of log L. The Huber loss is quadratic for residuals up to
+`delta` and linear beyond, so outliers among the runs hardly change the law. Newton's method
+(`huber_law`) searches for the minimum from a grid of starting points.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ from mxnum.lab.theory import huber_law
 from mxnum.lab.theory.loss_tables import LossTable, loss_table
 from mxnum.memory.dtypes import Array
 
-#: The names of the parameters, in the order of `huber_law`, which uses the logarithms of the first
-#: three.
+#: The names of the parameters, in the order of `huber_law`; `huber_law` uses ln A, ln B and ln E.
 NAMES = ("A", "B", "E", "alpha", "beta")
 #: The grid of starting points: values of ln A and ln B, of ln E, and of alpha and beta.
 STARTS = ((5, 10, 15, 20), (0.5,), (0.4,))
-#: Minima whose relative distance is at most `_SAME` count as the same.
+#: Two minima count as the same if their losses differ by at most this share.
 _SAME = 1e-6
 
 #: The two ends of an interval.
@@ -52,7 +51,7 @@ class ScalingLaw:
 
     @property
     def as_parameters(self) -> Array:
-        """The vector (ln A, ln B, ln E, alpha, beta); `of` is the inverse."""
+        """The vector (ln A, ln B, ln E, alpha, beta), from which `of` makes the law."""
         with np.errstate(divide="ignore"):
             return np.array([*np.log([self.A, self.B, self.E]), self.alpha, self.beta])
 
@@ -68,11 +67,11 @@ class ScalingLaw:
 
     @property
     def compute_exponent(self) -> float:
-        """The power of compute in the best number of parameters: beta / (alpha + beta)."""
+        """The exponent of compute in the optimal number of parameters: beta / (alpha + beta)."""
         return self.beta / (self.alpha + self.beta)
 
     def optimal(self, flops: float) -> tuple[float, float]:
-        """Return the parameters and tokens of least loss at 6 N D = flops."""
+        """Return the parameters N and tokens D with the least loss at 6 N D = `flops`."""
         errors.require(self.falls, "law", "a law whose loss falls with parameters and tokens", self)
         errors.require(flops > 0, "flops", "positive", flops)
         factor = (self.alpha * self.A / (self.beta * self.B)) ** (1 / (self.alpha + self.beta))
@@ -89,8 +88,8 @@ class ScalingFit:
     loss: float
     table: LossTable
     delta: float
-    #: The number of starting points, and (`agreeing`) how many starting points led to the lowest
-    #: minimum.
+    #: `starts` is the number of starting points; `agreeing` counts the points that led to the
+    #: lowest minimum.
     starts: int
     agreeing: int
 
@@ -107,9 +106,10 @@ class ScalingFit:
         return float(np.median(np.abs(self.residuals)))
 
     def draws(self, weights: Array) -> Array:
-        """Return the parameters (`NAMES`, draws x 5) of new fits, for each row of run weights.
+        """Return the parameters (`NAMES`) of a new fit for each row of `weights`, as draws x 5.
 
-        The search for each new fit starts from the law of this fit.
+        Each row of `weights` has one weight for each run. The search for each new fit starts from
+        the law of this fit.
         """
         start = np.repeat(self._centred(), len(weights), axis=0)
         found = _minimize(self.table, start, weights, self.delta, huber_law.ENOUGH)
@@ -117,11 +117,11 @@ class ScalingFit:
         return np.concatenate([np.exp(parameters[:, :3]), parameters[:, 3:]], axis=1)
 
     def bootstrap(self, *, level: float = 0.9, draws: int = 400, seed: int = 0) -> dict[str, Interval]:
-        """Return bootstrap intervals, which contain the middle share `level` of the resampled fits.
+        """Return the interval that holds the middle share `level` of resampled fits, by parameter.
 
         The result also has an interval of the `compute_exponent`. The intervals show how much the
-        law depends on the choice of runs. The intervals do not show the effect of what all runs
-        share, such as one seed.
+        law depends on the choice of runs. The intervals do not show effects that are common to all
+        runs, such as the effect of a shared seed.
         """
         values = self.draws(self._resampled(draws, seed))
         named = dict(zip(NAMES, values.T, strict=True))
@@ -141,17 +141,19 @@ class ScalingFit:
         return float(self.law(n, d)), *middle(found, level)
 
     def profile(self, *, level: float = 0.9) -> dict[str, Interval]:
-        """Return the interval of each parameter's values at which a fit is not significantly worse.
+        """Return the interval of each parameter in which the fit is not significantly worse.
 
-        A fit is significantly worse if twice the increase of the summed Huber loss, scaled to be
-        chi-squared for noise as large as the residuals, exceeds the quantile at `level`. An end is
-        0 or infinite if all values on its side give fits that are not significantly worse.
+        A fit is significantly worse if twice the increase of the summed Huber loss, after scaling,
+        exceeds the chi-squared quantile at `level`. The scaling makes twice the increase of the
+        loss chi-squared if the noise is as large as the residuals. An interval is unbounded on a
+        side on which no value gives a significantly worse fit; the lower end of A, B or E is
+        then 0.
         """
         _check_level(level)
         size = np.abs(self.residuals)
         # With `delta` near 0 a fit passes through five of the runs, so the five smallest residuals
-        # do not show the noise and are left out. Too few of the other residuals lie within a small
-        # `delta` to be counted, so the median residual gives their expected share.
+        # do not show the noise and are left out. If the median of the remaining residuals exceeds
+        # `delta`, the share of residuals within `delta` is estimated from the median.
         others = np.sort(size)[5:]
         usual = float(np.median(others))
         inside = np.mean(others <= max(usual, self.delta)) * (1 if usual <= self.delta else self.delta / usual)
@@ -175,12 +177,12 @@ class ScalingFit:
 def fit_scaling_law(
     parameters: Any, tokens: Any = None, losses: Any = None, *, delta: float = 1e-3, starts: Sequence[Any] | None = None
 ) -> ScalingFit:
-    """Return the law with the least mean Huber loss of log L.
+    """Return the fit of a scaling law with the least mean Huber loss of log L.
 
     `parameters` may be a `LossTable` instead of three sequences. An infinite `delta` means least
-    squares. `starts` is a sequence of (ln A, ln B, ln E, alpha, beta); by default a grid of 16. The
-    fit keeps the lowest minimum, and `agreeing` counts the starts that led to this minimum. If few
-    starts did, pass more starts.
+    squares. `starts` is a sequence of (ln A, ln B, ln E, alpha, beta); by default a grid of 16
+    points. The fit keeps the lowest minimum, and `agreeing` counts the starts that led to this
+    minimum. If `agreeing` is small, pass more starts.
     """
     if isinstance(parameters, LossTable):
         errors.require(tokens is None and losses is None, "tokens", "left out if 'parameters' is a table", tokens)
@@ -221,10 +223,10 @@ def _grid() -> Array:
 
 
 def _moved(parameters: Array, table: LossTable, back: bool = False) -> Array:
-    """Return the parameters for N and D relative to their geometric means; `back` reverses this.
+    """Return the parameters of the same law for N and D in units of their geometric means.
 
-    With the changed parameters, the term A/N^alpha at the geometric mean of N does not depend on
-    alpha.
+    With `back`, the function converts in the opposite direction. With N in units of its geometric
+    mean, the term A/N^alpha at this mean does not depend on alpha.
     """
     sign = 1 if back else -1
     moved: Array = np.array(parameters, np.float64)
@@ -242,7 +244,7 @@ def _minimize(
 
 
 def _profile_ends(table: LossTable, best: Array, delta: float, limit: float) -> Array:
-    """Return the values (2 x 5) at which each parameter's profile passes the limit."""
+    """Return the ends (2 x 5) of each parameter's interval in which the loss is below `limit`."""
     x, y, target = np.log(table.parameters), np.log(table.tokens), np.log(table.losses)
     which = np.tile(np.arange(5), 2)
     sign = np.repeat([-1.0, 1.0], 5)

@@ -1,12 +1,12 @@
 """Compute how much faster a training step becomes if linear layers multiply in fewer bits.
 
 The step in bf16 takes the time 1. The share `other` of the step's time is for operations that are
-not matrix products (normalization, optimizer, communication). The remaining time is for products,
-in proportion to their FLOPs: the linear layers of the MLPs and of attention, the attention scores,
-the logits. Each linear layer has three products of equal size: forward, the gradient of the input,
-the gradient of the weights. A product in fewer bits takes 1 / rate of its time in bf16, plus the
-share `conversion` of this time for quantizing its operands. The times of all other operations stay
-the same.
+not matrix products (normalization, optimizer, communication). The remaining time of the step is for
+products, in proportion to their FLOPs: the linear layers of the MLPs and of attention, the
+attention scores, the logits. Each linear layer has three products of equal size: forward, the
+gradient of the input, the gradient of the weights. A product in fewer bits takes 1 / rate of its
+time in bf16, plus the share `conversion` of this time for quantizing its operands. All operations
+that stay in bf16 keep their times.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class TransformerShape:
         """Forward FLOPs per token of MLPs, attention's projections, attention scores and logits."""
         mlp = (3 if self.gated else 2) * self.width * self.mlp_width
         attention = 2 * self.width**2 * (1 + self.kv_heads / self.heads)
-        scores = self.context * self.width  # two products over half of the context
+        scores = self.context * self.width  # two products, each over half of the context on average
         return {
             "mlp": 2.0 * self.layers * mlp,
             "attention": 2.0 * self.layers * attention,
@@ -62,13 +62,13 @@ class TransformerShape:
 
     @property
     def linear_share(self) -> float:
-        """The share of the linear layers (without the logits) in all products."""
+        """The share of the linear layers (without the logits) in the FLOPs of all products."""
         flops = self.flops
         return sum(flops[part] for part in _LINEAR) / sum(flops.values())
 
     @property
     def mlp_share(self) -> float:
-        """The share of the MLPs in the linear layers."""
+        """The share of the MLPs in the FLOPs of the linear layers."""
         flops = self.flops
         return flops["mlp"] / sum(flops[part] for part in _LINEAR)
 
@@ -99,16 +99,16 @@ class Recipe:
 
     @classmethod
     def of(cls, forward: str, backward: str | None = None, *, attention: str | None = None) -> Recipe:
-        """Return a recipe from the precisions of the forward and both backward products.
+        """Return a recipe with the given precisions of the forward and of both backward products.
 
         If the operands of a product differ in precision, name the wider precision, because most
-        hardware multiplies at its rate.
+        hardware multiplies at the rate of the wider precision.
         """
         both = forward if backward is None else backward
         return cls(forward, both, both, attention)
 
     def products(self, part: str) -> tuple[str, ...]:
-        """Return the precisions of the three products of the linear layers of a part."""
+        """Return the precisions of the three products of a linear layer in "mlp" or "attention"."""
         if part == "attention" and self.attention is not None:
             return (self.attention,) * 3
         return self.forward, self.input_gradient, self.weight_gradient

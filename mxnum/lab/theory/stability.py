@@ -2,11 +2,11 @@
 
 The loss is lambda theta**2 / 2. The optimizer sees the gradient (1 + zeta) lambda theta with
 E[zeta] = b and Var[zeta] = v, independent from step to step. Momentum is an average, as in Adam: m
-<- beta m + (1 - beta) gradient, then theta <- theta - eta m. Write a = eta lambda and u = eta m.
-The second moments (E theta^2, E theta u, E u^2) obey a linear recurrence. The recurrence maps
-covariance matrices to covariance matrices, so its spectral radius is an eigenvalue whose
-eigenvector is a covariance matrix (Krein and Rutman). So the recurrence becomes unstable exactly
-when 1 becomes an eigenvalue of its matrix.
+<- beta m + (1 - beta) gradient, then theta <- theta - eta m. Let a = eta lambda and u = eta m,
+where eta is the learning rate. The second moments (E theta^2, E theta u, E u^2) obey a linear
+recurrence. The recurrence maps covariance matrices to covariance matrices, so its spectral radius
+is an eigenvalue whose eigenvector is a covariance matrix (Krein and Rutman). So the recurrence
+becomes unstable exactly when 1 becomes an eigenvalue of its matrix.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from mxnum import errors
 def moment_matrix(rate: Any, gain: Any, variance: Any, momentum: Any) -> list[list[Any]]:
     """Return the 3 x 3 matrix of the recurrence of second moments, for numbers or sympy symbols.
 
-    `rate` is a = eta lambda, and `gain` is 1 + b. With r = (1 - beta) a (1 + zeta), a step computes
-    theta' = (1 - r) theta - beta u and u' = r theta + beta u.
+    `rate` is a = eta lambda (learning rate times curvature), and `gain` is 1 + b. With r = (1 -
+    beta) a (1 + zeta), a step computes theta' = (1 - r) theta - beta u and u' = r theta + beta u.
     """
     beta = momentum
     first = (1 - beta) * rate * gain
@@ -55,11 +55,11 @@ def stability_expression() -> Any:
 
 
 def stability_limit(bias: Any = 0.0, variance: Any = 0.0, *, momentum: float = 0.0) -> Any:
-    """Return the eta lambda below which E[theta**2] decays, or 0 if 1 + bias is not positive.
+    """Return the learning rate times curvature (eta lambda) below which E[theta**2] decays.
 
-    Without momentum the limit is 2 (1 + b) / ((1 + b)**2 + v). Momentum beta increases the weight
-    of the variance by the factor (1+beta)/(1-beta): the limit is 2 (1 + b) (1 + beta) / ((1 - beta)
-    (1 + b)**2 + (1 + beta) v).
+    The limit is 0 if 1 + bias is not positive. Without momentum the limit is 2 (1 + b) / ((1 +
+    b)**2 + v). Momentum beta increases the weight of the variance by the factor (1+beta)/(1-beta):
+    the limit is 2 (1 + b) (1 + beta) / ((1 - beta) (1 + b)**2 + (1 + beta) v).
 
     >>> float(stability_limit()), float(stability_limit(-0.125)), round(float(stability_limit(momentum=0.9)), 9)
     (2.0, 2.2857142857142856, 38.0)
@@ -76,9 +76,9 @@ def stability_limit(bias: Any = 0.0, variance: Any = 0.0, *, momentum: float = 0
 def adam_limit(bias: Any = 0.0, variance: Any = 0.0, *, momentum: float = 0.9) -> Any:
     """Return the stability limit of Adam, if the second moment averages over many steps.
 
-    The limit is that of eta lambda, preconditioned as for gradients without noise. Adam divides by
-    the root of E[g**2], which the noise multiplies by sqrt((1 + b)**2 + v). A bias without variance
-    does not change the limit. Variance always lowers the limit.
+    The limit applies to eta lambda, where lambda is preconditioned as for gradients without noise.
+    Adam divides by the root of E[g**2], which the noise multiplies by sqrt((1 + b)**2 + v). A bias
+    without variance does not change the limit. Variance always lowers the limit.
 
     >>> round(float(adam_limit(-0.125)), 3), round(float(adam_limit(0.0, 0.1)), 3)
     (38.0, 13.743)

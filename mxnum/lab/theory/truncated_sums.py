@@ -1,11 +1,11 @@
 """Bound the mean result of a matrix unit that truncates toward zero, for positive operands.
 
 Operands are independent, and each is drawn with equal probability from given numbers between 1
-and 2. The running sum S of the fused sums is a Markov chain. Between 2^e and 2^(e + 1), S is one of
-at most 2^F numbers, where F is the number of fraction bits. The next fused sum adds to S the
-products, truncated to multiples of 2^(e - F). So the distribution of S can be computed step by
-step. The probabilities are floats and never negative, so that a count of the operations bounds
-their relative error.
+and 2. The running sum S of the fused sums is a Markov chain. Between 2^e and 2^(e + 1), the running
+sum S is one of at most 2^F numbers, where F is the number of fraction bits. The next fused sum
+truncates its products to multiples of 2^(e - F) and adds the products to the running sum. So the
+distribution of the running sum can be computed step by step. The probabilities are floats and never
+negative, so that a count of the operations bounds their relative error.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class MeanSum:
 
 @cache
 def mean_sum(unit: MatrixUnit | str, k: int, values: Sequence[float] = E4M3_BINADE) -> MeanSum:
-    """Return bounds of the mean of a unit's sum of `k` products of random positive numbers.
+    """Return bounds of the mean result of a unit that sums `k` products of random positive numbers.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def mean_sum(unit: MatrixUnit | str, k: int, values: Sequence[float] = E4M3_BINA
 
 
 class _Chain:
-    """The distribution of the running sum."""
+    """The probability distribution of a unit's running sum."""
 
     def __init__(self, unit: MatrixUnit, values: tuple[float, ...], fine: int):
         self.unit, self.fine = unit, fine
@@ -158,7 +158,7 @@ class _Chain:
 
     def count(self, length: int) -> None:
         """Count the operations of a step, in which each probability is a sum of `length` terms."""
-        # 4 covers the shorter convolutions that made the distribution of the products, and 2^16 the
+        # A factor of 4 is enough to cover also the shorter convolutions in `added`; 2^16 covers the
         # additions in `enter`.
         self.operations += 4 * length + (1 << 16)
 

@@ -35,8 +35,8 @@ AVERAGES = {
         "floor": (-6.225, -7.185), "even": (-1.072, -0.509), "ceil": (-1.072, -0.509), "rceil": (-1.072, -0.509),
     },
 }  # fmt: skip
-#: (mean, standard deviation) of the sampled clusters: the first is clamped, the second straddles a
-#: power of two, the third does neither.
+#: (mean, standard deviation) of the sampled clusters: the first is clamped, the second lies on both
+#: sides of a power of two, the third is neither clamped nor near a power of two.
 CLUSTERS = ((0.93, 0.01), (0.99, 0.02), (0.6, 0.05))
 BLOCKS = 1 << 13
 
@@ -91,7 +91,7 @@ def _by_kernels(fmt: str, rule: str) -> tuple[float, float]:
 
 
 def sample(mu: float, sigma: float, key: int) -> Array:
-    """Return blocks of 32 numbers around a mean."""
+    """Return blocks of 32 normal numbers with mean `mu` and standard deviation `sigma`."""
     rng = np.random.default_rng([SEED, key])
     return (mu + sigma * rng.standard_normal((BLOCKS, 32))).astype(np.float32)
 

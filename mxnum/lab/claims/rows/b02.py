@@ -1,4 +1,4 @@
-"""B2: stability under multiplicative noise."""
+"""B2: the stability of SGD under multiplicative noise in the gradients."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _draw(ax: Any, context: Context) -> str | None:
         axis.set_major_formatter("{x:g}")
         axis.set_minor_formatter("{x:g}")
     return (
-        "The largest stable learning rate of SGD with noise in the gradient, divided by the largest without noise. "
+        "The largest stable learning rate of SGD with noise in the gradient, divided by the rate without noise. "
         "Circles: noise common to all elements, or a bias alone. Squares: independent noise for each element. On "
         "the line, measurement and formula agree."
     )

@@ -1,4 +1,4 @@
-"""B3: the dead zone of a clamped block, in a short run that the check trains."""
+"""B3: the weights of a clamped block move without effect (dead zone), in a short training run."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ RUN: dict[str, Any] = {"width": 64, "layers": 4, "batch": 256, "rate": 1e-3, "se
 
 
 def clamped_block() -> dict[str, Any]:
-    """Train with gamma initialized in E4M3's clamped range; return a block that leaves this range.
+    """Return the history of a gamma block that starts in E4M3's clamped range, from a training run.
 
-    The result has the master weights of the block and their quantized values at each step.
+    The history has the block's master weights and their quantized values at each step, and the step
+    at which the block leaves the clamped range.
     """
     steps, rate, seed = 260, RUN["rate"], RUN["seed"]
     e4m3 = Operand("mxfp8_e4m3")

@@ -20,21 +20,23 @@ CLAIM = Claim(
     "Some of the six differences between the paper's text and its released code cause the divergence that rows I6a "
     "and I7 are about.",
     BY_TRAINING,
-    "A factorial experiment with the six switches, on at least eight seeds, at the size of row I6a.",
+    "A factorial experiment with the six switches, on at least eight seeds, at the size of row I6a, would "
+    "decide the claim.",
     whose=Whose.OURS,
     needs=("factorial.json",),
     command=command("factorial"),
 )
-#: The arm of `runaway-switches` in which all six switches follow the released code.
+#: The arm of the study `runaway-switches` that follows the released code in all six differences.
 SHIPPED = "released code, E2M1"
 
 
 @CLAIM.check
 def _check(context: Context) -> Evidence:
-    """Measure how six switches delay the rise of the loss, in a resolution-IV fractional design.
+    """Judge which of six differences between the paper's text and code delay the rise of the loss.
 
-    The delays are paired by seed. Eight seeds cannot give a p-value below 1 / 128, so the level of
-    significance is 5 %, after Holm's correction.
+    The runs form a fractional design of resolution IV, and the delays are paired by seed. Eight
+    seeds cannot give a p-value below 1 / 128, so the level of significance is 5 %, after Holm's
+    correction.
     """
     table = context.json("factorial.json")
     names, signs = list(studies.get("factorial").arms), studies.fraction()
@@ -47,7 +49,8 @@ def _check(context: Context) -> Evidence:
         )
         effects[difference] = [_mean_time(code, seed) - _mean_time(by_text, seed) for seed in seeds]
         counts[difference] = (
-            f"the loss rises in {_rises(code)} runs with the code's setting, in {_rises(by_text)} with the text's"
+            f"the loss rises in {_rises(code)} runs with the code's setting, in {_rises(by_text)} with the setting of "
+            "the text"
         )
     p = {name: sign_flip(values) for name, values in effects.items()}
     after = holm(p)
@@ -100,7 +103,7 @@ def _rises(group: Sequence[Arm]) -> str:
 
 
 def _mean_time(arms: list[Arm], seed: int) -> float:
-    """Return the mean step at which a seed's loss rises; without a rise, the horizon counts."""
+    """Return the mean step, over arms, of a seed's rise; without a rise, the horizon counts."""
     return float(np.mean([arm.by_seed()[seed][0] for arm in arms]))
 
 

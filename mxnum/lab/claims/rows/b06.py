@@ -33,7 +33,7 @@ CLAIM = Claim(
     "Critical learning rate",
     "The learning rate above which runs diverge depends on the format, FP32 or MX, and on the scale rule.",
     BY_TRAINING,
-    "Many seeds at each of several learning rates.",
+    "Many seeds at each of several learning rates would decide the claim.",
     whose=Whose.OURS,
     needs=("critical-rate.json",),
     takes=tuple(f"language/{name}.json" for name in ("rates", "lost", "lost-again", "lost-elsewhere", "two-layers")),
@@ -97,7 +97,7 @@ def _events(pairs: Sequence[tuple[Arm, Arm]]) -> str:
 def _runaways(table: dict[str, Any]) -> Iterator[Statement]:
     """Judge if runaways start sooner in each low precision than in FP32, over all learning rates.
 
-    One test was fixed before these runs: E2M1 at width 32, at the level of 1 %. The other
+    Only the test of E2M1 at width 32, at the level of 1 %, was fixed before the runs. All other
     comparisons only describe the runs.
     """
     width = next(iter(table["arms"].values()))["experiment"]["width"]
@@ -135,9 +135,10 @@ def at_the_size_of_the_paper(context: Context) -> list[Statement]:
 
 
 def _rises_at_less(own: dict[float, list[Course]], controls: dict[float, list[Course]]) -> bool | None:
-    """Judge if, at the lowest rate with any rise, all low-precision runs and no FP32 run rise.
+    """Judge if low precision makes the loss rise at a lower learning rate than FP32.
 
-    Return False if all FP32 runs rise, and None if the runs decide neither.
+    The lowest rate at which any loss rises decides. The result is True if all low-precision losses
+    and no FP32 loss rise at this rate, False if all FP32 losses rise, and None otherwise.
     """
     for rate in sorted(own.keys() & controls.keys()):
         ours, theirs = ([bool(run.counted) for run in kind[rate]] for kind in (own, controls))
@@ -164,7 +165,7 @@ def lost_runs(table: Table) -> Iterator[Statement]:
 
 
 def _on_lost_runs(context: Context) -> str:
-    """Return a text: how many runs two formats lose at the highest rate; "" without stored runs."""
+    """Return, as text, how many runs two formats lose at the highest rate ("" if not stored)."""
     parts = []
     for name, arm, label in (("rates", "E4M3", "E4M3"), ("lost", "E2M1 even, logits, centred", "centred E2M1 even")):
         if (table := study(context, name)) is not None:
@@ -178,14 +179,14 @@ def _rates(table: Table) -> list[str]:
 
 
 def lost_to_the_drift(table: Table) -> list[Statement]:
-    """Judge if E4M3 loses runs because of the gradient of the logits, and because of its drift."""
+    """Judge if the gradient of the logits, and the drift of this gradient, make E4M3 lose runs."""
     rates = _rates(table)
     kinds = dict.fromkeys(name.rpartition(", rate")[0] for name in table["arms"])
     gone = {kind: [lost(table, f"{kind}, {rate}") for rate in rates] for kind in kinds}
     counts = {kind: [sum(at.values()) for at in found] for kind, found in gone.items()}
     listed = {kind: " and ".join(map(str, found)) for kind, found in counts.items()}
     runs = len(gone[PLAIN][0])
-    at = f"of {runs} runs, lost at {' and '.join(rates)}"
+    at = f"runs lost of {runs}, at {' and '.join(rates)}"
     logits, even, others = "E4M3, logits", "E2M1 even, logits", "E4M3, all but the last layer"
     first = counts[logits][-1] >= runs - 1 and counts[others][-1] == counts[PLAIN][-1] == 0
     plain, without = sum(counts[logits]), sum(counts[f"{logits}, centred"])
@@ -220,7 +221,7 @@ def lost_to_the_drift(table: Table) -> list[Statement]:
 
 
 def cost_of_the_drift(table: Table) -> list[Statement]:
-    """Judge how much E4M3 raises the final loss at a high learning rate, in parts of the model."""
+    """Judge in which parts of the model E4M3 raises the final loss at a high learning rate."""
     everywhere, others, alone, *ways = (
         f"{name}, rate 0.192"
         for name in ("E4M3", "E4M3, all but the last layer", "E4M3, logits", *(f"E4M3, logits, {w}" for w in WAYS))
@@ -305,7 +306,7 @@ def four_bits_in_two_layers(table: Table) -> list[Statement]:
 
 
 def lost_elsewhere(table: Table) -> Iterator[Statement]:
-    """Judge other models and sources at a learning rate at which E4M3 loses runs."""
+    """Judge if E4M3 also ends far above float32 in other models and on other sources."""
     for model in dict.fromkeys(name.rpartition(", ")[0] for name in table["arms"]):
         plain, floor, rceil = (losses(table, f"{model}, {kind}") for kind in (PLAIN, "E4M3", "E4M3 rceil"))
         learns = max(plain.values()) < limit_of(table, f"{model}, {PLAIN}")
@@ -321,7 +322,7 @@ def lost_elsewhere(table: Table) -> Iterator[Statement]:
         )
 
 
-#: The function that judges each study of language models.
+#: For each study of language models, the function that judges the study.
 LANGUAGE_MODELS: dict[str, Callable[[Table], Iterable[Statement]]] = {
     "rates": lost_runs, "lost": lost_to_the_drift, "lost-again": cost_of_the_drift,
     "two-layers": four_bits_in_two_layers, "lost-elsewhere": lost_elsewhere,

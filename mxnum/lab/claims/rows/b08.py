@@ -1,4 +1,4 @@
-"""B8: block sizes under E4M3 scales."""
+"""B8: how the block size affects the error under E4M3 scales."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def _check(context: Context) -> Evidence:
     e4m3, ue5m3, with_tensor_scale = (
         [e for e in WIDTHS if any(a > b for a, b in pairwise(errors[e]))] for errors in found.values()
     )
-    # A scale is subnormal if the largest number is below 6 * 2**-6, which is most likely in blocks
-    # of 8.
+    # A block's scale is subnormal if the block's largest number is below 6 * 2**-6. A subnormal
+    # scale is most likely in blocks of 8.
     usual = [e for e in WIDTHS if math.erf(6 * 2.0**-6 / 2.0**e / math.sqrt(2)) ** 8 < 1e-3]
     small = 2.0**-8
     wide = normal_blocks(BLOCKS_OF_16, 16)[: BLOCKS_OF_16 // 4].astype(np.float64) * small

@@ -59,8 +59,8 @@ def _check(context: Context) -> Evidence:
         "largest number becomes 4",
     )
     note = (
-        "One sample gives the reduction of the error by four over six, for both ways of choosing; its error bar is "
-        f"{SIGMA} standard errors."
+        "One sample gives the reduction of the error by four over six, for both ways of choosing, with an error "
+        f"bar of {SIGMA} standard errors."
     )
     answer = (
         f"Taking the better of two scales lowers the mean squared error of NVFP4 from {exact:.5f} to "

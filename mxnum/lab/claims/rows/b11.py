@@ -23,8 +23,8 @@ from mxnum.lab.studies.statistics import sign_flip
 STUDY, CONVERGED, FACTORS = (f"logits/logits{name}.json" for name in ("", "-converged", "-factors"))
 #: float32 counts as having reached the entropy if its loss exceeds the entropy by less than this.
 AT_THE_ENTROPY = 0.02
-#: The studies that train until float32 is near the entropy, each with the excess over the entropy
-#: that counts as near. The README fixed these numbers.
+#: The studies that train until float32 is near the entropy, each with the largest excess over the
+#: entropy that counts as near. The README of the studies fixed the largest excesses.
 LONG = {
     "logits/logits-256-long.json": 0.1, "logits/logits-1024-long.json": 0.1, "logits/logits-4096-long.json": 0.1,
     "logits/logits-4096-rest.json": 0.1, "logits/logits-4096-classes.json": AT_THE_ENTROPY,
@@ -40,8 +40,8 @@ CLAIM = Claim(
     "In the gradient of the logits, the component of the target symbol is (1 - p)/N, where p is the target's "
     "probability and N, the number of tokens, is a power of two. While p is small, this component lies just below "
     "a power of two, so the floor rule shrinks it and no other number of its block. So the gap of E4M3 in a small "
-    "language model comes from this gradient. A factor on the loss removes the gap, and the analysis gives its "
-    "size.",
+    "language model comes from this gradient. A factor on the loss removes the gap, and the analysis gives the "
+    "size of the gap.",
     "The check reads a study of a decoder on a Markov source; its arms, limits and tests were fixed before six "
     "seeds were trained. Without the stored study, the check trains one seed of four arms half as long.",
     whose=Whose.OURS,
@@ -56,7 +56,7 @@ QUICK: dict[str, dict[str, Any]] = {
 }
 QUICK_SEED, QUICK_STEPS = 10090111, 200
 #: Pairs of limits that the README fixed: a statement holds if the error is within the first limit,
-#: and is refuted if it is beyond the second.
+#: and is refuted if the error is beyond the second limit.
 SIZE, BIAS, ALIKE = (0.015, 0.03), (0.005, 0.02), (0.01, 0.02)
 NEAR_ENOUGH = 0.05
 
@@ -92,7 +92,7 @@ def leaves(what: str, left: Sequence[float], whole: Sequence[float]) -> Statemen
 
 
 def _what_decides(table: Table, sequences: int) -> list[Statement]:
-    """Judge the tests that `logits` and `logits-converged` share."""
+    """Judge the tests that the studies `logits` and `logits-converged` have in common."""
     one, centred = gaps(table, "last x 1"), gaps(table, "last x 1, centred")
     kept = mean_gap(table, "last x 1, stochastic") / float(np.mean(one))
     everywhere = gaps(table, "all")
@@ -170,7 +170,7 @@ def _biases(table: Table) -> list[Statement]:
 
 
 def _answer(context: Context, statements: Sequence[Statement]) -> str:
-    """Return a text: the gap that overflow causes, and the error of the kernels' prediction."""
+    """Return, as text, the gap that overflow causes, and the error of the kernels' prediction."""
     table = context.json(CONVERGED if context.has(CONVERGED) else STUDY)
     one, left = (mean_gap(table, arm) for arm in ("last x 1", "last x 1, rceil"))
     if not unanimous(s for s in statements if "overflow causes the gap:" in s.what):
@@ -210,7 +210,7 @@ def _sized(
 
 
 def of_other_settings(table: Table) -> list[Statement]:
-    """Judge the tests of `logits-more`: other formats, smoothed labels, larger vocabularies."""
+    """Judge the tests of the study `logits-more`: formats, smoothed labels, larger vocabularies."""
     one, sizes = gaps(table, "E4M3"), (256, 1024)
     what = (
         "the largest mantissa of a format decides its gap: E5M2 and E3M2 have the gap predicted for E4M3, and "
@@ -231,7 +231,7 @@ def of_other_settings(table: Table) -> list[Statement]:
 
 
 def of_many_symbols(table: Table) -> list[Statement]:
-    """Judge the tests of `logits-4096`."""
+    """Judge the tests of the study `logits-4096`, with a vocabulary of 4,096 symbols."""
     rceil = gaps(table, "E4M3, rceil")
     found = _sized(
         table,
@@ -249,7 +249,7 @@ def of_many_symbols(table: Table) -> list[Statement]:
 
 
 def trained_longer(table: Table, near: float) -> list[Statement]:
-    """Judge the test of the long studies; it is undecided unless float32 is near the entropy."""
+    """Judge the test of a study in `LONG`, undecided unless float32 is near the entropy."""
     above, setting, arm = _above(table), table["arms"]["float32"]["experiment"], "E4M3, centred"
     tokens = setting["steps"] * setting["sequences"] * setting["context"]
     of_classes = f" of {setting['classes']} classes" if setting.get("classes") else ""
@@ -264,7 +264,7 @@ def trained_longer(table: Table, near: float) -> list[Statement]:
 
 
 def to_the_end(table: Table) -> list[Statement]:
-    """Judge the tests of `logits-converged`; undecided unless float32 reached the entropy."""
+    """Judge the tests of `logits-converged`, undecided unless float32 has reached the entropy."""
     mended, above, plain = _mended(table), _above(table), gaps(table, "NVFP4")
     below = float(np.mean(mended))
     size = ("last x 1, centred", "E5M2, centred", "E3M2, centred", "last x 2^(1/8), centred", "E2M3")
@@ -290,7 +290,7 @@ def to_the_end(table: Table) -> list[Statement]:
 
 
 def without_adam(table: Table, adam: Table) -> list[Statement]:
-    """Judge the tests of `logits-sgd`, which compare SGD with Adam on the same seeds."""
+    """Judge the tests of the study `logits-sgd`, which compare SGD with Adam on the same seeds."""
     arm = "last x 1, centred"
     more = [a - b for a, b in zip(gaps(table, arm), gaps(adam, arm), strict=False)]
     apart = float(np.mean(more))
@@ -310,7 +310,7 @@ def without_adam(table: Table, adam: Table) -> list[Statement]:
 
 
 def far_from_a_power_of_two(table: Table) -> list[Statement]:
-    """Judge the test of `logits-24`."""
+    """Judge the test of the study `logits-24`, with 24 possible next symbols."""
     what = (
         "with 24 possible next symbols, where only targets overflow, the gap has the size predicted for a model at rest"
     )
@@ -321,7 +321,7 @@ def far_from_a_power_of_two(table: Table) -> list[Statement]:
 
 
 def just_below_one(table: Table) -> list[Statement]:
-    """Judge the test of `logits-1024-classes`; the prediction depends on the loss of float32."""
+    """Judge if the gap in the study `logits-1024-classes` has the size that the kernels predict."""
     above, gap = _above(table), mean_gap(table, "E4M3, centred")
     setting, arm = table["arms"]["float32"]["experiment"], table["arms"]["E4M3, centred"]
     numbers = (
@@ -349,7 +349,7 @@ def _by_the_kernels(table: Table, what: str, arms: Iterable[str], limit: float =
 
 
 def of_factors(table: Table) -> list[Statement]:
-    """Judge four of the five tests of `logits-factors`; `without_notice` judges the fifth."""
+    """Judge tests 1 to 4 of the study `logits-factors`; `without_notice` judges test 5."""
     gap = {arm: mean_gap(table, arm) for arm in table["arms"] if arm.endswith(", centred")}
     plain = [arm for arm in gap if not any(word in arm for word in ("rceil", "stochastic", "spread", "NVFP4"))]
     in_e2m1 = [arm for arm in plain if arm.startswith("E2M1")]
@@ -388,7 +388,7 @@ def of_factors(table: Table) -> list[Statement]:
 
 
 def without_notice(factors: Table, converged: Table) -> list[Statement]:
-    """Judge the fifth test of `logits-factors`: NVFP4's tensor scale cancels the factor."""
+    """Judge if NVFP4's tensor scale cancels a factor on the loss (test 5 of `logits-factors`)."""
     with_factor, without = mean_gap(factors, "NVFP4 x 2^(4/8), centred"), mean_gap(converged, "NVFP4, centred")
     numbers = f"{with_factor:+.4f} nats with a factor of 2^(4/8), {without:+.4f} without"
     return [
@@ -398,7 +398,7 @@ def without_notice(factors: Table, converged: Table) -> list[Statement]:
     ]
 
 
-#: The functions that judge further studies, each with the results files that it needs.
+#: The functions that judge further studies, each with the results files that the function reads.
 STUDIES: tuple[tuple[Callable[..., list[Statement]], tuple[str, ...]], ...] = (
     (of_other_settings, ("logits/logits-more.json",)),
     (of_many_symbols, ("logits/logits-4096.json",)),

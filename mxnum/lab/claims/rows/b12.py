@@ -16,13 +16,13 @@ CLAIM = Claim(
     "Results at a learning rate of .024 suggest that 4-bit layer norm alone makes the loss jump sooner, but the "
     "loss comes back; that 4-bit products alone delay the jump; and that only both together make runs run away.",
     "The recipe and its parts are trained at two more learning rates, on 24 fresh seeds, with tests that were "
-    "fixed before. Single operands, scale rules and roundings are trained at .024.",
+    "fixed before the runs. Single operands, scale rules and roundings are trained at .024.",
     whose=Whose.OURS,
     needs=("parts.json", "delay.json"),
     command="mxnum lab sweep parts --out parts",
 )
-#: The tests of `parts`, whose p-values are corrected together. A test has an arm, its control, an
-#: event, and True if the event is expected sooner.
+#: The tests of the study `parts`; their p-values are corrected together. A test has an arm, the
+#: arm's control, an event, and True if the event is expected sooner in the arm.
 PARTS = {
     "4-bit products alone delay the jump": ("E2M1, LN FP32", "FP32", "first", False),
     "4-bit layer norm alone makes the loss jump sooner": ("LN E2M1", "FP32", "first", True),

@@ -1,4 +1,4 @@
-"""B13: what the sums of Hopper's FP8 unit cost a small language model, beside the format."""
+"""B13: how much the sums of Hopper's FP8 unit raise the loss of a small language model in FP8."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from mxnum.lab.studies.statistics import holm, mean_interval, sign_flip
 CLAIM = Claim(
     "B13",
     "What Hopper's FP8 sums cost a language model",
-    "Expected: in a small language model in FP8 the sums of Hopper's unit cost less than .002 nats, and so promotion "
-    "gains less than that.",
-    "Five arms on eight seeds that differ in their sums alone, by tests that were fixed before the runs "
-    "(`docs/lab/results/language/README.md`).",
-    "A large model, with sums of 4,096 products and more in the forward pass too.",
+    "Expected: in a small language model in FP8, the sums of Hopper's unit raise the loss by less than .002 nats, so "
+    "promotion to float32 lowers the loss by less than .002 nats.",
+    "Four arms in FP8, which differ only in how they sum, and float32 are trained on eight seeds. The tests were fixed "
+    "before the runs (`docs/lab/results/language/README.md`).",
+    "A large model, whose forward pass also has sums of 4,096 and more products, would decide the claim.",
     whose=Whose.OURS,
     needs=("language/accumulators.json",),
     command="mxnum lab language-model accumulators",
@@ -24,13 +24,17 @@ CLAIM = Claim(
 FP8, HOPPER, PROMOTED, RECIPE = (
     "FP8, float32 sums", "FP8, Hopper's sums", "FP8, Hopper's sums, promoted", "FP8, backward promoted",
 )  # fmt: skip
-#: A cost within this, in nats, is none.
+#: A cost between -`NONE` and `NONE` nats counts as none.
 NONE = 0.002
 LEVEL = 0.05
 
 
 def is_none(values: list[float]) -> bool | None:
-    """Judge if both limits of a mean lie within `NONE`; False if both lie outside, on one side."""
+    """Judge if the mean of `values` counts as no cost, by the mean's confidence limits.
+
+    The result is True if both limits lie between -`NONE` and `NONE`. The result is False if both
+    limits are above `NONE`, or both below -`NONE`; otherwise None.
+    """
     found = mean_interval(values)
     if found is None:
         return None
@@ -38,7 +42,11 @@ def is_none(values: list[float]) -> bool | None:
 
 
 def costs(values: list[float], p: float) -> bool | None:
-    """Judge if a mean cost is above 0 by `p`; False if it is none, or below 0 by `p`."""
+    """Judge if the mean of `values` is a cost.
+
+    The result is True if the mean is significantly above 0 (`p` is below `LEVEL`). The result is
+    False if the mean counts as no cost or is significantly below 0; otherwise None.
+    """
     found = mean_interval(values)
     if found is None:
         return None
@@ -46,13 +54,13 @@ def costs(values: list[float], p: float) -> bool | None:
 
 
 def outcomes(table: Table) -> dict[str, tuple[bool | None, str]]:
-    """Return the outcome of each test of the study, in its order, with its numbers."""
+    """Return the outcome and the numbers of each test of the study, in the study's order."""
     of_format, of_sums = gaps(table, FP8, PLAIN), gaps(table, HOPPER, FP8)
     gained, of_recipe = gaps(table, HOPPER, PROMOTED), gaps(table, RECIPE, FP8)
     tested = {
-        "FP8 with float32 sums costs something": of_format,
-        "Hopper's sums cost something": of_sums,
-        "promotion gains something": gained,
+        "FP8 with float32 sums raises the loss": of_format,
+        "Hopper's sums raise the loss": of_sums,
+        "promotion lowers the loss": gained,
     }
     corrected = holm({what: sign_flip(values) for what, values in tested.items()})
     first, second, fourth = (
@@ -60,7 +68,7 @@ def outcomes(table: Table) -> dict[str, tuple[bool | None, str]]:
         for what, values in tested.items()
     )
     less = [a - b for a, b in zip(of_sums, of_format, strict=True)]
-    third = {"they cost less than the format": (below(less), f"{words(less)} nats")}
+    third = {"Hopper's sums cost less than the format": (below(less), f"{words(less)} nats")}
     fifth = {"the recipe `hopper fp8` is as good as float32 sums": (is_none(of_recipe), f"{words(of_recipe)} nats")}
     return first | second | third | fourth | fifth
 
@@ -77,7 +85,7 @@ def _check(context: Context) -> Evidence:
     ]
     said = {True: "yes", False: "no", None: "undecided"}
     tests = "; ".join(f"{what}: {said[holds]} ({text})" for what, (holds, text) in found.items())
-    note = f"All tests of the study, in its order: {tests}. {ONE_SOURCE}"
+    note = f"All tests, in the order of the study: {tests}. {ONE_SOURCE}"
     number = f"{mean_gap(table, HOPPER, FP8):+.4f} nats"
     return Evidence((), statements, note, _settings(table), _answer(table, statements), number)
 
@@ -95,7 +103,7 @@ def _settings(table: Table) -> dict[str, Any]:
 def _answer(table: Table, statements: list[Statement]) -> str:
     interval = mean_interval(gaps(table, HOPPER, FP8))
     limits = "" if interval is None else f" ({interval[1]:+.4f} to {interval[2]:+.4f})"
-    open_ = " Undecided: whether that is a cost." * (statements[0].holds is None)
+    open_ = " Undecided: whether this change is a cost." * (statements[0].holds is None)
     return (
         f"In a small model Hopper's sums change the final loss by {mean_gap(table, HOPPER, FP8):+.4f} nats{limits}, "
         f"and the format by {mean_gap(table, FP8, PLAIN):+.4f}.{open_} Undecided: large models."

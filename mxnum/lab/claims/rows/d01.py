@@ -29,7 +29,8 @@ CLAIM = Claim(
 )
 PLAIN, PROMOTED = "hopper_fp8", "hopper_fp8_promoted"
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192)
-#: The K of the paper's figure, and the number of rows and of columns of the results here.
+#: `K` is the number of products in a sum in the paper's figure; `SIDE` is the number of rows and of
+#: columns of the results.
 K, SIDE = 4096, 128
 #: The number of dot products whose mean is compared with the derived bounds.
 DOTS = 512
@@ -39,14 +40,14 @@ ONE_SCALE = "e4m3:scale=float32"
 class Errors(NamedTuple):
     """Errors of the sums of a matrix product."""
 
-    #: The largest error over the root mean square of the results.
+    #: The largest error, divided by the root mean square of the results.
     largest: float
-    #: The largest ratio of an error to its own result.
+    #: The largest relative error of a result: the error divided by the exact result.
     relative: float
-    #: The root mean square of the errors over the root mean square of the results.
+    #: The root mean square of the errors, divided by the root mean square of the results.
     typical: float
-    #: The slope of a regression of the error on the result, and `SIGMA` of its standard errors,
-    #: which come from the rows.
+    #: `bias` is the slope of a regression of the error on the result. `bar` is `SIGMA` times the
+    #: standard error of `bias`, over rows of the result.
     bias: float
     bar: float
 
@@ -72,7 +73,7 @@ def _elements(x: Array) -> Array:
 
 def _sum(a: Array, b: Array, unit: str) -> Array:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", units.EvidenceWarning)  # the documentation of units says what the evidence is
+        warnings.simplefilter("ignore", units.EvidenceWarning)  # the documentation of units explains this warning
         return matmul(a, b, accumulate=unit).astype(np.float64)
 
 

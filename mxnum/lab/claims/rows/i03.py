@@ -1,4 +1,4 @@
-"""I3: the gaps of E4M3."""
+"""I3: the relative gaps between neighbouring values of E4M3."""
 
 from __future__ import annotations
 

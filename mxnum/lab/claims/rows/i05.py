@@ -19,9 +19,10 @@ CLAIM = Claim(
     "The size of zeta can be measured, and grows",
     "Quantization changes the gradient by the relative error zeta. The change of the gradient on the same "
     "parameters gives a lower bound of the norm of zeta. The norm grows during training, and the run diverges when "
-    "it is of order 2.",
+    "the norm is of order 2.",
     BY_TRAINING,
-    "Runs at the paper's size (d = 512, 4 layers) that diverge and log the lower bound of zeta at each step.",
+    "Runs at the paper's size (d = 512, 4 layers) that diverge and log the lower bound of zeta at each step "
+    "would decide the claim.",
     needs=(("confirm.json", "quick.json"),),
     command=command("confirm"),
 )
@@ -35,11 +36,12 @@ Growth = tuple[bool | None, float, float]
 
 @CLAIM.check
 def _check(context: Context) -> Evidence:
-    """Compare zeta late in each run with zeta early, and judge its size before the loss rises.
+    """Judge if zeta grows during training, and if zeta is of order 2 before the loss rises.
 
-    zeta grows if the exact sign-flip test of its logarithmic growth in each run is significant at
-    `LEVEL`. zeta is of order 2 if the 95 % limits of its geometric mean lie between 1 and 4, and
-    not of order 2 if both limits are below 1 or above 4.
+    The test of growth is the exact sign-flip test, at `LEVEL`, of zeta's logarithmic growth in each
+    run. The size of zeta is of order 2 if the 95 % limits of zeta's geometric mean lie between 1
+    and 4. The size of zeta is not of order 2 if both limits of the mean are below 1 or both are
+    above 4.
     """
     table = context.first("confirm.json", "quick.json")
     statements: list[Statement] = []
@@ -78,7 +80,7 @@ def _check(context: Context) -> Evidence:
 
 
 def _growth(runs: list[dict[str, Any]]) -> tuple[list[float], list[float]]:
-    """Return the log growth of zeta in each run, and log zeta before each rise."""
+    """Return the log growth of zeta in each run, and the last log zeta before each rise."""
     growth, last = [], []
     for run in runs:
         stop = run["steps"] if run["diverged"] is None else run["diverged"]
@@ -91,7 +93,7 @@ def _growth(runs: list[dict[str, Any]]) -> tuple[list[float], list[float]]:
 
 
 def _answer(grown: dict[str, Growth], statements: list[Statement]) -> tuple[str, str]:
-    """Return a text that says in which formats zeta grows, and the growth in the paper's format."""
+    """Return two texts: in which formats zeta grows, and the growth in the paper's format."""
     words, topics = {True: "grows in", False: "shrinks in", None: "shows no clear change in"}, []
     for sure, text in words.items():
         arms = [f"{arm} (factor {mean:.2f})" for arm, (holds, mean, _) in grown.items() if holds is sure]
@@ -125,7 +127,7 @@ def at_the_size_of_the_paper(context: Context) -> list[Statement]:
 
 
 def _calm_zetas(run: dict[str, Any]) -> list[float]:
-    """Return zeta at the regular evaluations before the first excursion, except that of step 0."""
+    """Return zeta at the regular evaluations after step 0 and before the first excursion."""
     end = run["excursions"][0]["start"] if run["excursions"] else math.inf
     pairs = zip(run["measured_at"], run["measured"]["zeta"], strict=True)
     return [zeta for at, zeta in pairs if zeta is not None and 0 < at < end and at % EVERY == 0]

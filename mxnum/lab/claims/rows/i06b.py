@@ -35,8 +35,8 @@ def _check(context: Context) -> Evidence:
     runs, fp32 = paper_size.in_e4m3(context)
     if runs:
         jump, of_fp32 = paper_size.jumping(runs), paper_size.jumping(fp32)
-        # Count the steps before a jump. If both formats have the same hazard, the probability that
-        # a jump is E4M3's equals E4M3's share of these steps.
+        # If both formats have the same hazard, the probability that a jump is in E4M3 equals E4M3's
+        # share of all steps before jumps.
         ours = sum(min(run.steps, run.horizon) if run.first is None else run.first for run in runs)
         theirs = sum(run.steps if not run.excursions else run.excursions[0].start for run in fp32)
         numbers = (

@@ -23,8 +23,8 @@ CLAIM = Claim(
     needs=("quick.json",),
     command="mxnum reproduce --quick --only I6c",
 )
-#: The rule that was fixed before the study `recovery` requires this many more runaways than in
-#: FP32.
+#: The rule that was fixed before the study `recovery` requires this many more runaways in E2M1 than
+#: in FP32.
 ENOUGH = 5
 #: The learning rate of the confirmatory tests, which were fixed before the runs.
 RATE = "rate 0.034"
@@ -32,11 +32,11 @@ RATE = "rate 0.034"
 
 @CLAIM.check
 def _check(context: Context) -> Evidence:
-    """Compare runaways in E2M1 with those of FP32 on the same seeds.
+    """Judge if runs in E2M1 run away sooner than runs in FP32 on the same seeds.
 
     The confirmatory test is the exact paired log-rank test of the steps at which runaways begin,
     two-sided, at `LEVEL`, on the seeds of `quick`. Stored studies add the same test on other seeds,
-    and the rule that was fixed before `recovery`.
+    and the rule that was fixed before the study `recovery`.
     """
     table = context.json("quick.json")
     if not {"FP32", "E2M1"} <= set(table["arms"]):
@@ -69,7 +69,7 @@ def _check(context: Context) -> Evidence:
 
 
 def _contest(table: Mapping[str, Any], rate: str = "") -> tuple[Arm, Arm, Comparison]:
-    """Return E2M1 and FP32 with the starts of runaways, and the exact paired log-rank test."""
+    """Return the arms E2M1 and FP32 with the starts of runaways, and their exact log-rank test."""
     a, b = (report.arm_of(dict(table), f"{name}{rate}", event="away") for name in ("E2M1", "FP32"))
     return a, b, compare([(a, b)])
 
@@ -84,9 +84,10 @@ def _sooner(table: Mapping[str, Any], pairs: str, rate: str = "") -> Statement:
 
 
 def _by_the_first_rule(table: dict[str, Any]) -> Statement:
-    """Judge the rule that was fixed before `recovery`.
+    """Judge if E2M1 runs away more than FP32, by the rule fixed before the study `recovery`.
 
-    The rule requires `ENOUGH` more runaways than in FP32, and a significant test of their times.
+    The rule requires `ENOUGH` more runaways than in FP32, and a significant test of the steps at
+    which runaways begin.
     """
     others = [name for name in table["arms"] if name != "FP32"]  # Holm's correction counts all arms of the table
     test = report.compared(table, dict.fromkeys(others, "FP32"), event="away")["E2M1"]

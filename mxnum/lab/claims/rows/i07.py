@@ -16,8 +16,8 @@ CLAIM = Claim(
     "Changes to a run shortly before it diverges avert or delay the divergence: higher precision in layer norm or "
     "activations, no quantization in the backward pass, and others.",
     BY_TRAINING,
-    "The run of row I6a, restarted from its checkpoints with each change and with controls, perturbed and not, "
-    "would decide the claim.",
+    "The run of row I6a, restarted from its checkpoints with each change, and without a change as "
+    "perturbed and unperturbed controls, would decide the claim.",
     needs=("interventions.json",),
     command="mxnum lab interventions --study small --base E2M1 --seeds 10 --watch 800 --perturbed 2 "
     "--results docs/lab/results",
@@ -29,10 +29,11 @@ CLAIMED = ("LN in FP32", "activations bfloat16, everywhere", "activations bfloat
 
 @CLAIM.check
 def _check(context: Context) -> Evidence:
-    """Judge each action at a checkpoint against controls with slightly changed parameters.
+    """Judge if actions at a checkpoint, such as a higher precision, delay the rise of the loss.
 
-    The parameters of the controls were changed by one part in a million. With at least `FEWEST`
-    seeds, the exact sign-flip test of the delays decides, after Holm's correction over all actions.
+    The controls are runs whose parameters were changed by one part in a million. With at least
+    `FEWEST` seeds, the exact sign-flip test of the delays decides, after Holm's correction over all
+    actions.
     """
     table = context.json("interventions.json")
     statements, delays = [], []
@@ -65,7 +66,7 @@ def _check(context: Context) -> Evidence:
 
 
 def at_the_size_of_the_paper(context: Context) -> Statement:
-    """Describe how many runs jump after each action at the paper's size, without a verdict."""
+    """Describe, without a verdict, how many runs jump after each action at the paper's size."""
     if context.has("paper-scale/interventions.json"):
         acted = context.json("paper-scale/interventions.json")
         listed = "; ".join(map(_acted, interventions.rows(acted)))

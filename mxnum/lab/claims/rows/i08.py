@@ -1,4 +1,4 @@
-"""I8: layer norm, GELU and SwiGLU."""
+"""I8: how layer norm, GELU and SwiGLU affect the stability of runs."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ CLAIM = Claim(
     needs=("ablations.json",),
     command=command("ablations"),
 )
-#: For each statement, the arm whose excursions should come sooner, and the arm with which it is
-#: compared.
+#: For each statement, the arm whose excursions should come sooner, and the arm to compare with.
 PAIRS = {
     "gelu with layer norm: E2M1 has excursions sooner than FP32": ("gelu, E2M1", "gelu, FP32"),
     "swiglu with layer norm: E2M1 has excursions sooner than FP32": ("swiglu, E2M1", "swiglu, FP32"),

@@ -1,4 +1,4 @@
-"""I9: what keeps language models stable, by the losses that the authors of [I] published."""
+"""I9: two mitigations keep language models stable, by the losses that Su et al. published."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _check(context: Context) -> Evidence:
 
 
 def _by_budget(runs: Iterable[Run]) -> str:
-    """Return a text that says how many of the runs with each compute went astray."""
+    """Return, as text, how many of the runs with each compute went astray."""
     counts: dict[float, list[bool]] = {}
     for run in runs:
         counts.setdefault(run.budget, []).append(run.astray)
@@ -105,7 +105,7 @@ def _stable(what: str, arm: str, hazards: set[tuple[int, int]]) -> Statement:
 
 
 def _matches() -> Statement:
-    """Judge if the gap of E4M3 to bf16 is within half a step of the grid of recorded losses."""
+    """Judge if E4M3's mean gap to bf16 is at most half the step to which losses are rounded."""
     e4m3 = BF16_ACTIVATIONS["E4M3"]
     found, bad = losses.gaps(e4m3), {run.cell for name in (BF16, e4m3) for run in _astray(name)}
     mean, low, high = mean_interval(found.values())

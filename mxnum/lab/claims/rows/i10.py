@@ -1,4 +1,4 @@
-"""I10: scaling laws hold with mitigations, by the losses that the authors of [I] published."""
+"""I10: scaling laws hold with mitigations, by the losses that Su et al. published."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mxnum.lab.theory import figures as law_figures
 from mxnum.lab.theory.huber_law import huber
 
 #: Studies of models of several sizes on one source and the same seeds, and their recipes. The
-#: recipes of both studies are compared with bfloat16 in the first.
+#: recipes of both studies are compared with bfloat16 in the first study.
 LADDERS = {
     "ladder": (PLAIN, BFLOAT16, "E4M3", "E4M3 weights alone, bf16 activations", "E2M1 rceil, SR gradients"),
     "ladder-four-bits": ("E2M1", "E2M1 even, SR gradients"),
@@ -58,7 +58,7 @@ def _check(context: Context) -> Evidence:
     comparisons.append(Comparison("the Huber loss of the fit", 8.60655e-6, released.loss, 5e-12))
     sentences = {
         True: "a valid law, by which the loss falls with parameters and tokens, and which fits its runs as well as "
-        "bf16's law fits bf16's",
+        "bf16's law fits bf16's runs",
         False: "no valid law",
     }
     statements = []
@@ -82,12 +82,12 @@ def _check(context: Context) -> Evidence:
 
 @cache
 def fit(arm: str, loss: str = "least", all_runs: bool = False) -> ScalingFit:
-    """Return the law of an arm's finished runs, or with `all_runs` of all its runs."""
+    """Return the law that fits an arm's finished runs, or all runs of the arm if `all_runs`."""
     return fit_scaling_law(losses.table(arm, loss, lambda run: all_runs or run.finished))
 
 
 def validity(arm: str) -> tuple[bool, str]:
-    """Judge if an arm's law falls with size, and fits as well as bf16's law at the same sizes."""
+    """Judge if an arm's law falls with size, and fits as well as bf16's law at equal sizes."""
     gaps = losses.gaps(arm)
     parameters, tokens = zip(*gaps, strict=True)
     starts = [fit(name).law.as_parameters for name in (arm, BF16)]

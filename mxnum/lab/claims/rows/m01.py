@@ -13,7 +13,8 @@ CLAIM = Claim(
     "Rounding: to nearest in the forward pass, stochastic for gradients",
     "Weights and activations are best rounded to nearest even, and gradients stochastically.",
     BY_TRAINING,
-    "Training runs with each rounding for each operand, on several seeds; language models for the paper's numbers.",
+    "Training runs with each rounding for each operand on several seeds would decide the claim; language "
+    "models would decide the paper's numbers.",
     needs=("recipes.json",),
     takes=language_models.RECIPE_FILES,
     command=mlp_runs.command("recipes"),
@@ -49,13 +50,13 @@ def of_language_models(context: Context) -> list[Statement]:
         for rule, values in pairs.items():
             holds = sum(values) < 0 if corrected[rule] < LEVEL else None
             what = f"{model}, E2M1 {rule}: stochastic rounding of gradients reaches a lower loss"
-            whose = Whose.OURS if rule == "rceil" else Whose.PAPER  # the paper does not have this rule
+            whose = Whose.OURS if rule == "rceil" else Whose.PAPER  # the paper does not use rceil
             made.append(Statement(what, holds, f"by {words(values)} nats, p {corrected[rule]:.2g} after Holm", whose))
     return made or [Statement("stochastic rounding of gradients helps language models", None, "not run")]
 
 
 def _answer(context: Context, statements: list[Statement]) -> tuple[str, str]:
-    """Return a text: under which rules stochastic rounding helps language models, and how much."""
+    """Return two texts: the effect of stochastic rounding by rule, and the decisive number."""
     tables = [table for _, table in of_recipes(context)]
     if not tables:
         return "", ""

@@ -77,7 +77,7 @@ def _overflow_and_underflow(tensor: str, fmt: str) -> Statement:
 
 
 def answer(statements: list[Statement]) -> str:
-    """Return a text: which statements hold on all tensors, on none, and on some."""
+    """Return, as text, which statements hold on all tensors, on no tensor and on some tensors."""
     best = " or ".join(dict.fromkeys(best_rule(tensor, INT4) for tensor in tensors()))
     even = max(error(tensor, E3M0, "even") / error(tensor, E3M0, "ceil") for tensor in tensors())
     topics = {

@@ -70,7 +70,7 @@ def _listed(errors: dict[str, float]) -> str:
 
 
 def of_language_models(context: Context) -> Iterator[Statement]:
-    """Judge blocks within a token, across tokens, and tiles, on the tensors of trained models."""
+    """Judge how the block organisation changes the error of tensors of trained models."""
     table = language_models.study(context, "organisation") or {"arms": {}}
     for arm, found in table["arms"].items():
         kept = [run["organisations"] for run in found["runs"]]

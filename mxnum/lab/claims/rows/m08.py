@@ -20,7 +20,7 @@ CLAIM = Claim(
     "R-MSE predicts the loss",
     "The normalized R-MSE of quantized tensors correlates with the gap in training loss.",
     BY_TRAINING,
-    "The final losses of runs in many formats; language models for the paper's number.",
+    "The final losses of runs in many formats would decide the claim; language models would decide the paper's number.",
     needs=("recipes.json",),
     takes=language_models.RECIPE_FILES,
     command=mlp_runs.command("recipes"),
@@ -66,15 +66,15 @@ def _percent(gap: float) -> str:
 
 
 def rho(points: Points) -> float | None:
-    """Return Spearman's coefficient of points; None if there are too few."""
+    """Return Spearman's coefficient of points; None if there are too few points."""
     found = rank_correlation((name, *pair) for name, pair in points.items())
     return None if found is None else found.rho
 
 
 def correlates(what: str, points: Points, text_of: Callable[[float], str] = "{:+.3f}".format) -> Statement:
-    """Judge by rank correlation if the gap of points rises with their error.
+    """Judge, by rank correlation, if a recipe's gap rises with the recipe's error.
 
-    A point is a pair of error and gap.
+    Each point is the pair (error, gap) of a recipe.
     """
     found = rank_correlation((name, *pair) for name, pair in points.items())
     if found is None:

@@ -13,7 +13,7 @@ CLAIM = Claim(
     "Bits per element",
     "An element takes its own bits plus its share of the scale, which is 8 bits divided by the block size. In "
     "MXFP4 an element takes 4.25 bits, 3.76 times less than in BF16.",
-    "The bits follow from the description of the format, and must match the bytes of a packed array.",
+    "The bits per element follow from the description of the format, and must match the bytes of a packed array.",
 )
 
 

@@ -76,7 +76,7 @@ def in_4_bits(table: dict[str, Any]) -> Iterator[Statement]:
         holds, _ = mlp_runs.below([ours[s] - none[s] - (worst[s] - none[s]) / 2 for s in seeds])
         gap, of_floor = (mlp_runs.words(mlp_runs.gaps(table, arm, plain)) for arm in (name, floor))
         numbers = f"{gap} above FP32; E2M1 with floor to nearest {of_floor}" if len(seeds) > 2 else "too few runs"
-        if recipe == "E3M0 ceil, SR gradients":  # not the recipe of the paper
+        if recipe == "E3M0 ceil, SR gradients":  # the paper's recipe has E3M0 only in gradients
             holds, numbers = None, f"{numbers}; E3M0 is in all operands here, and only in the gradients in the paper"
         what = f"{recipe}: removes more than half of the gap of E2M1 floor to FP32"
         yield Statement(what, holds, numbers, Whose.PAPER if recipe in ON_THE_MLP else Whose.OURS)
@@ -99,7 +99,7 @@ def of_language_models(context: Context) -> list[Statement]:
 
 
 def _answer(context: Context, statements: list[Statement]) -> tuple[str, str]:
-    """Return a text: which of the paper's recipes end near bfloat16 in the last study."""
+    """Return two texts: which of the paper's recipes end near bfloat16, and the gap of E4M3."""
     tables = [table for _, table in of_recipes(context)]
     if not tables:
         return "", ""

@@ -17,7 +17,7 @@ CLAIM = Claim(
     "For a 405B model, a training step becomes 2.73 times as fast with MX4, 2.48 times with MX4 in the MLPs only, "
     "2.31 times with MX6 weights and activations and MX4 gradients (2.11 if MX6 has FP8's rate, 2.4 if it has "
     "FP4's), and 1.72 times with FP8.",
-    "`mxnum.lab.theory.project` is a model with stated rates, shares and costs, here for the shape of Llama-3 "
+    "`mxnum.lab.theory.project` models the speed-up by stated rates, shares and costs, here for the shape of Llama-3 "
     "405B. The check computes the parameters that the published numbers imply, and which published numbers one set "
     "of parameters gives.",
     "The authors' model of the hardware, or the hardware, would decide the claim.",
@@ -36,7 +36,7 @@ RECIPES = {
 
 
 class Calibration(NamedTuple):
-    """Parameters under which the model gives 1.72 for FP8 and 2.73 for MX4 exactly."""
+    """Parameters with which the model gives the paper's speed-ups, 1.72 (FP8) and 2.73 (MX4)."""
 
     what: str
     linear: float  # the share of the linear layers in the bf16 step
@@ -46,7 +46,7 @@ class Calibration(NamedTuple):
 
 
 def squared(fp8: float, mx4: float) -> Calibration:
-    """Return the calibration in which FP4's rate is FP8's squared and conversion costs nothing."""
+    """Return the calibration with FP4's rate the square of FP8's, and without conversion costs."""
     u, v = _saved(fp8), _saved(mx4)
     x = v / u - 1
     return Calibration("FP4's rate the square of FP8's", u / (1 - x), 1 / x, 1 / x**2, 0.0)
@@ -65,7 +65,7 @@ def _saved(speed_up: float) -> float:
 
 
 def rounded(function: Callable[..., float], *names: str) -> tuple[float, float, float]:
-    """Return a function's value at published numbers, and its range within their rounding."""
+    """Return a function's value at published numbers, and its range within their rounding error."""
     figures = [PUBLISHED[name] for name in names]
     corners = itertools.product(*[(value - half, value + half) for value, half in figures])
     found = [function(*corner) for corner in corners]
@@ -136,7 +136,7 @@ def _within(shape: TransformerShape) -> list[Statement]:
 
 
 def _mlp(shape: TransformerShape) -> Statement:
-    """Judge the MLPs' share of the linear layers, which two published numbers imply."""
+    """Judge if two published numbers imply the share of the MLPs in the linear layers."""
     share, low, high = rounded(lambda mlp_only, mx4: _saved(mlp_only) / _saved(mx4), "MLP only", "MX4")
     return Statement(
         "the speed-ups 2.48 for the MLPs only and 2.73 for all linear layers imply the share of the MLPs in "
@@ -173,8 +173,8 @@ def _six_bits(models: list[Calibration]) -> list[Statement]:
             "the forward products, a third of all linear products, cause the difference between the speed-ups 2.11 "
             "at FP8's rate and 2.4 at FP4's",
             low <= 1 / 3 <= high,
-            f"{share:.1%} of the linear products ({low:.1%} to {high:.1%}) would explain the difference; a third "
-            f"would turn 2.11 into {third:.2f}",
+            f"{share:.1%} of the linear products ({low:.1%} to {high:.1%}) would explain the difference; a share of a "
+            f"third would turn 2.11 into {third:.2f}",
         ),
         Statement(
             "the speed-up 2.4 at FP4's rate equals the speed-up of MX4",
