@@ -25,7 +25,7 @@ class Layout(NamedTuple):
 
 
 def host_options(engine: Any, **options: Any) -> dict[str, Any]:
-    """Return `options` for the host's engine, and {} for that of a GPU, which has no such options.
+    """Return `options` for the host's engine, and {} for a GPU's engine, which takes no options.
 
     For the engine of a GPU, an option that is not None raises ValueError.
     """
@@ -64,7 +64,7 @@ def checked_codes(argument: str, value: Any, bits: int) -> Any:
 def checked_scales(value: Any, shape: tuple[int, ...], scale: ScaleFormat = E8M0) -> Any:
     """Return `value` as an array of scales.
 
-    Raise an error unless shape and dtype fit, and for scales with a sign bit.
+    Raise an error if the shape or the dtype does not fit, or if a sign bit is set.
     """
     scales = as_array("scales", value)
     errors.require_dtype(

@@ -53,11 +53,11 @@ _PARTS = "description", "packed", "scales", "offsets", "tensor_scale"
 class MXArray:
     """A quantized array: a code for each element, and a scale for each block.
 
-    With asymmetric scaling, an array also has float16 offsets, one for each block. In formats with
-    a tensor scale it has a tensor scale. Each code takes a byte, unless the codes are packed
+    With asymmetric scaling, an array also has float16 offsets, one for each block. In a format with
+    a tensor scale, an array has a tensor scale. Each code takes a byte, unless the codes are packed
     (``mxnum.quantize(x, format, packed=True)``): then the array takes `packed_nbytes` bytes. All
-    parts are in host memory, or on a GPU as arrays of the input's library. `to_host` copies them to
-    host memory.
+    parts are in host memory, or on a GPU as arrays of the input's library. `to_host` copies the
+    parts to host memory.
 
     Make an MXArray with `mxnum.quantize`, or from existing parts with `MXArray.from_parts` or
     `MXArray.from_packed`. Arithmetic on an MXArray raises TypeError on purpose. `dequantize` (or
@@ -86,8 +86,8 @@ class MXArray:
         """
         self._stored = stored
         self._packed_shape = packed_shape
-        #: True if this is a view of an array, and elements outside the view have the same tensor
-        #: scale.
+        #: True if this MXArray is a view of a larger array, and elements outside the view have the
+        #: same tensor scale.
         self._is_part = False
         #: The scales, of shape ceil(shape / blocks): uint8 codes (E8M0, E4M3, UE5M3), or floats if
         #: the scales have 16 or 32 bits.
@@ -171,7 +171,7 @@ class MXArray:
         offsets: Any = None,
         tensor_scale: Any = None,
     ) -> Self:
-        """Return an MXArray that holds codes packed as by `pack`. They are checked and not copied.
+        """Return an MXArray that holds codes packed as by `pack`, checked but not copied.
 
         `length` is the number of elements in each row of the last axis. Bits that pad a row are
         ignored. If padding bits are not zero, the MXArray holds a copy with zeros there, so that
@@ -377,7 +377,9 @@ class MXArray:
         return self.to_host().codes.view(numpy_dtype(element))
 
     def equals(self, other: object) -> bool:
-        """Return True if format, blocks and every bit of codes, scales and offsets are the same.
+        """Return True if format, blocks and every bit of the arrays are the same.
+
+        The arrays are codes, scales, offsets and tensor scale.
 
         Formats are equal only if their names are equal too. Packing and the order of axes in memory
         are not compared.
@@ -526,7 +528,7 @@ class MXArray:
             row_shape, row_blocks = (
                 shape or (1,),
                 blocks or (1,),
-            )  # for an array without axes
+            )  # an array without axes is stored as one row
             side = scales_shape(row_shape, row_blocks)
             errors.require(scales.size == math.prod(side), "scales", f"of shape {side}", scales.shape)
             offsets = parts["offsets"].reshape(side) if "offsets" in parts else None

@@ -154,9 +154,9 @@ class Checkpoint:
 def _shards(folder: Path) -> dict[Path, list[str]]:
     """Return the files of a checkpoint, each with the tensors that the index lists for the file.
 
-    These are the files that the index names, or all safetensors files if there is no index.
+    If the folder has no index, all its safetensors files belong to the checkpoint.
     """
-    usual = folder / "model.safetensors.index.json"  # preferred if there are several
+    usual = folder / "model.safetensors.index.json"  # preferred if there are several indexes
     indexes = [usual] if usual.exists() else sorted(folder.glob("*.safetensors.index.json"))
     if len(indexes) > 1:
         named = " and ".join(repr(index.name) for index in indexes)

@@ -17,7 +17,8 @@ import numpy as np
 from mxnum import errors
 from mxnum.memory.tensors import dtype_of, is_tensor, readable
 
-#: The libraries of results. An input from any other library gives numba device arrays.
+#: The libraries whose arrays are returned as results. An input from any other library gives numba
+#: device arrays.
 TORCH, CUPY, NUMBA = "torch", "cupy", "numba"
 
 
@@ -55,7 +56,7 @@ class DeviceArray:
 
     @property
     def strides_matter(self) -> tuple[int, ...]:
-        """The strides, where axes of length 1 have the strides of a contiguous array."""
+        """The strides, but for axes of length 1 the strides of a contiguous array."""
         usual = contiguous_strides(self.shape)
         return tuple(u if n == 1 else s for n, s, u in zip(self.shape, self.strides, usual, strict=True))
 

@@ -97,7 +97,8 @@ def result_format(dtype: Any, argument: str = "dtype", accepted: tuple[str, ...]
 def known_name(fmt: ElementFormat) -> str:
     """Return the name of a format if the known format of that name equals it, otherwise "".
 
-    Comparing names is not enough: the element e2m1:bias=2 is called e2m1 but differs from it.
+    Comparing names is not enough: the element e2m1:bias=2 has the name e2m1 but other values than
+    the known e2m1.
     """
     return fmt.name if fmt in (ELEMENTS.get(fmt.name), FLOATS.get(fmt.name)) else ""
 
