@@ -41,7 +41,7 @@ class Tooth:
 class BinadeAverage:
     """Averages of zeta = Q(f)/f - 1 over f in [1, 2), as exact sympy expressions.
 
-    ``float()`` of an average gives the number.
+    ``float()`` converts an average to a number.
     """
 
     #: E[Q/f] - 1.
@@ -77,7 +77,7 @@ def sawtooth(
 def _teeth(element: ElementFormat, rule: ScaleRule, rounding: Rounding) -> tuple[Tooth, ...]:
     quantizer = PiecewiseQuantizer.of(element, rounding)
     aligned, largest = Fraction(2) ** element.emax, Fraction(element.max)
-    # The scale exponent of f * aligned is 0 if f is below `change`, and 1 otherwise.
+    # The scale exponent of x = f * aligned is 0 if x is below `change`, and 1 otherwise.
     change = 2 * scale_threshold(element, rule)
     teeth = []
     for exponent, start, stop in ((0, aligned, min(change, 2 * aligned)), (1, max(change, aligned), 2 * aligned)):

@@ -2,7 +2,7 @@
 
 For every format and most scale rules, the largest magnitude A of a block alone determines the
 block's scale. The block has scale number s if begin(s) <= A < begin(s + 1). The value of scale
-number s is unit(s). So one theory covers all these formats and rules.
+number s is unit(s). So the same formulas hold for every format and most scale rules.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from mxnum.analysis.scale_theory import scale_threshold
 from mxnum.formats import ElementFormat, MXFormat, ScaleFormat
 from mxnum.modes import FloatScaleRule, ScaleRule, scale_rule_of
 
-#: The end of the last scale. It stands for infinity, because no interval of integration reaches it.
+#: The block maximum at which the last scale ends. It stands for infinity, because no interval of
+#: integration reaches it.
 _BEYOND = Fraction(2) ** 512
 #: The values of a scale format are listed if it has at most this many bits.
 _MOST_BITS = 16
@@ -100,10 +101,10 @@ def powers_of_two(element: ElementFormat, rule: ScaleRule) -> ScaleLadder:
 def floats(
     element: ElementFormat, scale: ScaleFormat, rule: FloatScaleRule, tensor_scale: Fraction, headroom: Fraction
 ) -> ScaleLadder:
-    """Return the float scales that a block can have under a rule that only the maximum decides.
+    """Return the float scales of blocks under a rule that depends only on the block maximum.
 
     For a block with largest magnitude A, the rule rounds headroom * A / (largest element * tensor
-    scale).
+    scale) to the scale format.
     """
     for name, value in (("tensor_scale", tensor_scale), ("headroom", headroom)):
         errors.require(Fraction(1, 2**150) <= value <= 2**130, name, "between 2**-150 and 2**130", float(value))

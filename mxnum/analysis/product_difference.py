@@ -73,8 +73,8 @@ class DifferencePart:
     """One part of the difference of two stacks' products, over all finite results.
 
     `rms`, `largest` and `expected` are relative to the root mean square of the exact results.
-    `bias` is the mean of the part times the sign of the result, relative to the mean magnitude. It
-    is below 0 if the second stack's results are nearer zero.
+    `bias` is the mean of the part times the sign of the result, relative to the mean magnitude.
+    `bias` is below 0 if the second stack's results are nearer zero.
     """
 
     name: str
@@ -85,7 +85,7 @@ class DifferencePart:
 
     @property
     def verdict(self) -> str:
-        """ "equal", "expected", or "larger than expected" (more than twice the model)."""
+        """Verdict "equal", "expected", or "larger than expected" (more than twice `expected`)."""
         if self.rms == 0:
             return "equal"
         return "expected" if self.rms <= FACTOR * self.expected else "larger than expected"
@@ -95,9 +95,9 @@ class DifferencePart:
 class ProductDifference:
     """The difference of two stacks' products, split into parts that add up to the difference.
 
-    `values` has a float64 array for the name of each part and for "total". `nonfinite` counts
-    results that are NaN or infinite in either stack. The numbers of the parts leave out these
-    results.
+    `values` maps the name of each part, and "total", to a float64 array. `nonfinite` counts results
+    that are NaN or infinite in either stack. The numbers of the parts leave out results that are
+    not finite.
     """
 
     stacks: tuple[str, str]
@@ -155,8 +155,8 @@ def compare_products(
         Matrices of shapes (M, K) and (K, N): arrays that both stacks quantize, or operands of the
         units.
     units
-        The two stacks. Each is a `ProductStack`, a matrix unit, its name, or a mode of
-        `Accumulate`.
+        The two stacks. Each stack is a `ProductStack`, a matrix unit, the name of a unit, or a mode
+        of `Accumulate`.
 
     Examples
     --------
@@ -180,7 +180,7 @@ def compare_products(
 
 
 class _Chain:
-    """The results of a stack, from exact sums, with one more property of the stack in each."""
+    """A stack's results in steps: exact sums, then one more property of the stack in each step."""
 
     def __init__(self, stack: ProductStack, a: Any, b: Any) -> None:
         self.a, self.b = (_values(x) for x in (a, b))
@@ -210,7 +210,7 @@ class _Chain:
         is_moved = plain.promotion != promoted.promotion
         promotion = Error(moved.mean - kept.mean, moved.variance + kept.variance) if is_moved else nothing
         once = rounded_to_nearest(sums, self.a.shape[1]).variance
-        scaled = Error(nothing.mean, 2 * once)  # two roundings, by two multiplications
+        scaled = Error(nothing.mean, 2 * once)  # two multiplications round twice
         return [rounded_to_nearest(sums, self.unit.terms), kept, promotion, scaled]
 
 
@@ -239,7 +239,7 @@ def _expected_squares(first: _Chain, second: _Chain, values: dict[str, Array]) -
 def _variants(unit: MatrixUnit, keeps_promotion: bool) -> list[MatrixUnit]:
     """Return a unit with as many bits as possible, the unit without promotions, and `unit` itself.
 
-    The first one also rounds to nearest. Only `unit` itself may warn about its evidence.
+    The first unit also rounds to nearest. Only `unit` itself may warn that evidence is missing.
     """
     silent = tuple(Evidence(clause, "replayed") for clause in CLAUSES)
     promotion = unit.promotion if keeps_promotion else 0  # a promotion that applies the scales is kept
@@ -251,7 +251,7 @@ def _variants(unit: MatrixUnit, keeps_promotion: bool) -> list[MatrixUnit]:
 
 
 def _product(a: Any, b: Any, accumulate: Accumulate | MatrixUnit) -> Array:
-    if not isinstance(accumulate, MatrixUnit):  # decodes types that only units take
+    if not isinstance(accumulate, MatrixUnit):  # decode types that only units take
         a, b = (x if isinstance(x, MXArray) else _values(x) for x in (a, b))
     return np.asarray(products.matmul(a, b, accumulate=accumulate)).astype(np.float64)
 
@@ -313,7 +313,7 @@ def _float64(factor: Array | None) -> Array | float:
 
 
 def _scaled(sums: Array, left: Array | None, right: Array | None, place: str) -> Array:
-    """Return the sums multiplied by the factors in float32."""
+    """Return the sums multiplied by the tensor scales in float32."""
     if left is None and right is None:
         return sums
     one: Array = np.ones((1, 1), np.float32)

@@ -18,7 +18,7 @@ from mxnum.modes import ScaleRule
 
 
 def scale_threshold(format: str | MXFormat | ElementFormat, scale_rule: str | ScaleRule = "floor") -> Fraction:
-    """Return the t such that the shared exponent is the largest s with A >= t * 2**s.
+    """Return t such that the shared exponent is the largest s with block maximum A >= t * 2**s.
 
     For ceil and rceil the condition is A > t * 2**s. These conditions follow from the definitions
     of the rules, with A = f * 2**E.
@@ -75,7 +75,7 @@ class OverflowRegion:
 
 
 def overflow_region(format: str | MXFormat | ElementFormat, scale_rule: str | ScaleRule = "floor") -> OverflowRegion:
-    """Return the mantissas of a block maximum that lie beyond the largest element before rounding.
+    """Return the mantissas of block maxima that are beyond the largest element before rounding.
 
     >>> region = overflow_region("mxfp8_e4m3")
     >>> region.lower, region.upper, region.worst_error
@@ -86,8 +86,8 @@ def overflow_region(format: str | MXFormat | ElementFormat, scale_rule: str | Sc
     element = element_of(format)
     aligned = Fraction(2) ** element.emax
     largest = Fraction(element.max)
-    # A / 2**s is below 2t, or for ceil and rceil at most 2t, which is then not beyond the largest
-    # element.
+    # A / 2**s is below 2t. For ceil and rceil A / 2**s may equal 2t, but is then not beyond the
+    # largest element.
     reach = 2 * scale_threshold(element, scale_rule)
     if reach <= largest:
         return OverflowRegion(largest / aligned, largest / aligned, Fraction(0))

@@ -7,7 +7,7 @@ values.
 
 - MXFP4: a block is an E8M0 code and 16 bytes of elements.
 - NVFP4: a block has four E4M3 codes, then 8 bytes with 16 elements for each code. NVFP4 is read as
-``e2m1:block=16,scale=e4m3``. The tensor scale is a separate tensor (`load_tensor`).
+  ``e2m1:block=16,scale=e4m3``. The tensor scale is a separate tensor (`load_tensor`).
 - Q8_0: a block has a float16 number d and 32 integers n in two's complement. A value is d * n. Q8_0
   is read as ``int8:block=32,scale=float16``. The elements of int8 are n / 64, so the scales are 64
   d.
