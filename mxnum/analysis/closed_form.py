@@ -277,7 +277,7 @@ def enclose(machine: ArbMachine | IntervalMachine, law: Any, model: Model, cut: 
 
     Let N be the event that a number of the block lies outside the interval of `cut`, or that the
     scale is not in `cut`. The first scale of `cut` begins at the block maximum t_first. P(N) <= k
-    P(X outside) + P(all |X_i| < t_first). On N, |Q/X| <= 2 for the roundings of
+    P(X outside the interval) + P(all |X_i| < t_first). On N, |Q/X| <= 2 for the roundings of
     `NEVER_AWAY_FROM_ZERO` (and E[Q|X]/X <= 1 for stochastic rounding). Let A be the largest |X_i|,
     g `ScaleLadder.growth`, and t the larger of t_first and `ScaleLadder.least`. Everywhere |Q| <= g
     max(A, t) / prescale. Because A**2n <= sum of X_i**2n, the Cauchy-Schwarz inequality gives

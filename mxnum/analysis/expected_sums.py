@@ -2,7 +2,7 @@
 
 The magnitudes of terms and of exact partial sums determine which bits each step drops. Dropped bits
 are modelled as uniform and independent. `compare_products` calls a part of a difference expected if
-the part is not much larger than this model predicts.
+the part is not much larger than the model of this module predicts.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from mxnum.memory.dtypes import Array
 from mxnum.units import MatrixUnit
 from mxnum.units.unit import OPERANDS
 
-#: The exponent that `_exponents` gives zero. It is below the exponent of every number.
+#: The exponent that `_exponents` returns for zero, below the exponents of all other numbers.
 _NOTHING = -(1 << 12)
-#: The exponent that `_lowest_bits` gives zero. It is high, because zero is a multiple of every
-#: power of two.
+#: The exponent that `_lowest_bits` returns for zero. A high exponent fits, because zero is a
+#: multiple of every power of two.
 _EVERYTHING = 1 << 12
 
 
@@ -92,7 +92,7 @@ def rounded_to_nearest(sums: Sums, terms: int, fraction_bits: int = 23) -> Error
 
 
 def truncated(sums: Sums, unit: MatrixUnit, promotion: int) -> Error:
-    """Return the expected error of chained fused sums that keep the unit's bits.
+    """Return the expected error of chained fused sums that drop bits as the unit does.
 
     If `promotion` is not 0, chains start again from zero after this many products.
     """
@@ -132,6 +132,6 @@ def _lowest_bits(x: Array) -> Array:
 
 
 def _dropped(x: Array, last: Array, fraction_bits: int) -> Array:
-    """Return the last place of numbers rounded to `fraction_bits` bits, or 0 where it is exact."""
+    """Return the last place of numbers rounded to `fraction_bits` bits, or 0 if no bit is lost."""
     exponent = _exponents(x) - fraction_bits
     return np.where((x == 0) | (exponent <= last), 0.0, np.ldexp(1.0, np.maximum(exponent, -1000)))

@@ -67,8 +67,8 @@ class _Result:
 
         mu and sigma are taken as exact binary numbers. `prec` is the working precision in bits.
         `backend` is ``"arb"`` (needs the extra `proofs`) or ``"iv"``, the intervals of mpmath.
-        Intervals of mpmath are slow, but independent of arb. They can check an interval of arb if
-        sigma is small.
+        Intervals of mpmath are slow, but independent of arb. If sigma is small, the intervals of
+        mpmath can check the interval of arb.
         """
         prec = errors.integer("prec", prec, 20, 10_000)
         mu, sigma = self._point()
@@ -152,7 +152,7 @@ class BlockError(_Result):
     gain: Any
     #: E[(Q - x)^2].
     mse: Any
-    #: E[Var(Q | block)], the noise of stochastic rounding. It is 0 in all other modes.
+    #: E[Var(Q | block)], the noise of stochastic rounding; 0 in all other rounding modes.
     noise: Any
     #: E[(Q - gain x)^2]: the error that is uncorrelated with x.
     residual: Any
@@ -192,10 +192,10 @@ def gamma_bias(
     format
         An MX format or its name. `block_size` replaces the format's block length.
     mu, sigma
-        Mean and standard deviation of the cluster. The two arrays broadcast together. With sigma =
-        0 all numbers of the block are equal. A sigma up to 1e-13 abs(mu) counts as 0. If sigma
-        counts as 0 and Q or the scale jumps within the cluster, the accuracy stated in the notes
-        does not hold.
+        Mean and standard deviation of the cluster. The arrays mu and sigma broadcast together. With
+        sigma = 0 all numbers of the block are equal. A sigma up to 1e-13 abs(mu) counts as 0. If
+        sigma counts as 0 and Q or the scale jumps within the cluster, the accuracy stated in the
+        notes does not hold.
     scale_rule, rounding
         As in `mxnum.quantize`, except that ``"sr"`` has infinitely many random bits.
     distribution
@@ -307,7 +307,7 @@ def _model(
         fmt.scale,
         *_factors(fmt, tensor_scale, headroom),
     )
-    _ = model.ladder  # raises an error if format and rule have no ladder
+    _ = model.ladder  # raises an error if the scales cannot be listed
     return model
 
 
@@ -317,7 +317,7 @@ def _cluster(mu: Any, sigma: Any) -> tuple[Array, Array]:
     for name, values in (("mu", m), ("sigma", d)):
         errors.require(bool(np.isfinite(values).all()), name, "finite", "NaN or infinite")
     errors.require(bool((d >= 0).all()), "sigma", "at least 0", d.min() if d.size else None)
-    # The squares of smaller numbers are outside the range of float64.
+    # Moments of clusters below 2**-400 could underflow in float64.
     accepted = "positive if mu is 0, and above 2**-400 otherwise"
     errors.require(bool((abs(m) + d > 2.0**-400).all()), "sigma", accepted, (abs(m) + d).min(initial=1))
     reach = abs(m) + cluster.REACH * d
@@ -385,8 +385,8 @@ def _equal_numbers(model: Model, x: Fraction, index: int, single: dict[str, Arra
     }
     for name, value in values.items():
         single[name][index] = float(value)
-    # The mean square contains the square of the same float as the bias. So the variance, the mean
-    # square minus bias * bias, is exactly 0 without stochastic rounding.
+    # The mean square is computed from the float `bias`, so that subtracting bias * bias gives
+    # exactly 0 if the variance is 0.
     bias = float(error / y)
     single["relative_square"][index] = bias * bias + float((square - mean**2) / y**2)
     pair["relative_error"][index] = bias * bias

@@ -18,8 +18,8 @@ from mxnum.analysis.scale_theory import scale_threshold
 from mxnum.formats import ElementFormat, MXFormat, ScaleFormat
 from mxnum.modes import FloatScaleRule, ScaleRule, scale_rule_of
 
-#: The block maximum at which the last scale ends. It stands for infinity, because no interval of
-#: integration reaches it.
+#: The block maximum at which the last scale ends: a stand-in for infinity, because no interval of
+#: integration reaches this number.
 _BEYOND = Fraction(2) ** 512
 #: The values of a scale format are listed if it has at most this many bits.
 _MOST_BITS = 16

@@ -1,8 +1,8 @@
 """Define number systems that evaluate a closed form: sympy, the balls of arb, intervals of mpmath.
 
-Such a number system is called a *machine* here. `closed_form` uses only + - * / on the numbers of a
-machine, and the methods of `Machine`. So the same code prints a formula, encloses its value, and
-checks the enclosure.
+A number system that evaluates a closed form is called a *machine* here. `closed_form` uses only +
+- * / on the numbers of a machine, and the methods of `Machine`. So the same code prints a formula,
+encloses its value, and checks the enclosure.
 """
 
 from __future__ import annotations
@@ -254,7 +254,7 @@ class IntervalMachine:
     def inverse_normal(self, mu: Any, sigma: Any, lower: Fraction, upper: Fraction) -> Any:
         """Return the integral of density / x, with 1/x = sum over n of (-1)**n (x-c)**n / c**(n+1).
 
-        c is the middle of the interval. A recurrence gives the moments of x - c.
+        A recurrence gives the moments of x - c, where c is the middle of the interval.
         """
         if max(abs(lower), abs(upper)) > 2 * min(abs(lower), abs(upper)):
             middle = (lower + upper) / 2

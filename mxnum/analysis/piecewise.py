@@ -90,7 +90,7 @@ def _derive(element: ElementFormat, rounding: Rounding) -> PiecewiseQuantizer:
     values = [_unbounded_value(element, code) for code in range(last + 1)]
     signed = [-value for value in reversed(values[1:])] + values
     # Candidates for breakpoints are all values and, in modes that round to nearest, all midpoints.
-    rows = [(signed[0], signed[0])]  # the piece before the first breakpoint
+    rows = [(signed[0], signed[0])]  # The piece before the first breakpoint.
     points, at = [], []
     for place, value in enumerate(signed):
         points.append(value)

@@ -108,7 +108,7 @@ class ProductDifference:
     values: dict[str, Array] = field(repr=False)
 
     def text(self) -> str:
-        """Return a table of the parts, under a sentence about the largest and unexpected parts."""
+        """Return a sentence about the largest and unexpected parts, and a table of all parts."""
         rows = [(p.name, f"{p.rms:.2e}", f"{p.bias:+.2e}", f"{p.expected:.2e}", p.verdict) for p in self.parts]
         rows.append(("total", f"{self.total.rms:.2e}", f"{self.total.bias:+.2e}", f"{self.total.expected:.2e}", ""))
         table = text_table(("part", "rms", "bias", "expected rms", "verdict"), rows)
@@ -239,7 +239,7 @@ def _expected_squares(first: _Chain, second: _Chain, values: dict[str, Array]) -
 def _variants(unit: MatrixUnit, keeps_promotion: bool) -> list[MatrixUnit]:
     """Return a unit with as many bits as possible, the unit without promotions, and `unit` itself.
 
-    The first unit also rounds to nearest. Only `unit` itself may warn that evidence is missing.
+    The first returned unit rounds to nearest. Only `unit` itself may warn that evidence is missing.
     """
     silent = tuple(Evidence(clause, "replayed") for clause in CLAUSES)
     promotion = unit.promotion if keeps_promotion else 0  # a promotion that applies the scales is kept
@@ -298,8 +298,8 @@ def _differences(first: list[Array], second: list[Array]) -> dict[str, Array]:
 def _round_to_a_grid(steps: list[Array]) -> None:
     """Round the arrays in `steps`, in place, so that their differences are exact in float64.
 
-    Each result is rounded to a grid of 49 bits below the largest of its steps. The grid has all
-    float32 numbers down to 2**-25 times the largest step.
+    The grid of a result has 49 bits below the largest value of the result in `steps`. The grid has
+    all float32 numbers down to 2**-25 times the largest step.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         largest = np.max([np.where(np.isfinite(step), abs(step), 0) for step in steps], axis=0)

@@ -2,7 +2,7 @@
 
 Each rule has a threshold t: the scale exponent is at least s if the block maximum A is at least t *
 2**s. Therefore the maximum of a block divided by its scale lies between t and 2t. The maximum
-overflows if this quotient is above the element's largest value.
+overflows if the quotient of maximum and scale is above the element's largest value.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from mxnum.modes import ScaleRule
 def scale_threshold(format: str | MXFormat | ElementFormat, scale_rule: str | ScaleRule = "floor") -> Fraction:
     """Return t such that the shared exponent is the largest s with block maximum A >= t * 2**s.
 
-    For ceil and rceil the condition is A > t * 2**s. These conditions follow from the definitions
-    of the rules, with A = f * 2**E.
+    For ceil and rceil the condition is A > t * 2**s. The thresholds follow from the definitions of
+    the rules, with A = f * 2**E.
 
     >>> scale_threshold("mxfp8_e4m3", "floor"), scale_threshold("mxfp8_e4m3", "rceil")
     (Fraction(256, 1), Fraction(224, 1))

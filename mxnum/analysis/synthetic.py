@@ -1,7 +1,7 @@
 """Draw random tensors that resemble those of training, for studies without real tensors.
 
-The tensors are models, not measurements. A result from such a tensor holds only for the
-distribution in the function's docstring.
+The tensors are models, not measurements. A result that was computed with these tensors holds for
+the distributions in the functions' docstrings.
 """
 
 from __future__ import annotations

@@ -87,9 +87,10 @@ def checked_tensor_scale(
     A tensor scale is float32, without axes or with as many axes as the array. Each axis of a tensor
     scale has length 1, or the length of the array's axis if that axis is not blocked. With
     `positive` a tensor scale must be positive and finite, because elements are divided by it.
-    Otherwise its sign bit must be 0. `value` must be None if, and only if, the format has no tensor
-    scale. If `value` is an array, it must be in the same memory as the array `beside`: in host
-    memory, or on the same GPU. A number is copied to this memory.
+    Without `positive`, only its sign bit must be 0. `value` must be None if, and only if, the
+    format has no tensor scale. If `value` is an array, it must be in the same memory as the array
+    `beside`: in host memory, or on the same GPU. A Python number is copied to the memory of
+    `beside`.
     """
     if fmt.tensor_scale is None:
         errors.require(value is None, "tensor_scale", f"left out for {fmt.name}, which has none", value)

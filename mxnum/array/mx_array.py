@@ -53,8 +53,8 @@ _PARTS = "description", "packed", "scales", "offsets", "tensor_scale"
 class MXArray:
     """A quantized array: a code for each element, and a scale for each block.
 
-    With asymmetric scaling, an array also has float16 offsets, one for each block. In a format with
-    a tensor scale, an array has a tensor scale. Each code takes a byte, unless the codes are packed
+    With asymmetric scaling, an array also has float16 offsets, one for each block. If the format
+    has a tensor scale, so has the array. Each code takes a byte, unless the codes are packed
     (``mxnum.quantize(x, format, packed=True)``): then the array takes `packed_nbytes` bytes. All
     parts are in host memory, or on a GPU as arrays of the input's library. `to_host` copies the
     parts to host memory.
@@ -98,8 +98,8 @@ class MXArray:
         #: The float16 offsets of asymmetric scaling, in the shape of the scales; otherwise None.
         self.offsets = offsets
         #: The tensor scale, a float32 array, or None if the format has no tensor scale. A tensor
-        #: scale without axes multiplies all values. Otherwise it has as many axes as the codes and
-        #: broadcasts with them.
+        #: scale without axes multiplies all values. A tensor scale with axes has as many axes as
+        #: the codes and broadcasts with the codes.
         self.tensor_scale = tensor_scale
 
     @classmethod
@@ -135,7 +135,7 @@ class MXArray:
     ) -> Self:
         """Return an MXArray of checked codes, after checking the scales and offsets.
 
-        `given` is the caller's object with the codes. `stored` is an array of the same codes.
+        `given` is the caller's object with the codes. `stored` is an array of the codes in `given`.
         """
         fmt, blocks, of_scales = layout
         scales = checked_scales(scales, of_scales, fmt.scale)
@@ -189,7 +189,7 @@ class MXArray:
 
     @property
     def is_packed(self) -> bool:
-        """True if the codes are held packed. Always False for codes of eight bits."""
+        """True if the codes are held packed. Codes of eight bits are never packed."""
         return self._packed_shape is not None
 
     @property
@@ -428,8 +428,8 @@ class MXArray:
     def __getitem__(self, key: Any) -> Self:
         """Return the view that integers and slices select. Slices must keep blocks whole.
 
-        Packed codes stay packed if each row of the selected part begins and ends at a byte.
-        Otherwise the codes of the part are unpacked to new memory.
+        Packed codes stay packed if each row of the selected part begins and ends at a byte. The
+        codes of all other parts are unpacked to new memory.
         """
         keys = key if isinstance(key, tuple) else (key,)
         ellipses = sum(item is Ellipsis for item in keys)

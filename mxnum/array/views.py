@@ -14,7 +14,7 @@ from mxnum.memory.tensors import answer, in_kind
 
 
 def along(keys: tuple[Any, ...], lengths: tuple[int, ...]) -> tuple[Any, ...]:
-    """Return `keys` changed for an array with length 1 along some axes, such as a tensor scale."""
+    """Return `keys` adapted to an array with length 1 along some axes, such as a tensor scale."""
     return tuple(
         key if length > 1 else slice(None) if isinstance(key, slice) else 0
         for key, length in zip(keys, lengths, strict=True)

@@ -1,6 +1,6 @@
 """Check that other software can hold an MX array, before anything is written.
 
-This module also converts scales to numbers and back.
+This module also converts scale codes to arrays of ml_dtypes types, and back.
 """
 
 from __future__ import annotations

@@ -210,7 +210,8 @@ def load_tensor(path: str | os.PathLike[str], name: str) -> MXArray:
     Axes are in numpy order, with the input features last. The file is mapped into memory, and only
     the bytes of this tensor are read. llama.cpp stores the tensor scale of an NVFP4 weight, or a
     tensor scale for each expert, in a separate tensor, whose name has ``scale`` instead of
-    ``weight``. If the file has this tensor of scales, the result has the format ``nvfp4``.
+    ``weight``. If the file stores a tensor scale for the tensor, the result has the format
+    ``nvfp4``.
     """
     tensors, is_big = _tensors(path)
     tensor = tensors[errors.choose("name", name, _readable(path, tensors))]

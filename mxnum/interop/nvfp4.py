@@ -1,8 +1,8 @@
 """Convert NVFP4 tensors of compressed-tensors and ModelOpt: bytes, E4M3 scales and a global scale.
 
-Both packages store element 2i of a row in the low bits of byte i, and element 2i + 1 in the high
-bits, as `MXArray.pack` does. Each 16 elements of a row share a scale. The packages differ in the
-names of the tensors and in the global scale:
+compressed-tensors and ModelOpt store element 2i of a row in the low bits of byte i, and element
+2i + 1 in the high bits, as `MXArray.pack` does. Every 16 elements of a row share a scale. The
+packages differ in the names of the tensors and in the global scale:
 
 - compressed-tensors: ``weight_packed``, ``weight_scale``, ``weight_global_scale``. The global scale
   multiplies numbers when they are *encoded*, so a value is element * scale / global scale. The

@@ -56,7 +56,7 @@ class DeviceArray:
 
     @property
     def strides_matter(self) -> tuple[int, ...]:
-        """The strides, but for axes of length 1 the strides of a contiguous array."""
+        """The strides, with the strides of a contiguous array for axes of length 1."""
         usual = contiguous_strides(self.shape)
         return tuple(u if n == 1 else s for n, s, u in zip(self.shape, self.strides, usual, strict=True))
 
@@ -90,8 +90,8 @@ class DeviceArray:
         return replace(self, shape=shape, strides=contiguous_strides(shape))
 
 
-#: The memory of the arrays that `_stand_in` returns. It is as large as the widest element and is
-#: never read.
+#: The memory of the arrays that `_stand_in` returns: as large as the widest element, and never
+#: read.
 _ORIGIN = np.zeros(1, "V8")
 
 

@@ -39,7 +39,8 @@ def center_output_weights(model: nn.Module, name: str, *, vocabulary: int | None
         The number of symbols, if the rows after this number are padding. The mean is taken over the
         symbols' rows and subtracted from all rows.
     tied
-        Allow a weight that an embedding shares. Then the embeddings change, and therefore the loss.
+        Allow a weight that an embedding shares. With `tied=True`, the embeddings change, and
+        therefore the loss.
     """
     errors.require_type(isinstance(model, nn.Module), "model", "a torch.nn.Module", type(model).__name__)
     modules = dict(model.named_modules(remove_duplicate=False))
@@ -67,7 +68,7 @@ def center_output_weights(model: nn.Module, name: str, *, vocabulary: int | None
 def _parameter(layer: Any, name: str, kind: str, axes: int) -> Any:
     """Return a parameter of the layer, or raise ValueError if it cannot be changed in place."""
     parameter = layer._parameters.get(kind)
-    if parameter is None:  # computed (torch's parametrize or weight_norm), or flat in FSDP 1
+    if parameter is None:  # the parameter is computed (parametrize, weight_norm) or part of a flat one (FSDP 1)
         raise ValueError(f"Module {name!r} must have its {kind} as a parameter, not computed from other parameters.")
     is_known = type(parameter) is nn.Parameter or hasattr(parameter, "placements")  # or a DTensor
     if not is_known or parameter.ndim != axes or parameter.dtype not in _DTYPES or parameter.is_meta:

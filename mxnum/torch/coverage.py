@@ -163,7 +163,7 @@ def _attention(_: Tensor, query: Tensor, key: Tensor, value: Tensor, *__: Any) -
 
 
 def _recurrent(_: Tensor, x: Tensor, *rest: Any) -> Any:
-    weights = rest[0] if isinstance(rest[0], list | tuple) else rest[:2]  # cuDNN takes a list, oneDNN two tensors
+    weights = rest[0] if isinstance(rest[0], list | tuple) else rest[:2]  # cuDNN takes a list, oneDNN two weights
     return 2 * prod(x.shape[:-1]) * sum(weight.numel() for weight in weights if weight.ndim > 1)
 
 

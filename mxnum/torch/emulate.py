@@ -32,7 +32,7 @@ Recipes = Recipe | str | Mapping[str, Any] | Callable[[str, nn.Module], Any]
 Choice = str | Iterable[str] | Callable[[str, nn.Module], bool]
 _ATTRIBUTE = "_mx_emulation"
 #: The reason given for a module whose attention is not emulated.
-_UNNAMED = "calls scaled_dot_product_attention, which is emulated where attention= names the module"
+_UNNAMED = "calls scaled_dot_product_attention, which is emulated only if attention= names the module"
 #: The reason given for a part of a MultiheadAttention, which reads the part's parameters but never
 #: calls the part.
 _PART = "is inside a MultiheadAttention that is left out"
@@ -55,8 +55,8 @@ class Emulation:
         self._steps = Steps(worker)
         #: The emulated modules by name.
         self.modules: dict[str, Any] = {}
-        #: For each module that has parameters or attention but is not emulated, the reason, by the
-        #: module's name.
+        #: The reason why a module with parameters or attention is not emulated, by the module's
+        #: name.
         self.left_alone: dict[str, str] = {}
         #: The arguments `accumulate` and `gradient` that `emulate` was called with.
         self._sums: tuple[str | None, str] = (None, "straight")
@@ -164,11 +164,11 @@ def emulate(
     accumulate
         None: torch sums the products of the rounded operands. "block", "exact" and "sequential"
         give defined sums (see `mxnum.Accumulate`), and so does a matrix unit or its name (see
-        `mxnum.units`). With defined sums, convolutions are not emulated. With None, a recipe may
-        name a matrix unit that sums. "amx" is like None, but Intel's AMX units for bfloat16 (torch
-        2.9) compute a product if both operands are rounded to bfloat16 or to formats with
-        power-of-two scales. AMX products are as exact as torch's and several times as fast, but
-        they are summed in another order.
+        `mxnum.units`). With defined sums, convolutions are not emulated. If `accumulate` is None, a
+        recipe may name a matrix unit that sums. "amx" is like None, but Intel's AMX units for
+        bfloat16 (torch 2.9) compute a product if both operands are rounded to bfloat16 or to
+        formats with power-of-two scales. AMX products are as exact as torch's and several times as
+        fast, but they are summed in another order.
     gradient
         "straight": gradients pass through rounding unchanged. "clipped": a gradient is zero where
         the operand was *clamped* (see the glossary).
@@ -188,9 +188,9 @@ def emulate(
     emulation._model, emulation._sums = model, (accumulate, gradient)
     recipe_of, chosen, attends = _recipes(recipe), _choice("filter", filter), _choice("attention", attention)
     found: list[tuple[str, nn.Module, str, How]] = []
-    emulated: tuple[str, ...] = ()  # prefixes of names inside emulated MultiheadAttention modules
-    attentions: tuple[str, ...] = ()  # prefixes of names inside any MultiheadAttention
-    attending: tuple[str, ...] = ()  # prefixes of names inside modules that attention= names
+    emulated: tuple[str, ...] = ()  # Prefixes of names inside emulated MultiheadAttention modules.
+    attentions: tuple[str, ...] = ()  # Prefixes of names inside any MultiheadAttention.
+    attending: tuple[str, ...] = ()  # Prefixes of names inside modules that attention= names.
     for name, module in model.named_modules():
         if isinstance(module, Emulated):
             raise ValueError(
@@ -298,7 +298,7 @@ def _check_shared(found: Iterable[tuple[str, nn.Module, How]]) -> None:
 
 
 def _attention_reason(module: nn.Module) -> str | None:
-    """Return why a module's attention is not emulated, or None if it has no attention code."""
+    """Return why a module's attention is not emulated, or None if there is no attention code."""
     forward = inspect.unwrap(getattr(type(module), "forward", nn.Module.forward))  # a ScriptModule has no forward
     names = getattr(getattr(forward, "__code__", None), "co_names", ())
     if "ALL_ATTENTION_FUNCTIONS" in names:  # transformers calls the function that the model's configuration names

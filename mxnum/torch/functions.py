@@ -97,7 +97,7 @@ class How:
 
 
 def _accumulation(value: Any) -> str:
-    """Return the name of an accumulation or of a registered matrix unit."""
+    """Return the name of a mode of `Accumulate`, of AMX, or of a registered matrix unit."""
     unit = units.find(value)
     if unit is None:
         return str(errors.choose("accumulate", value, (*(str(mode.value) for mode in Accumulate), AMX)))
@@ -154,7 +154,7 @@ def fake_quantize(
 def _from_the_end(axis: int, x: Tensor) -> int:
     """Return the axis counted from the end.
 
-    The operations in `library` take an axis that is counted from the front for the axis of a
+    In the operations of `library`, an axis that is counted from the front is an axis of a
     convolution.
     """
     most = max(x.ndim, 1)
@@ -198,8 +198,8 @@ def linear(
     """Compute x W^T + bias with quantized operands, in the forward pass and both backward products.
 
     Operands are quantized along the summed axis. If `accumulate` is a `mxnum.Accumulate`, the bits
-    are those of `mxnum.linear_forward` and `linear_backward`. With stochastic rounding, this needs
-    the same seed, and in these two functions the streams `4 * stream` (activations),
+    are those of `mxnum.linear_forward` and `linear_backward`. With stochastic rounding, the bits
+    are the same if both functions get the same seed and the streams `4 * stream` (activations),
     `4 * stream + 1` (weights) and `4 * stream + 2` (gradients). If `accumulate` is a matrix unit,
     or its name, the unit sums all three products. With "amx", the processor's AMX units multiply
     rounded operands (see `emulate`).
@@ -415,7 +415,7 @@ def _key(is_stochastic: bool, seed: Any, stream: int) -> Key:
 
 def _refuse_studies(argument: str, operand: Operand) -> None:
     is_known = operand.error == "quantize" and not operand.matched and operand.scale_rule != "released_bump"
-    accepted = "one that quantizes (only mxnum.lab.mlp has the other errors and 'released_bump')"
+    accepted = "one that quantizes (only mxnum.lab.mlp supports other values of error, 'matched' and 'released_bump')"
     errors.require(is_known, argument, accepted, str(operand))
 
 

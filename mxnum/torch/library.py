@@ -107,7 +107,7 @@ def _bfloat16_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 
 def _read(text: str, arguments: tuple[Any, ...]) -> tuple[Product, Key]:
-    """Return the `Product` that a text describes, and the `Key` that the arguments make."""
+    """Return the `Product` that a text describes, and the `Key` made from `arguments`."""
     how = product(text)
     return how, Key(*arguments)._replace(of_samples=how.of_samples)
 

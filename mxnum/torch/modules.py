@@ -126,7 +126,7 @@ def why_not(module: Any, kind: str | None, accumulate: str | None) -> str | None
     if kind.startswith("conv") and module.groups != 1:
         return "convolves in groups"
     if kind.startswith("conv") and accumulate not in (None, AMX):
-        return "has sums of torch alone"
+        return "is a convolution, whose products only torch can sum"
     if kind == "embedding" and module.max_norm is not None:
         return "renormalizes its weights"
     return None

@@ -27,7 +27,7 @@ from mxnum.torch import amx
 from mxnum.torch.transform import hadamard, narrowed
 
 Tensor = Any
-#: The value of `accumulate` for Intel's AMX units. It is not a member of `mxnum.Accumulate`.
+#: The value of `accumulate` for Intel's AMX units. `mxnum.Accumulate` does not have this value.
 AMX = "amx"
 
 #: A slot is the number of an operand's Philox stream within one step of one module. An operand that
@@ -66,7 +66,8 @@ class Product(NamedTuple):
     #: True if the right operand is no parameter, but depends on the samples of the batch, like the
     #: left operand.
     of_samples: bool = False
-    #: The matrix unit that sums the two products of gradients. If None, `accumulate` sums them.
+    #: The matrix unit that sums the two products of gradients. If None, `accumulate` sums the
+    #: products of gradients too.
     backward: str | None = None
 
     @property
@@ -126,7 +127,9 @@ def product(text: str) -> Product:
     table, accumulate, clipped, of_samples = json.loads(text)
     r = Recipe.from_dict(table)
     right, right_backward = r.weights, r.weights_backward
-    if of_samples:  # both are activations; the right one is multiplied by gradients, so the gradients' transform fits
+    # If `of_samples`, both operands are activations. In the backward pass, the right operand is
+    # multiplied by gradients, and both factors of a product need the same transform.
+    if of_samples:
         right, right_backward = r.activations, replace(r.activations_backward, transform=r.gradients.transform)
     operands = r.activations, right, r.activations_backward, right_backward, r.gradients
     for_weights = r.gradients_for_weights or r.gradients
@@ -278,8 +281,8 @@ def to_bfloat16(x: Tensor, rounding: str) -> Tensor:
     """Return x rounded to bfloat16 numbers, in the type of x."""
     if x.dtype == torch.bfloat16:
         return x
-    if rounding == "rne" and x.dtype != torch.float64:  # torch would round float64 twice, first to float32
-        # torch's cast can give NaNs other bits; nan_to_num_ makes NaNs canonical.
+    if rounding == "rne" and x.dtype != torch.float64:  # torch would round float64 twice, first to float32.
+        # The cast can change the bits of NaNs, and `nan_to_num_` makes NaNs canonical.
         return x.to(torch.bfloat16).to(x.dtype).nan_to_num_(math.nan, math.inf, -math.inf)
     return narrowed(x, torch.bfloat16, rounding).to(x.dtype)
 
@@ -317,7 +320,7 @@ def is_clamped(x: Tensor, q: mx.MXArray, rounding: str = "rne") -> Tensor:
 def _first_clamped(e: ElementFormat, rounding: Rounding) -> list[tuple[float, bool]]:
     """Return the thresholds from which positive and negative numbers are clamped.
 
-    A threshold is a pair (magnitude, inclusive). If it is inclusive, the magnitude itself is
+    A threshold is a pair (magnitude, inclusive). If `inclusive` is True, the magnitude itself is
     clamped.
     """
     wider = ElementFormat("wider", e.exponent_bits + 1, e.mantissa_bits, e.bias)
@@ -343,7 +346,7 @@ def _exceeds(x: Tensor, q: mx.MXArray, positive: tuple[float, bool], negative: t
     unit, magnitude = cast(Tensor, ones.dequantize(torch.float64)), x.double().abs()
 
     def exceeds(threshold: float, inclusive: bool) -> Tensor:
-        limit = unit * (threshold / q.format.element.value(1))  # exact, as the factors have few digits
+        limit = unit * (threshold / q.format.element.value(1))  # exact, because both factors have few digits
         return magnitude >= limit if inclusive else magnitude > limit
 
     return torch.where(x > 0, exceeds(*positive), exceeds(*negative)) & (magnitude > 0)

@@ -1,8 +1,8 @@
 """Track the numbers on which random bits depend: seed, operand, step, and index in the batch.
 
 Philox is counter-based, so seed, operand, step and index determine the random bits of an element.
-The bits are the same after a restart, when a checkpointed part is recomputed, and on any number of
-workers.
+Random bits are the same after a restart, when a checkpointed part is recomputed, and on any number
+of workers.
 """
 
 from __future__ import annotations
