@@ -1,6 +1,6 @@
 """Compute expectations over a block of k independent numbers that share an exact scale.
 
-The scale S of a block has at least the number s if the block's maximum reaches t_s, which is t *
+The scale S of a block has at least the index s if the block's maximum reaches t_s, which is t *
 2**s for E8M0 (see `ladder`). Let G(t) = P(|X| < t). By symmetry between the k numbers, any function
 h of one number and of the scale has the expectation
 
@@ -123,7 +123,7 @@ def _power(p_above: Array, exponent: int) -> Array:
 
 @cache
 def _tables(model: Model) -> tuple[Array, Array, Array, Array]:
-    """Return the panels' edges in x / scale, the quantizer's breakpoints, and its levels.
+    """Return the edges of panels in x / scale, and the quantizer's breakpoints and levels.
 
     The edges split the pieces further, so that the integrand is smooth on each panel.
     """
@@ -151,7 +151,7 @@ def _scales(model: Model) -> tuple[Array, Array, Array]:
 
 
 def _live_scales(model: Model, mu: Array, sigma: Array) -> tuple[Array, Array]:
-    """Return the numbers of the first and the last scale whose probability is not negligible."""
+    """Return the indices of the first and the last scale whose probability is not negligible."""
     begins = _scales(model)[0]
     low, high = window(model, mu, sigma)
     last = np.searchsorted(begins, np.maximum(abs(low), abs(high)) * (1 + 1e-12), "right") - 1
@@ -201,7 +201,7 @@ def _accumulate(model: Model, mu: Array, sigma: Array, point: Array, scale: Arra
 def _integrals(model: Model, mu: Array, sigma: Array, units: Array, begins: Array, ends: Array) -> tuple[Array, Array]:
     """Return the integrals of every quantity over |x| < begin and over begin <= |x| < end.
 
-    The rows of both arrays are quantities, and the columns are (point, scale) pairs.
+    The rows of the two returned arrays are quantities, and the columns are (point, scale) pairs.
     """
     edges, breaks, lower, upper = _tables(model)
     unit = units[:, None]

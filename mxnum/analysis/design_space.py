@@ -52,7 +52,7 @@ class Candidate:
     #: Bits stored per element: the bits of a code, and an element's share of the block's scale and
     #: offset. A tensor scale does not count.
     bits_per_element: float
-    #: Root of sum((x_q - x)**2) / sum(x**2). Candidates are ranked by this error.
+    #: The error by which candidates are ranked: the root of sum((x_q - x)**2) / sum(x**2).
     normalized_rmse: float
     rmse: float
     sqnr_db: float

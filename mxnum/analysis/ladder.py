@@ -1,8 +1,8 @@
 """List the scales that a block can have, and the block maximum at which each scale begins.
 
 For every format and most scale rules, the largest magnitude A of a block alone determines the
-block's scale. The block has scale number s if begin(s) <= A < begin(s + 1). The value of scale
-number s is unit(s). So the same formulas hold for every format and most scale rules.
+block's scale. The scale has the index s if begin(s) <= A < begin(s + 1), and its value is unit(s).
+So the same formulas hold for every format and most scale rules.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ class ScaleLadder:
         return len(self.units)
 
     def end(self, s: int) -> Fraction:
-        """Return the block maximum at which scale number s + 1 begins."""
+        """Return the block maximum at which the scale with the index s + 1 begins."""
         return self.begins[s + 1] if s + 1 < len(self) else _BEYOND
 
     def of(self, size: Fraction) -> int:
-        """Return the number of the scale of a block whose largest magnitude is `size`."""
+        """Return the index of the scale of a block whose largest magnitude is `size`."""
         s = last_begun(self, size)
         return s - 1 if s > 0 and self.begins[s] == size and self.open_below[s] else s
 
 
 def last_begun(ladder: ScaleLadder, size: Fraction) -> int:
-    """Return the number of the highest scale that begins at or below `size`, or 0."""
+    """Return the index of the highest scale that begins at or below `size`, or 0."""
     return max(bisect_right(ladder.begins, size) - 1, 0)
 
 

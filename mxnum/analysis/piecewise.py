@@ -29,7 +29,7 @@ def element_of(format: str | MXFormat | ElementFormat) -> ElementFormat:
 
 
 def _unbounded_value(element: ElementFormat, code: int) -> Fraction:
-    """Return the magnitude of a code k * 2**m + q, with exponent step k and significand q.
+    """Return the magnitude of code k * 2**m + q, where k is the exponent step and q has m bits.
 
     The code may be above the code of the largest finite value.
     """

@@ -20,8 +20,8 @@ from mxnum.modes import ScaleRule
 def scale_threshold(format: str | MXFormat | ElementFormat, scale_rule: str | ScaleRule = "floor") -> Fraction:
     """Return t such that the shared exponent is the largest s with block maximum A >= t * 2**s.
 
-    For ceil and rceil the condition is A > t * 2**s. The thresholds follow from the definitions of
-    the rules, with A = f * 2**E.
+    For ceil and rceil, the shared exponent is the largest s with A > t * 2**s. The thresholds
+    follow from the definitions of the rules, with A = f * 2**E.
 
     >>> scale_threshold("mxfp8_e4m3", "floor"), scale_threshold("mxfp8_e4m3", "rceil")
     (Fraction(256, 1), Fraction(224, 1))
@@ -49,8 +49,9 @@ def scale_threshold(format: str | MXFormat | ElementFormat, scale_rule: str | Sc
 class OverflowRegion:
     """The mantissas f at which a block maximum f * 2**E is beyond the largest element.
 
-    These mantissas satisfy lower < f < upper. The interval is empty if the rule never overflows.
-    `worst_error` is the supremum of the relative error 1 - max / abs(x) in the interval.
+    A block maximum f * 2**E overflows if lower < f < upper. The interval (lower, upper) is empty if
+    the rule never overflows. `worst_error` is the supremum of the relative error 1 - max / abs(x)
+    in the interval.
     """
 
     lower: Fraction

@@ -340,7 +340,7 @@ def found_tensor_scale(array: Array, fmt: MXFormat, by_rows: bool = False) -> Ar
 
 
 def _part_of(tensor: Array, part: Slices) -> Array:
-    """Return the tensor scales of a piece.
+    """Return the tensor scales for a piece of the array.
 
     Along each axis, `tensor` has length 1 or the length of the whole array.
     """

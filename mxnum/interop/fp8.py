@@ -61,7 +61,7 @@ def from_fp8(weight: Any, scales: Any, *, block_shape: tuple[int, int] | None = 
 
 
 def _blocks(shape: tuple[int, ...], scales: Array, kind: str, given: Blocks | None) -> Blocks:
-    """Return the blocks that share a scale, as given or derived from the shape of the scales."""
+    """Return the lengths of a block, as given or derived from the shape of the scales."""
     leading = (1,) * (len(shape) - 2)
     if given is not None:
         errors.require(len(given) == 2, "block_shape", "a tuple of 2 block lengths", given)

@@ -12,9 +12,9 @@ packages differ in the names of the tensors and in the global scale:
 
 The tensor scale of an `MXArray` multiplies elements when they are decoded. A global scale for
 encoding is therefore replaced by its reciprocal in float32, as in compressed-tensors' own
-converter. `MXArray.dequantize` rounds the exact product once. Both packages round twice: first the
-product of the two scales, and then the product with the element. `values_of` returns the values
-that the packages compute.
+converter. `MXArray.dequantize` rounds the exact product once. compressed-tensors and ModelOpt round
+twice: first the product of the two scales, and then the product with the element. `values_of`
+returns the values that the packages compute.
 """
 
 from __future__ import annotations

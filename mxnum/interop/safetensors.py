@@ -37,7 +37,7 @@ DTYPES = {
 }  # fmt: skip
 _NAMES = {name: code for code, name in DTYPES.items()}
 #: The bits of an element in each safetensors type that neither numpy nor ml_dtypes has. Tensors of
-#: these types are read as bytes.
+#: the types in `PACKED` are read as bytes.
 PACKED = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "C64": 64}
 _LONGEST_HEADER = 100_000_000
 _METADATA = "__metadata__"

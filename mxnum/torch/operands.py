@@ -1,4 +1,4 @@
-"""Round one operand of an operation as a recipe says, along an axis, with random bits from a key.
+"""Round one operand of an operation as a recipe says, along an axis, with random bits from a `Key`.
 
 The functions here compute the operations of `library`, without autograd.
 """

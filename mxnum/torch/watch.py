@@ -213,10 +213,10 @@ def watch(model: nn.Module, every: int = 1, *, steps: Iterable[int] | None = Non
     """Watch all operands of an emulated model in training, at chosen steps.
 
     The chosen steps are those divisible by `every`, or those in `steps`. Watching a step takes
-    about as long as the rounding in the step. Other steps take no extra time. If a module runs
-    several times in a step, its operands are numbered: "activations", "activations 2". The operands
-    of attention are called "queries", "keys", "probabilities" and "values". The weights of the last
-    projection of a MultiheadAttention are called "weights of out_proj".
+    about as long as the rounding in the step. Steps that are not watched take no extra time. If a
+    module runs several times in a step, its operands are numbered: "activations", "activations 2".
+    The operands of attention are called "queries", "keys", "probabilities" and "values". The
+    weights of the last projection of a MultiheadAttention are called "weights of out_proj".
     """
     emulation = emulation_of(model)
     every = errors.positive_integer("every", every)
