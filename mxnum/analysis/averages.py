@@ -148,7 +148,7 @@ def _average(element: ElementFormat, rule: ScaleRule, rounding: Rounding, densit
             error = below * integral(-1, tooth) - mass
             mean += below * mass
             square += below**2 * integral(-2, tooth) - 2 * below * integral(-1, tooth) + mass
-        else:  # stochastic, so E[Q] = f and E[Q^2] = (below + above) f - below above
+        else:  # Q is stochastic, so E[Q] = f and E[Q^2] = (below + above) f - below above
             error = sympy.Integer(0)
             mean += integral(1, tooth)
             square += (below + above) * integral(-1, tooth) - below * above * integral(-2, tooth) - mass

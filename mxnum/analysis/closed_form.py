@@ -20,8 +20,8 @@ from mxnum.analysis.machines import ArbMachine, Enclosure, IntervalMachine, Mach
 from mxnum.analysis.piecewise import PiecewiseQuantizer
 from mxnum.modes import Rounding
 
-#: Rounding modes that never round numbers near zero away from zero. So |Q(x)/x - 1| <= 1 unless x
-#: overflows.
+#: Rounding modes that never round numbers near zero away from zero, so that |Q(x)/x - 1| <= 1
+#: unless x overflows.
 NEVER_AWAY_FROM_ZERO = (Rounding.RNE, Rounding.RNA, Rounding.RTZ)
 
 
@@ -131,7 +131,7 @@ class Normal:
 class Uniform:
     """Truncated moments of the uniform distribution on [low, high].
 
-    Bounds outside [low, high] are clipped.
+    Bounds of integration outside [low, high] are clipped.
     """
 
     def __init__(self, machine: Machine, low: Fraction, high: Fraction) -> None:
@@ -198,7 +198,7 @@ def expectation(machine: Machine, law: Any, model: Model, cut: Cut, integrate: A
                     inner, outer = (inner + value, outer) if is_inner else (inner, outer + value)
         k = model.block_size
         others = machine.power(law.mass(-end, end), k - 1) if k > 1 else machine.number(Fraction(1))
-        if scale == 0:  # blocks with a smaller maximum have the lowest scale too
+        if scale == 0:  # blocks whose maximum is below `begin` have the lowest scale too
             total = total + others * (inner + outer)
         elif k == 1:
             total = total + outer

@@ -125,7 +125,8 @@ def _power(p_above: Array, exponent: int) -> Array:
 def _tables(model: Model) -> tuple[Array, Array, Array, Array]:
     """Return the edges of panels in x / scale, and the quantizer's breakpoints and levels.
 
-    The edges split the pieces further, so that the integrand is smooth on each panel.
+    The edges of panels split the quantizer's pieces further, so that the integrand is smooth on
+    each panel.
     """
     quantizer = PiecewiseQuantizer.of(model.element, model.rounding)
     largest = Fraction(model.element.max)
@@ -179,7 +180,10 @@ def moments(model: Model, mu: Array, sigma: Array) -> Moments:
 
 
 def _accumulate(model: Model, mu: Array, sigma: Array, point: Array, scale: Array, single: Array, pair: Array) -> None:
-    """Add the contributions of some (point, scale) pairs to `single` and `pair`."""
+    """Add the contributions of some (point, scale) pairs to `single` and `pair`.
+
+    A point is the index of an entry of mu and sigma.
+    """
     m, d = mu[point], sigma[point]
     begins, ends, units = (table[scale] for table in _scales(model))
     above_begin, above_end = (probability_above(model, t, m, d) for t in (begins, ends))

@@ -56,7 +56,7 @@ class Candidate:
     normalized_rmse: float
     rmse: float
     sqnr_db: float
-    #: sum(x_q x) / sum(x x).
+    #: The factor sum(x_q x) / sum(x x), by which quantization scales x on average.
     gain: float
     #: The share of elements beyond the largest value of their block, before rounding.
     overflow_rate: float
@@ -146,7 +146,7 @@ class Exploration:
 _SELECTABLE = (*(f.name for f in fields(Candidate)), "block", "organisation")
 
 
-#: The columns of tables of candidates.
+#: The titles of the columns in tables of candidates.
 TITLES = "format", "scale rule", "rounding", "block", "bits", "R-MSE", "SQNR dB", "overflow", "underflow"
 
 

@@ -1,4 +1,4 @@
-"""Compute the mean and variance of the expected error of sums of products, for a sample of results.
+"""Compute the expected mean and variance of the errors of sums of products, for sampled results.
 
 The magnitudes of terms and of exact partial sums determine which bits each step drops. Dropped bits
 are modelled as uniform and independent. `compare_products` calls a part of a difference expected if
@@ -94,7 +94,7 @@ def rounded_to_nearest(sums: Sums, terms: int, fraction_bits: int = 23) -> Error
 def truncated(sums: Sums, unit: MatrixUnit, promotion: int) -> Error:
     """Return the expected error of chained fused sums that drop bits as the unit does.
 
-    If `promotion` is not 0, chains start again from zero after this many products.
+    If `promotion` is not 0, chains start again from zero after `promotion` products.
     """
     from_zero = promotion or (unit.k[-1] if unit.addend == "after" else 0)
     # A group's exact sum counts as one term. The term has up to 53 bits, because scales add bits.

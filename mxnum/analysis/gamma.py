@@ -1,8 +1,8 @@
 """Compute the expected error of a block of independent numbers.
 
-A result has numbers, a formula and a proved interval. `gamma_bias` computes relative errors, which
-matter for a multiplicative weight such as the gamma of a layer norm. `block_error` computes
-absolute errors, which matter for the operands of a product.
+Each result (`GammaBias` or `BlockError`) has numbers, a formula and a proved interval. `gamma_bias`
+computes relative errors, which matter for a multiplicative weight such as the gamma of a layer
+norm. `block_error` computes absolute errors, which matter for the operands of a product.
 """
 
 from __future__ import annotations
@@ -317,7 +317,7 @@ def _cluster(mu: Any, sigma: Any) -> tuple[Array, Array]:
     for name, values in (("mu", m), ("sigma", d)):
         errors.require(bool(np.isfinite(values).all()), name, "finite", "NaN or infinite")
     errors.require(bool((d >= 0).all()), "sigma", "at least 0", d.min() if d.size else None)
-    # Moments of clusters below 2**-400 could underflow in float64.
+    # If mu and sigma are smaller, moments could underflow in float64.
     accepted = "positive if mu is 0, and above 2**-400 otherwise"
     errors.require(bool((abs(m) + d > 2.0**-400).all()), "sigma", accepted, (abs(m) + d).min(initial=1))
     reach = abs(m) + cluster.REACH * d
@@ -415,7 +415,7 @@ def _uniform_ends(mu: Fraction, sigma: Fraction) -> tuple[Fraction, Fraction]:
 def _cut(model: Model, mu: Fraction, sigma: Fraction, reach: float) -> Cut:
     """Return the scales and the interval that have all but a negligible part of the probability.
 
-    For a normal distribution, the interval has `reach` standard deviations on each side.
+    For a normal distribution, the interval has `reach` standard deviations on each side of mu.
     """
     if model.distribution == "uniform":
         low, high = _uniform_ends(mu, sigma)

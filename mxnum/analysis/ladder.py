@@ -29,10 +29,10 @@ _MOST_BITS = 16
 class ScaleLadder:
     """The scales of a format, from the lowest to the highest.
 
-    A block whose maximum is below `begins` has the lowest scale.
+    A block whose maximum is below all of `begins` has the lowest scale.
     """
 
-    #: The largest magnitude of a block at which each scale begins.
+    #: The block maximum at which each scale begins.
     begins: tuple[Fraction, ...]
     #: The value of each scale.
     units: tuple[Fraction, ...]

@@ -102,8 +102,8 @@ def _derive(element: ElementFormat, rounding: Rounding) -> PiecewiseQuantizer:
         if rounding.is_stochastic:
             rows.append((value, beyond))
             continue
-        # The definition says to which end of the gap a quarter, the middle and three quarters are
-        # rounded.
+        # Ask the definition whether it rounds a quarter, the middle and three quarters of the gap
+        # down or up.
         quarter = (beyond - value) / 4
         low, middle, high = (rounded(value + i * quarter) for i in (1, 2, 3))
         rows.append((low, low))

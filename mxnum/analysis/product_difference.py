@@ -20,10 +20,12 @@ from mxnum.output.text_table import text_table
 from mxnum.units import MatrixUnit
 from mxnum.units.unit import CLAUSES, OPERANDS, Evidence
 
-#: The parts of a difference, in the order in which the properties of a stack are added.
+#: The parts of a difference, in the order in which `compare_products` adds the properties of a
+#: stack.
 PARTS = ("quantizer", "order", "truncation", "promotion", "tensor scale")
 PLACES = ("after", "in turn")
-#: A part counts as expected if its size is at most this multiple of the model's prediction.
+#: A part counts as expected if its size is at most this multiple of the size that `expected_sums`
+#: predicts.
 FACTOR = 2.0
 #: The number of results from which expected errors are computed.
 SAMPLE = 256
@@ -73,8 +75,8 @@ class DifferencePart:
     """One part of the difference of two stacks' products, over all finite results.
 
     `rms`, `largest` and `expected` are relative to the root mean square of the exact results.
-    `bias` is the mean of the part times the sign of the result, relative to the mean magnitude.
-    `bias` is below 0 if the second stack's results are nearer zero.
+    `bias` is the mean of the part times the sign of the result, relative to the mean magnitude of
+    the results. `bias` is below 0 if the second stack's results are nearer zero.
     """
 
     name: str
@@ -251,7 +253,7 @@ def _variants(unit: MatrixUnit, keeps_promotion: bool) -> list[MatrixUnit]:
 
 
 def _product(a: Any, b: Any, accumulate: Accumulate | MatrixUnit) -> Array:
-    if not isinstance(accumulate, MatrixUnit):  # decode types that only units take
+    if not isinstance(accumulate, MatrixUnit):  # decode operand types that only matrix units multiply
         a, b = (x if isinstance(x, MXArray) else _values(x) for x in (a, b))
     return np.asarray(products.matmul(a, b, accumulate=accumulate)).astype(np.float64)
 
@@ -298,8 +300,8 @@ def _differences(first: list[Array], second: list[Array]) -> dict[str, Array]:
 def _round_to_a_grid(steps: list[Array]) -> None:
     """Round the arrays in `steps`, in place, so that their differences are exact in float64.
 
-    The grid of a result has 49 bits below the largest value of the result in `steps`. The grid has
-    all float32 numbers down to 2**-25 times the largest step.
+    The grid of a result has 49 bits below the largest value of the result in `steps`, so it has all
+    float32 numbers down to 2**-25 times this value.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         largest = np.max([np.where(np.isfinite(step), abs(step), 0) for step in steps], axis=0)

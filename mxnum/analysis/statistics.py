@@ -357,7 +357,7 @@ class _Sums:
         self.blocks = {name: np.zeros(of_scales if kind == "block" else (), np.int64) for name in _OF_BLOCKS}
 
     def add(self, seen: dict[str, Array], part: Slices) -> None:
-        """Add the results of `of_elements` for a piece to the sums."""
+        """Add the results of `of_elements` for a piece of the array to the sums."""
         for name, counts in self.blocks.items():
             if self.kind == "block":
                 counts[of_blocks(part, self.layout)] = seen[name]

@@ -155,7 +155,7 @@ def first_index(wrong: Any) -> tuple[int, ...]:
 
 
 def checked_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    """Return `out`; raise an error unless it is None, or writable with this shape and dtype."""
+    """Return `out`; raise an error unless it is None or writable with the given shape and dtype."""
     if out is None:
         return None
     if type(out) is np.ndarray:  # fast path: avoids the slower `on_device`

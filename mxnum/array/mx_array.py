@@ -257,7 +257,7 @@ class MXArray:
 
     @property
     def nbytes(self) -> int:
-        """The bytes in memory of codes, as they are held, scales, tensor scale and offsets."""
+        """The bytes in memory of the codes (as they are held), scales, tensor scale and offsets."""
         return math.prod(self._stored.shape) + self._side_bytes
 
     @property

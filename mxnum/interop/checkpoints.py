@@ -229,7 +229,7 @@ def _readings(name: str, kinds: dict[str, str]) -> Any:
 def to_tensors(name: str, q: MXArray, layout: str, *, global_scale: Any = None) -> dict[str, Array]:
     """Return the tensors that store a weight in one of `LAYOUTS`, by their names in a file.
 
-    `mxnum.interop.safetensors.save` writes such tensors to a file. The layout
+    `mxnum.interop.safetensors.save` writes the returned tensors to a file. The layout
     ``compressed_tensors`` stores NVFP4 (with `global_scale` as in `to_nvfp4`), MXFP4 and FP8.
     ``modelopt`` stores NVFP4 and FP8. ``deepseek`` stores FP8, with scales named
     ``weight_scale_inv`` instead of ``weight_scale``. ``gpt_oss`` stores MXFP4. If the tiles of an

@@ -2,8 +2,8 @@
 
 A block begins with its scale. In a block of 32 elements of four bits, byte i then holds element i
 in the low bits and element i + 16 in the high bits. In gpt-oss checkpoints, byte i holds elements
-2i and 2i + 1 (`mxnum.interop.gpt_oss`). A reader that confuses the two orders silently permutes the
-values.
+2i and 2i + 1 (`mxnum.interop.gpt_oss`). A reader that confuses the orders of GGUF and gpt-oss
+silently permutes the values.
 
 - MXFP4: a block is an E8M0 code and 16 bytes of elements.
 - NVFP4: a block has four E4M3 codes, then 8 bytes with 16 elements for each code. NVFP4 is read as

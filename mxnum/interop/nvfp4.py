@@ -1,8 +1,8 @@
 """Convert NVFP4 tensors of compressed-tensors and ModelOpt: bytes, E4M3 scales and a global scale.
 
 compressed-tensors and ModelOpt store element 2i of a row in the low bits of byte i, and element
-2i + 1 in the high bits, as `MXArray.pack` does. Every 16 elements of a row share a scale. The
-packages differ in the names of the tensors and in the global scale:
+2i + 1 in the high bits, as `MXArray.pack` does. Every 16 elements of a row share a scale.
+compressed-tensors and ModelOpt differ in the names of the tensors and in the global scale:
 
 - compressed-tensors: ``weight_packed``, ``weight_scale``, ``weight_global_scale``. The global scale
   multiplies numbers when they are *encoded*, so a value is element * scale / global scale. The
@@ -14,7 +14,7 @@ The tensor scale of an `MXArray` multiplies elements when they are decoded. A gl
 encoding is therefore replaced by its reciprocal in float32, as in compressed-tensors' own
 converter. `MXArray.dequantize` rounds the exact product once. compressed-tensors and ModelOpt round
 twice: first the product of the two scales, and then the product with the element. `values_of`
-returns the values that the packages compute.
+returns the values that these two packages compute.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 A file is a length, a JSON header and the bytes of the tensors, so this module needs no package to
 read or write a file. The MX array ``name`` is stored as ``name.elements`` (F8_E4M3, F8_E5M2, or
 packed bytes), ``name.scales`` (F8_E8M0, F8_E4M3, floats) and perhaps ``name.offsets`` (F16) or
-``name.tensor_scale`` (F32). Other software reads these parts as ordinary tensors. The metadata
-entry ``mxnum.name`` describes the format and the layout.
+``name.tensor_scale`` (F32). Other software reads the parts of an MX array as ordinary tensors. The
+metadata entry ``mxnum.name`` describes the format and the layout.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _LONGEST_HEADER = 100_000_000
 _METADATA = "__metadata__"
 #: The parts of an MX array that are stored as tensors.
 _PARTS = "elements", "scales", "offsets", "tensor_scale"
-#: The metadata entry that describes an MX array has this prefix and the array's name.
+#: The prefix, before the array's name, of the metadata entry that describes an MX array.
 _NOTE = "mxnum."
 
 

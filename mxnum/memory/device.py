@@ -26,7 +26,7 @@ TORCH, CUPY, NUMBA = "torch", "cupy", "numba"
 class DeviceArray:
     """A strided view of GPU memory, which the engine takes in place of a numpy array."""
 
-    #: The caller's object, which keeps the memory alive. Views have the same owner.
+    #: The caller's object, which keeps the memory alive. Views have the owner of the array.
     owner: Any
     library: str
     dtype: np.dtype[Any]

@@ -106,7 +106,7 @@ def _softmax(scores: Tensor) -> Tensor:
 
 
 class Intercepted(TorchFunctionMode):
-    """A context that replaces each torch function among the keys of `functions` by its value.
+    """A context in which each torch function in the dictionary `functions` calls its replacement.
 
     If a module inside the context enters another `Intercepted`, the inner context takes precedence.
     """

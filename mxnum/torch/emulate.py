@@ -163,19 +163,19 @@ def emulate(
         ValueError.
     accumulate
         None: torch sums the products of the rounded operands. "block", "exact" and "sequential"
-        give defined sums (see `mxnum.Accumulate`), and so does a matrix unit or its name (see
-        `mxnum.units`). With defined sums, convolutions are not emulated. If `accumulate` is None, a
-        recipe may name a matrix unit that sums. "amx" is like None, but Intel's AMX units for
-        bfloat16 (torch 2.9) compute a product if both operands are rounded to bfloat16 or to
-        formats with power-of-two scales. AMX products are as exact as torch's and several times as
-        fast, but they are summed in another order.
+        define the order and rounding of sums (see `mxnum.Accumulate`), and so does a matrix unit or
+        its name (see `mxnum.units`). Convolutions are emulated only if torch or AMX sums. If
+        `accumulate` is None, a recipe may name a matrix unit that sums. "amx" is like None, but
+        Intel's AMX units for bfloat16 (torch 2.9) compute a product if both operands are rounded to
+        bfloat16 or to formats with power-of-two scales. AMX products are as exact as torch's and
+        several times as fast, but they are summed in another order.
     gradient
         "straight": gradients pass through rounding unchanged. "clipped": a gradient is zero where
         the operand was *clamped* (see the glossary).
     seed
         Seed of stochastic rounding: an integer, or a `torch.Generator` that draws one.
     worker
-        The number of this process among the processes that share the parameters. By default the
+        The number of this process among the processes that share the parameters. The default is the
         rank in `torch.distributed`. Each process has equally many samples of a batch. Together the
         processes draw the random bits that one process would draw for the whole batch.
     """

@@ -426,7 +426,7 @@ def _refuse_alone(operand: Operand) -> None:
 
 
 def _refuse_function_transforms() -> None:
-    """Raise RuntimeError inside transforms of `torch.func` that the operations do not support.
+    """Raise RuntimeError inside transforms of `torch.func` that mxnum.torch does not support.
 
     Operations of `torch.library` have gradients for autograd only. torch raises an error too, but
     with a long message.

@@ -55,7 +55,7 @@ class Product(NamedTuple):
     left_backward: Operand
     right_backward: Operand
     #: How the output's gradient is rounded to compute the left operand's gradient. `gradient_right`
-    #: is the same for the right operand.
+    #: is how it is rounded for the right operand's.
     gradient_left: Operand
     gradient_right: Operand
     #: How the product is summed: None (by torch), "amx" (by AMX units if both operands fit
@@ -199,8 +199,8 @@ def rounding_by(kernel: Callable[..., Tensor]) -> Iterator[None]:
 
     The kernel is called as ``kernel(x, operand, axis)`` and returns a tensor of the shape and type
     of x. For stochastic rounding, the kernel also gets the keywords `seed` and `stream`, and
-    `first` if it is not 0. Products with defined sums (`accumulate`) raise ValueError, because
-    defined sums need codes and not values.
+    `first` if it is not 0. Products with `accumulate`, except "amx", raise ValueError, because they
+    are computed from codes and not from values.
     """
     errors.require_type(callable(kernel), "kernel", "a function", kernel)
     _others.append(kernel)
@@ -211,7 +211,7 @@ def rounding_by(kernel: Callable[..., Tensor]) -> Iterator[None]:
 
 
 def quantized(x: Tensor, operand: Operand, axis: int, key: Key, slot: int, buffer: str | None = None) -> Any:
-    """Return x as an MX array for defined sums, or as a tensor if the operand's format is not MX.
+    """Return x as an MX array, or as a tensor if the operand's format is not MX.
 
     `buffer` is ignored: the result is new memory.
     """

@@ -122,7 +122,7 @@ class Steps:
     def remember(self, module: Any, _: Any, output: Any) -> None:
         """Record the step of an output for its backward pass (a hook of the model).
 
-        Another step may begin before the backward pass.
+        The record is needed because another step may begin before the backward pass.
         """
         if not module.training or recomputing() or exporting():
             return
