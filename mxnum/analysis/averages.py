@@ -103,7 +103,7 @@ def binade_average(
 ) -> BinadeAverage:
     """Return closed forms of bias, mean squared error and overflow, averaged over a binade.
 
-    All numbers of the block are equal.
+    The averages hold for blocks of equal numbers.
 
     `density` is the density of the mantissa f in [1, 2): ``"log_uniform"``, 1 / (f ln 2), or
     ``"uniform"``, 1.

@@ -97,7 +97,8 @@ def truncated(sums: Sums, unit: MatrixUnit, promotion: int) -> Error:
     If `promotion` is not 0, chains start again from zero after `promotion` products.
     """
     from_zero = promotion or (unit.k[-1] if unit.addend == "after" else 0)
-    # A group's exact sum counts as one term. The term has up to 53 bits, because scales add bits.
+    # The exact sum of a group of products counts as one term. The term has up to 53 bits, because
+    # scales add bits.
     bits = 53 if unit.group > 1 else max(OPERANDS[name].mantissa_bits for name in unit.operands)
     terms = sums.cut(from_zero or sums.a.shape[1], unit.terms, unit.order, bits)
     after, last = terms.partial_sums()

@@ -372,7 +372,10 @@ class MXArray:
         element = self.format.element
         self._require_host("array", "call to_host() first")
         errors.require(
-            not element.integer or element.bits == 8, "format", "one whose codes ml_dtypes stores alike", element.name
+            not element.integer or element.bits == 8,
+            "format",
+            "one whose codes have the same bits in ml_dtypes",
+            element.name,
         )
         return self.to_host().codes.view(numpy_dtype(element))
 

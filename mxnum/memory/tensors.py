@@ -1,8 +1,8 @@
 """Convert torch tensors and JAX arrays in host memory to numpy arrays, and back.
 
-A conversion does not copy: the tensor and the numpy array share memory. JAX arrays are immutable,
-so results are new JAX arrays. This module never imports torch or JAX, because a caller who has a
-tensor has imported torch.
+A conversion in either direction shares memory; `as_tensor` states the exceptions. JAX arrays are
+immutable, so results are new JAX arrays. This module never imports torch or JAX, because a caller
+who has a tensor has imported torch.
 """
 
 from __future__ import annotations

@@ -55,9 +55,9 @@ def scaled_mm(
     `use_fast_accum`, otherwise "hopper_fp8_promoted". For E8M0 scales, the default is
     "blackwell_mxfp8", and for FP4 elements "blackwell_nvfp4".
 
-    The unit applies the scales of blocks. For scales of whole tensors or rows, the scales of both
-    operands are multiplied in float32, and the unit's sum is multiplied by this product. The bias
-    is added in float32 before the result is rounded to `output_dtype`. The order of these
+    The unit applies the scales of blocks. Scales of whole tensors or rows are applied after the
+    sum: the product of both operands' scales, in float32, multiplies the unit's sum. The bias is
+    added in float32 before the result is rounded to `output_dtype`. The order of these
     multiplications, the addition and the rounding is an assumption: it was not compared with
     outputs of GPUs.
     """
