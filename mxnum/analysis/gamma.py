@@ -317,7 +317,7 @@ def _cluster(mu: Any, sigma: Any) -> tuple[Array, Array]:
     for name, values in (("mu", m), ("sigma", d)):
         errors.require(bool(np.isfinite(values).all()), name, "finite", "NaN or infinite")
     errors.require(bool((d >= 0).all()), "sigma", "at least 0", d.min() if d.size else None)
-    # If mu and sigma are smaller, moments could underflow in float64.
+    # If abs(mu) + sigma is below 2**-400, moments could underflow in float64.
     accepted = "positive if mu is 0, and above 2**-400 otherwise"
     errors.require(bool((abs(m) + d > 2.0**-400).all()), "sigma", accepted, (abs(m) + d).min(initial=1))
     reach = abs(m) + cluster.REACH * d
