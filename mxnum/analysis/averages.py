@@ -41,7 +41,7 @@ class Tooth:
 class BinadeAverage:
     """Averages of zeta = Q(f)/f - 1 over f in [1, 2), as exact sympy expressions.
 
-    ``float()`` of an average gives the number.
+    ``float()`` converts an average to a number.
     """
 
     #: E[Q/f] - 1.
@@ -77,7 +77,7 @@ def sawtooth(
 def _teeth(element: ElementFormat, rule: ScaleRule, rounding: Rounding) -> tuple[Tooth, ...]:
     quantizer = PiecewiseQuantizer.of(element, rounding)
     aligned, largest = Fraction(2) ** element.emax, Fraction(element.max)
-    # The scale exponent of f * aligned is 0 if f is below `change`, and 1 otherwise.
+    # The scale exponent of x = f * aligned is 0 if x is below `change`, and 1 otherwise.
     change = 2 * scale_threshold(element, rule)
     teeth = []
     for exponent, start, stop in ((0, aligned, min(change, 2 * aligned)), (1, max(change, aligned), 2 * aligned)):
@@ -103,7 +103,7 @@ def binade_average(
 ) -> BinadeAverage:
     """Return closed forms of bias, mean squared error and overflow, averaged over a binade.
 
-    All numbers of the block are equal.
+    The averages hold for blocks of equal numbers.
 
     `density` is the density of the mantissa f in [1, 2): ``"log_uniform"``, 1 / (f ln 2), or
     ``"uniform"``, 1.
@@ -148,7 +148,7 @@ def _average(element: ElementFormat, rule: ScaleRule, rounding: Rounding, densit
             error = below * integral(-1, tooth) - mass
             mean += below * mass
             square += below**2 * integral(-2, tooth) - 2 * below * integral(-1, tooth) + mass
-        else:  # stochastic, so E[Q] = f and E[Q^2] = (below + above) f - below above
+        else:  # Q is stochastic, so E[Q] = f and E[Q^2] = (below + above) f - below above
             error = sympy.Integer(0)
             mean += integral(1, tooth)
             square += (below + above) * integral(-1, tooth) - below * above * integral(-2, tooth) - mass

@@ -1,9 +1,10 @@
 """Compute the expectations of `cluster` in closed form, in each number system of `machines`.
 
 On each piece of the quantizer, E[Q | x] and E[Q^2 | x] are linear functions of x. Every expectation
-is therefore a sum of truncated moments E[X**n; a < X < b], n = -2 ... 2, with weights G(t)**(k-1).
-For a normal distribution, the moments n = 0, 1 and 2 are elementary in erf and exp. The moment n =
--1 is not. The moment n = -2 follows from n = -1 by integration by parts.
+is therefore a sum of truncated moments E[X**n; a < X < b], n = -2 ... 2, with weights P(|X| <
+t)**(k-1) for a block of k numbers. For a normal distribution, the moments n = 0, 1 and 2 are
+elementary in erf and exp. The moment n = -1 is not elementary. The moment n = -2 follows from n =
+-1 by integration by parts.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from mxnum.analysis.machines import ArbMachine, Enclosure, IntervalMachine, Mach
 from mxnum.analysis.piecewise import PiecewiseQuantizer
 from mxnum.modes import Rounding
 
-#: Rounding modes that never round numbers near zero away from zero. So |Q(x)/x - 1| <= 1 unless x
-#: overflows.
+#: Rounding modes that never round numbers near zero away from zero, so that |Q(x)/x - 1| <= 1
+#: unless x overflows.
 NEVER_AWAY_FROM_ZERO = (Rounding.RNE, Rounding.RNA, Rounding.RTZ)
 
 
@@ -66,7 +67,7 @@ def pieces(model: Model, scale: int, cut: Cut) -> list[Piece]:
 
 
 class Normal:
-    """Truncated moments of N(mu, sigma**2), as numbers of a machine."""
+    """Truncated moments of N(mu, sigma**2), as numbers of a `Machine` (a number system)."""
 
     def __init__(self, machine: Machine, mu: Any, sigma: Any) -> None:
         self._m, self.mu, self._variance = machine, mu, sigma * sigma
@@ -128,7 +129,10 @@ class Normal:
 
 
 class Uniform:
-    """Truncated moments of the uniform distribution on [low, high]. Bounds are clipped to it."""
+    """Truncated moments of the uniform distribution on [low, high].
+
+    Bounds of integration outside [low, high] are clipped.
+    """
 
     def __init__(self, machine: Machine, low: Fraction, high: Fraction) -> None:
         self._m, self._low, self._high = machine, low, high
@@ -175,10 +179,11 @@ class Uniform:
 
 
 def expectation(machine: Machine, law: Any, model: Model, cut: Cut, integrate: Any) -> Any:
-    """Return the sum over scales of W(t_{s+1}) I_s(t_{s+1}) - W(t_s) I_s(t_s).
+    """Return an expectation: the sum over scales of W(t_{s+1}) I_s(t_{s+1}) - W(t_s) I_s(t_s).
 
-    Here W(t) = P(|X| < t)**(k-1), and I_s(t) is the integral over |x| < t at scale s.
-    `integrate(piece, a, b)` returns the integral over a < x < b within a piece.
+    Scale s begins at the block maximum t_s. Here W(t) = P(|X| < t)**(k-1), and I_s(t) is the
+    integral over |x| < t at scale s. `integrate(piece, a, b)` returns the integral over a < x < b
+    within a piece.
     """
     ladder = model.ladder
     total = machine.number(Fraction(0))
@@ -193,7 +198,7 @@ def expectation(machine: Machine, law: Any, model: Model, cut: Cut, integrate: A
                     inner, outer = (inner + value, outer) if is_inner else (inner, outer + value)
         k = model.block_size
         others = machine.power(law.mass(-end, end), k - 1) if k > 1 else machine.number(Fraction(1))
-        if scale == 0:  # with a smaller maximum, the scale is also the lowest
+        if scale == 0:  # blocks whose maximum is below `begin` have the lowest scale too
             total = total + others * (inner + outer)
         elif k == 1:
             total = total + outer
@@ -203,7 +208,7 @@ def expectation(machine: Machine, law: Any, model: Model, cut: Cut, integrate: A
 
 
 def integrals(machine: Machine, law: Any) -> dict[str, Any]:
-    """Return, by the name of a quantity, the function that integrates it within a piece."""
+    """Return the functions that integrate quantities within a piece, by the quantities' names."""
     n = machine.number
 
     def ratio(first: Fraction, second: Fraction, a: Fraction, b: Fraction) -> Any:
@@ -234,7 +239,7 @@ def integrals(machine: Machine, law: Any) -> dict[str, Any]:
     }
 
 
-#: The results that a caller may request, with the names of the integrals for each.
+#: The results that a caller may request, with the names of the integrals that each result needs.
 RESULTS = {
     "bias": ("q_over_x",),
     "variance": ("q_over_x", "q_over_x_squared"),
@@ -245,7 +250,7 @@ RESULTS = {
 
 
 def combine(name: str, law: Any, found: dict[str, Any]) -> Any:
-    """Return a result from its integrals."""
+    """Compute the result called `name` from the integrals `found`."""
     match name:
         case "bias":
             return found["q_over_x"] - 1
@@ -271,11 +276,12 @@ def enclose(machine: ArbMachine | IntervalMachine, law: Any, model: Model, cut: 
     """Return a proved interval: the closed form on `cut`, widened by a bound on the omitted part.
 
     Let N be the event that a number of the block lies outside the interval of `cut`, or that the
-    scale is not in `cut`. P(N) <= k P(X outside) + P(all |X_i| < t_first). On N, |Q/X| <= 2 for the
-    roundings of `NEVER_AWAY_FROM_ZERO` (and E[Q|X]/X <= 1 for stochastic rounding). Let A be the
-    largest |X_i|, g `ScaleLadder.growth`, and t the larger of t_first and `ScaleLadder.least`.
-    Everywhere |Q| <= g max(A, t) / prescale. Because A**2n <= sum of X_i**2n, the Cauchy-Schwarz
-    inequality gives E[|Q|**n; N] <= (g/prescale)**n sqrt((k E[X**2n] + t**2n) P(N)).
+    scale is not in `cut`. The first scale of `cut` begins at the block maximum t_first. P(N) <= k
+    P(X outside the interval) + P(all |X_i| < t_first). On N, |Q/X| <= 2 for the roundings of
+    `NEVER_AWAY_FROM_ZERO` (and E[Q|X]/X <= 1 for stochastic rounding). Let A be the largest |X_i|,
+    g `ScaleLadder.growth`, and t the larger of t_first and `ScaleLadder.least`. Everywhere |Q| <= g
+    max(A, t) / prescale. Because A**2n <= sum of X_i**2n, the Cauchy-Schwarz inequality gives
+    E[|Q|**n; N] <= (g/prescale)**n sqrt((k E[X**2n] + t**2n) P(N)).
     """
     errors.choose("of", name, tuple(RESULTS))
     n, k = machine.number, model.block_size

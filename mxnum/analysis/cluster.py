@@ -1,6 +1,6 @@
 """Compute expectations over a block of k independent numbers that share an exact scale.
 
-The scale S of a block has at least the number s if the block's maximum reaches t_s, which is t *
+The scale S of a block has at least the index s if the block's maximum reaches t_s, which is t *
 2**s for E8M0 (see `ladder`). Let G(t) = P(|X| < t). By symmetry between the k numbers, any function
 h of one number and of the scale has the expectation
 
@@ -35,11 +35,11 @@ from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
 
 #: Integrals over normal distributions cover this many standard deviations on each side of mu.
 REACH = 10.0
-#: Sums omit scales whose probability is lower.
+#: Sums omit scales whose probability is lower than this number.
 NEGLIGIBLE = 1e-22
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 _SQRT2, _SQRT3 = math.sqrt(2.0), math.sqrt(3.0)
-#: The largest width of a panel, in standard deviations.
+#: The largest width of a panel of an integral, in standard deviations.
 _PANEL = 1.0
 _PAIRS_AT_ONCE = 1000
 
@@ -60,8 +60,8 @@ class Model:
     block_size: int
     #: "normal" or "uniform".
     distribution: str
-    #: The factor by which numbers are multiplied after the scale is chosen. It is divided out at
-    #: the end.
+    #: After the scale is chosen, numbers are multiplied by this factor, which is divided out at the
+    #: end.
     prescale: Fraction = Fraction(1)
     scale: ScaleFormat = E8M0
     #: The tensor scale, for scales that are floats. `headroom` is the factor by which the largest
@@ -84,9 +84,10 @@ class Moments:
     A number X becomes Q by quantization.
     """
 
-    #: By the names in `QUANTITIES`: the sum of all probabilities, which is 1 if the integrals omit
-    #: nothing; E[Q - X], E[(Q-X)^2], E[(Q-X) X], E[Var(Q | X, S)], E[Q/X - 1], E[(Q/X - 1)^2]; and
-    #: the probabilities of |X| > max * scale, |Q| = max * scale and Q = 0.
+    #: One array for each name in `QUANTITIES`, in this order: the sum of all probabilities, which
+    #: is 1 if the integrals omit nothing; E[Q - X], E[(Q-X)^2], E[(Q-X) X], E[Var(Q | X, S)],
+    #: E[Q/X - 1], E[(Q/X - 1)^2]; and the probabilities of |X| > max * scale, |Q| = max * scale and
+    #: Q = 0.
     single: dict[str, Array]
     #: For two numbers i and j of a block: E[zeta_i zeta_j] with zeta = Q/X - 1 ("relative_error"),
     #: and E[e_i e_j] with e = Q - X ("error").
@@ -102,8 +103,8 @@ def window(model: Model, mu: Any, sigma: Any) -> tuple[Any, Any]:
 def probability_above(model: Model, t: Array, mu: Array, sigma: Array) -> Array:
     """Return P(|X| >= t), with full relative accuracy even for small probabilities."""
     if model.distribution == "uniform":
-        # Computed in units of sigma, because mu + sigma loses digits if sigma is much smaller than
-        # mu.
+        # The bounds are in units of sigma, because mu + sigma loses digits if sigma is much smaller
+        # than mu.
         low, high = (np.clip((sign * t - mu) / sigma, -_SQRT3, _SQRT3) for sign in (-1, 1))
         return np.asarray(1 - (high - low) / (2 * _SQRT3))
     erfc = np.frompyfunc(math.erfc, 1, 1)
@@ -122,9 +123,10 @@ def _power(p_above: Array, exponent: int) -> Array:
 
 @cache
 def _tables(model: Model) -> tuple[Array, Array, Array, Array]:
-    """Return the panels' edges in x / scale, the quantizer's breakpoints, and its levels.
+    """Return the edges of panels in x / scale, and the quantizer's breakpoints and levels.
 
-    The edges split the pieces further, so that the integrand is smooth on each panel.
+    The edges of panels split the quantizer's pieces further, so that the integrand is smooth on
+    each panel.
     """
     quantizer = PiecewiseQuantizer.of(model.element, model.rounding)
     largest = Fraction(model.element.max)
@@ -140,7 +142,7 @@ def _tables(model: Model) -> tuple[Array, Array, Array, Array]:
 
 @cache
 def _scales(model: Model) -> tuple[Array, Array, Array]:
-    """Return the least and greatest block maximum of each scale, and its value, in float64.
+    """Return the least and greatest block maximum of each scale, and the scale's value, in float64.
 
     The first scale begins at 0, and the last scale ends at infinity.
     """
@@ -150,7 +152,7 @@ def _scales(model: Model) -> tuple[Array, Array, Array]:
 
 
 def _live_scales(model: Model, mu: Array, sigma: Array) -> tuple[Array, Array]:
-    """Return the numbers of the first and the last scale whose probability is not negligible."""
+    """Return the indices of the first and the last scale whose probability is not negligible."""
     begins = _scales(model)[0]
     low, high = window(model, mu, sigma)
     last = np.searchsorted(begins, np.maximum(abs(low), abs(high)) * (1 + 1e-12), "right") - 1
@@ -178,15 +180,18 @@ def moments(model: Model, mu: Array, sigma: Array) -> Moments:
 
 
 def _accumulate(model: Model, mu: Array, sigma: Array, point: Array, scale: Array, single: Array, pair: Array) -> None:
-    """Add the contributions of some (point, scale) pairs to `single` and `pair`."""
+    """Add the contributions of some (point, scale) pairs to `single` and `pair`.
+
+    A point is the index of an entry of mu and sigma.
+    """
     m, d = mu[point], sigma[point]
     begins, ends, units = (table[scale] for table in _scales(model))
     above_begin, above_end = (probability_above(model, t, m, d) for t in (begins, ends))
-    # Both arrays have the axes (quantity, pair).
+    # `inner` and `outer` have the axes (quantity, pair).
     inner, outer = _integrals(model, m, d, units, begins, ends)
     k = model.block_size
     others = _power(above_end, k - 1)
-    # In a block of one number, no other number can raise the scale, so this is exactly zero.
+    # In a block of one number, no other number can raise the scale, so `low` is exactly zero.
     low = others - _power(above_begin, k - 1) if k > 1 else np.zeros_like(others)
     for row in range(len(QUANTITIES)):
         np.add.at(single[row], point, low * inner[row] + others * outer[row])
@@ -200,7 +205,7 @@ def _accumulate(model: Model, mu: Array, sigma: Array, point: Array, scale: Arra
 def _integrals(model: Model, mu: Array, sigma: Array, units: Array, begins: Array, ends: Array) -> tuple[Array, Array]:
     """Return the integrals of every quantity over |x| < begin and over begin <= |x| < end.
 
-    The rows of both arrays are quantities, and the columns are (point, scale) pairs.
+    The rows of the two returned arrays are quantities, and the columns are (point, scale) pairs.
     """
     edges, breaks, lower, upper = _tables(model)
     unit = units[:, None]
@@ -236,7 +241,7 @@ def _integrals(model: Model, mu: Array, sigma: Array, units: Array, begins: Arra
         piece = np.searchsorted(breaks, c * middle / p[:, 0])
     below, above = (level[piece][:, None] * p / c for level in (lower, upper))
     stochastic = below != above
-    # `past` is x - below and `short` is x - above, computed from z where this is more accurate.
+    # `past` is x - below and `short` is x - above, computed from z where z is more accurate than x.
     m, dz = m[owner], d[owner] * z
     past, short = (np.where(abs(dz) < abs(m) / 2, (m - level) + dz, x - level) for level in (below, above))
     error = np.where(stochastic, 0.0, -past)

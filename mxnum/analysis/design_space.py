@@ -30,7 +30,7 @@ SAMPLE = 1 << 18
 USUAL_RULES = (ScaleRule.FLOOR, ScaleRule.CEIL, ScaleRule.EVEN, ScaleRule.RCEIL)
 USUAL_FLOAT_RULES = (FloatScaleRule.NEAREST, FloatScaleRule.RCEIL, FloatScaleRule.FOUR_OVER_SIX_SQUARED)
 ORGANISATIONS = ("row", "column", "tile")
-#: The block sizes that are compared by default, besides the format's own.
+#: The block sizes that are compared by default, besides the format's block size.
 USUAL_SIZES = (16, 32)
 
 
@@ -52,11 +52,11 @@ class Candidate:
     #: Bits stored per element: the bits of a code, and an element's share of the block's scale and
     #: offset. A tensor scale does not count.
     bits_per_element: float
-    #: Root of sum((x_q - x)**2) / sum(x**2). Candidates are ranked by this error.
+    #: The error by which candidates are ranked: the root of sum((x_q - x)**2) / sum(x**2).
     normalized_rmse: float
     rmse: float
     sqnr_db: float
-    #: sum(x_q x) / sum(x x).
+    #: The factor sum(x_q x) / sum(x x), by which quantization scales x on average.
     gain: float
     #: The share of elements beyond the largest value of their block, before rounding.
     overflow_rate: float
@@ -108,7 +108,7 @@ class Exploration:
         return ranked[0]
 
     def frontier(self) -> list[Candidate]:
-        """Return the candidates with less error than all others of the same or fewer bits.
+        """Return each candidate that has less error than all others of the same or fewer bits.
 
         The candidate with the fewest bits comes first.
         """
@@ -146,7 +146,7 @@ class Exploration:
 _SELECTABLE = (*(f.name for f in fields(Candidate)), "block", "organisation")
 
 
-#: The columns of tables of candidates.
+#: The titles of the columns in tables of candidates.
 TITLES = "format", "scale rule", "rounding", "block", "bits", "R-MSE", "SQNR dB", "overflow", "underflow"
 
 
@@ -180,12 +180,12 @@ def explore(
     formats, scale_rules, roundings, block_sizes, organisations, asymmetric
         The choices to combine. The default is all formats, roundings and organisations, with and
         without offsets, in blocks of 16, of 32 and of the format's size, with all scale rules but
-        `half_up` and `floor_plus_one`. (`half_up` equals `even` in e2m1 and is close to `rceil` in
-        e4m3. `floor_plus_one` differs from `ceil` only at powers of two.) A block lies along a row
-        or a column, or is a tile that is as close to a square as its size allows. A format is
-        combined only with the rules for its kind of scale (nvfp4: `nearest`, `rceil`, four over
-        six). Formats with float scales have no offsets. A tensor scale is computed from all of x,
-        not only from the measured elements.
+        `half_up`, `floor_plus_one` and `four_over_six_absolute`. (`half_up` equals `even` in e2m1
+        and is close to `rceil` in e4m3. `floor_plus_one` differs from `ceil` only at powers of
+        two.) A block lies along a row or a column, or is a tile that is as close to a square as its
+        size allows. A format is combined only with the rules for its kind of scale (nvfp4:
+        `nearest`, `rceil`, four over six). Formats with float scales have no offsets. A tensor
+        scale is computed from all of x, not only from the measured elements.
     sample
         The most elements to measure, approximately; None means all. The measured rows form evenly
         spaced bands. The number of rows of a band is a multiple of the rows of every block, and at
@@ -194,8 +194,8 @@ def explore(
         The seed of stochastic rounding.
     progress
         A function that is called after each candidate with the number of measured candidates, the
-        number of all candidates, and the candidate. Ctrl-C, or a KeyboardInterrupt that this
-        function raises, ends the exploration with the candidates measured so far.
+        number of all candidates, and the candidate. Ctrl-C, or a KeyboardInterrupt that `progress`
+        raises, ends the exploration with the candidates measured so far.
 
     >>> from mxnum.analysis import explore, synthetic
     >>> x = synthetic.weights(64, 64)
@@ -254,7 +254,7 @@ def _rules_of(fmt: MXFormat, asked: Sequence[str] | None) -> list[str]:
 def _shapes_of(fmt: MXFormat, asked: Sequence[int] | None, organisations: Sequence[str]) -> list[tuple[int, int]]:
     """Return the shapes of blocks for a format.
 
-    The block sizes are the requested sizes, by default the usual sizes and the format's own.
+    The block sizes are the requested sizes, by default `USUAL_SIZES` and the format's block size.
     """
     sizes = tuple(dict.fromkeys((*USUAL_SIZES, fmt.block))) if asked is None else asked
     found = [s for k in sizes for s in block_shapes(errors.positive_integer("block_sizes", k), organisations)]
@@ -270,7 +270,7 @@ def _combinations(
     roundings: Sequence[str],
     rules: dict[MXFormat, list[str]],
 ) -> list[tuple[bool, tuple[int, int], str, str, MXFormat]]:
-    """Return all combinations, without offsets for formats whose scales are floats."""
+    """Return all combinations of choices, without offsets for formats whose scales are floats."""
     of_floats = [fmt for fmt in rules if not fmt.scale.power_of_two]
     if of_floats and False not in asymmetric:
         name = of_floats[0].name

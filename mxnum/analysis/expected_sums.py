@@ -1,8 +1,8 @@
-"""Compute the mean and variance of the expected error of sums of products, for a sample of results.
+"""Compute the expected mean and variance of the errors of sums of products, for sampled results.
 
 The magnitudes of terms and of exact partial sums determine which bits each step drops. Dropped bits
 are modelled as uniform and independent. `compare_products` calls a part of a difference expected if
-the part is not much larger than this model predicts.
+the part is not much larger than the model of this module predicts.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from mxnum.memory.dtypes import Array
 from mxnum.units import MatrixUnit
 from mxnum.units.unit import OPERANDS
 
-#: Stands for the exponent of zero. It is below the exponent of every number.
+#: The exponent that `_exponents` returns for zero, below the exponents of all other numbers.
 _NOTHING = -(1 << 12)
-#: Stands for the exponent of the lowest bit of zero, because zero is a multiple of every power of
-#: two.
+#: The exponent that `_lowest_bits` returns for zero. A high exponent fits, because zero is a
+#: multiple of every power of two.
 _EVERYTHING = 1 << 12
 
 
@@ -44,14 +44,14 @@ class Sums:
     b: Array
 
     def no_error(self) -> Error:
-        """Return the error of exact sums."""
+        """Return the error of exact sums, which is zero."""
         return Error(np.zeros(len(self.a)), np.zeros(len(self.a)))
 
     def cut(self, segment: int, terms: int, order: tuple[int, ...] = (), bits: int = 53) -> _Terms:
-        """Return the products, arranged in segments, and in steps of `terms` products.
+        """Return the products, in segments of `segment` products and steps of `terms` products.
 
-        Each segment is filled with zeros to whole steps. Of each operand's mantissa, at most `bits`
-        bits count.
+        Zeros fill each segment to whole steps. At most `bits` bits of each operand's mantissa
+        count.
         """
         count, k = self.a.shape
         period = len(order) or 1
@@ -80,7 +80,7 @@ class _Terms(NamedTuple):
     last: Array
 
     def partial_sums(self) -> tuple[Array, Array]:
-        """Return the exact sum after each step, and the exponent of its last place."""
+        """Return the exact sum after each step, and the exponent of the sum's last place."""
         last = np.minimum.accumulate(self.last.min(axis=3), axis=2)
         return np.cumsum(self.products.sum(axis=3), axis=2), last
 
@@ -92,12 +92,13 @@ def rounded_to_nearest(sums: Sums, terms: int, fraction_bits: int = 23) -> Error
 
 
 def truncated(sums: Sums, unit: MatrixUnit, promotion: int) -> Error:
-    """Return the expected error of chained fused sums that keep the unit's bits.
+    """Return the expected error of chained fused sums that drop bits as the unit does.
 
-    If `promotion` is not 0, chains start again from zero after this many products.
+    If `promotion` is not 0, chains start again from zero after `promotion` products.
     """
     from_zero = promotion or (unit.k[-1] if unit.addend == "after" else 0)
-    # The exact sum of a group counts as one term, with all bits that scales add.
+    # The exact sum of a group of products counts as one term. The term has up to 53 bits, because
+    # scales add bits.
     bits = 53 if unit.group > 1 else max(OPERANDS[name].mantissa_bits for name in unit.operands)
     terms = sums.cut(from_zero or sums.a.shape[1], unit.terms, unit.order, bits)
     after, last = terms.partial_sums()
@@ -125,13 +126,13 @@ def _exponents(x: Array) -> Array:
 
 
 def _lowest_bits(x: Array) -> Array:
-    """Return the exponent of the lowest bit of each number that is set."""
+    """Return the exponent of the lowest set bit of each number."""
     significand, exponent = np.frexp(np.where(np.isfinite(x), x, 0))
     whole = np.ldexp(abs(significand), 53).astype(np.int64)
     return np.where(x == 0, _EVERYTHING, exponent - 53 + _exponents((whole & -whole).astype(np.float64)))
 
 
 def _dropped(x: Array, last: Array, fraction_bits: int) -> Array:
-    """Return the last place of numbers rounded to `fraction_bits` bits, or 0 for exact numbers."""
+    """Return the last place of numbers rounded to `fraction_bits` bits, or 0 if no bit is lost."""
     exponent = _exponents(x) - fraction_bits
     return np.where((x == 0) | (exponent <= last), 0.0, np.ldexp(1.0, np.maximum(exponent, -1000)))

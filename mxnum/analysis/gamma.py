@@ -1,9 +1,8 @@
 """Compute the expected error of a block of independent numbers.
 
-    A result has numbers, a formula and a proved interval.
-
-`gamma_bias` computes relative errors, which matter for a multiplicative weight such as the gamma of
-a layer norm. `block_error` computes absolute errors, which matter for the operands of a product.
+Each result (`GammaBias` or `BlockError`) has numbers, a formula and a proved interval. `gamma_bias`
+computes relative errors, which matter for a multiplicative weight such as the gamma of a layer
+norm. `block_error` computes absolute errors, which matter for the operands of a product.
 """
 
 from __future__ import annotations
@@ -43,11 +42,11 @@ class _Result:
     def formula(self, of: str | None = None) -> Any:
         """Return the closed form as a sympy expression in the symbols mu and sigma.
 
-        `of` names the quantity. The default is the bias or the gain. The formula includes only the
-        pieces of the quantizer within 10 standard deviations of mu, so mu and sigma must be single
-        numbers. For a normal cluster, relative quantities contain an Integral of density / x, which
-        has no elementary form. ``sympy.lambdify(..., "mpmath")`` evaluates such a formula faster
-        than ``evalf``.
+        `of` names the quantity. The default is the bias of a `GammaBias`, or the gain of a
+        `BlockError`. The formula includes only the pieces of the quantizer within 10 standard
+        deviations of mu, so mu and sigma must be single numbers. For a normal distribution,
+        relative quantities contain an Integral of density / x, which has no elementary form.
+        ``sympy.lambdify(..., "mpmath")`` evaluates such a formula faster than ``evalf``.
         """
         import sympy
 
@@ -68,8 +67,8 @@ class _Result:
 
         mu and sigma are taken as exact binary numbers. `prec` is the working precision in bits.
         `backend` is ``"arb"`` (needs the extra `proofs`) or ``"iv"``, the intervals of mpmath.
-        Intervals of mpmath are slow, but independent of arb. Use them as a check for narrow
-        clusters.
+        Intervals of mpmath are slow, but independent of arb. If sigma is small, the intervals of
+        mpmath can check the interval of arb.
         """
         prec = errors.integer("prec", prec, 20, 10_000)
         mu, sigma = self._point()
@@ -97,7 +96,8 @@ class _Result:
     def _finite(self, name: str) -> None:
         """Raise ValueError if the result called `name` is not finite.
 
-        A ratio of means is not finite if mu is 0, and E[Q/x] if small x are rounded away from zero.
+        A ratio of means is not finite if mu is 0. E[Q/x] is not finite if small x are rounded away
+        from zero.
         """
         if name == "ratio_of_means":
             errors.require(self.mu != 0, "mu", "different from 0 for the ratio of means", float(self.mu))
@@ -152,7 +152,7 @@ class BlockError(_Result):
     gain: Any
     #: E[(Q - x)^2].
     mse: Any
-    #: E[Var(Q | block)], the noise of stochastic rounding. It is 0 in all other modes.
+    #: E[Var(Q | block)], the noise of stochastic rounding; 0 in all other rounding modes.
     noise: Any
     #: E[(Q - gain x)^2]: the error that is uncorrelated with x.
     residual: Any
@@ -192,15 +192,16 @@ def gamma_bias(
     format
         An MX format or its name. `block_size` replaces the format's block length.
     mu, sigma
-        Mean and standard deviation of the cluster. The two arrays broadcast together. With sigma =
-        0 all numbers of the block are equal. A sigma up to 1e-13 abs(mu) counts as 0. The accuracy
-        stated below then does not hold if Q or the scale jumps within the cluster.
+        Mean and standard deviation of the cluster. The arrays mu and sigma broadcast together. With
+        sigma = 0 all numbers of the block are equal. A sigma up to 1e-13 abs(mu) counts as 0. If
+        sigma counts as 0 and Q or the scale jumps within the cluster, the accuracy stated in the
+        notes does not hold.
     scale_rule, rounding
         As in `mxnum.quantize`, except that ``"sr"`` has infinitely many random bits.
     distribution
         ``"normal"``, or ``"uniform"`` on mu +- sqrt(3) sigma.
     prescale
-        The factor by which numbers are multiplied after the scale is chosen. It is divided out at
+        After the scale is chosen, numbers are multiplied by this factor, which is divided out at
         the end (Tseng et al. use 3/4).
     tensor_scale
         The tensor scale, for formats such as NVFP4 that have one. In a tensor whose largest
@@ -260,7 +261,7 @@ def block_error(
     >>> mx.analysis.block_error("mxfp4_e2m1", rounding="sr", prescale="3/4").gain.round(5)
     np.float64(1.0)
 
-    NVFP4 with stochastic rounding, in a tensor whose largest magnitude is 5:
+    This is the gain of NVFP4 with stochastic rounding, in a tensor whose largest magnitude is 5:
 
     >>> mx.analysis.block_error("nvfp4", rounding="sr", tensor_scale=5 / 2688).gain.round(5)
     np.float64(0.99665)
@@ -306,7 +307,7 @@ def _model(
         fmt.scale,
         *_factors(fmt, tensor_scale, headroom),
     )
-    _ = model.ladder  # raises an error if there is no ladder
+    _ = model.ladder  # raises an error if the scales cannot be listed
     return model
 
 
@@ -316,7 +317,7 @@ def _cluster(mu: Any, sigma: Any) -> tuple[Array, Array]:
     for name, values in (("mu", m), ("sigma", d)):
         errors.require(bool(np.isfinite(values).all()), name, "finite", "NaN or infinite")
     errors.require(bool((d >= 0).all()), "sigma", "at least 0", d.min() if d.size else None)
-    # The squares of smaller numbers are outside the range of float64.
+    # If abs(mu) + sigma is below 2**-400, moments could underflow in float64.
     accepted = "positive if mu is 0, and above 2**-400 otherwise"
     errors.require(bool((abs(m) + d > 2.0**-400).all()), "sigma", accepted, (abs(m) + d).min(initial=1))
     reach = abs(m) + cluster.REACH * d
@@ -384,8 +385,8 @@ def _equal_numbers(model: Model, x: Fraction, index: int, single: dict[str, Arra
     }
     for name, value in values.items():
         single[name][index] = float(value)
-    # Both moments are computed from the same float, so that their difference, the variance, has no
-    # rounding error.
+    # The mean square is computed from the float `bias`, so that subtracting bias * bias gives
+    # exactly 0 if the variance is 0.
     bias = float(error / y)
     single["relative_square"][index] = bias * bias + float((square - mean**2) / y**2)
     pair["relative_error"][index] = bias * bias
@@ -414,7 +415,7 @@ def _uniform_ends(mu: Fraction, sigma: Fraction) -> tuple[Fraction, Fraction]:
 def _cut(model: Model, mu: Fraction, sigma: Fraction, reach: float) -> Cut:
     """Return the scales and the interval that have all but a negligible part of the probability.
 
-    For a normal distribution, the interval has `reach` standard deviations on each side.
+    For a normal distribution, the interval has `reach` standard deviations on each side of mu.
     """
     if model.distribution == "uniform":
         low, high = _uniform_ends(mu, sigma)
@@ -424,7 +425,7 @@ def _cut(model: Model, mu: Fraction, sigma: Fraction, reach: float) -> Cut:
     last = last_begun(ladder, max(abs(low), abs(high)))
     if low <= 0 <= high:
         # P(all |X| < t) is at most (2 t / d)**k, where d is sigma sqrt(2 pi) or the width of the
-        # interval. This is negligible for `first` as computed here.
+        # interval. The bound is negligible for `first` as computed here.
         bits = reach**2 / (2 * math.log(2))
         first = last_begun(ladder, sigma / 2 ** (math.ceil(bits / model.block_size) + 3))
     else:

@@ -1,8 +1,8 @@
 """List the scales that a block can have, and the block maximum at which each scale begins.
 
 For every format and most scale rules, the largest magnitude A of a block alone determines the
-block's scale. The block has scale number s if begin(s) <= A < begin(s + 1). The value of scale
-number s is unit(s). So one theory covers all these formats and rules.
+block's scale. The scale has the index s if begin(s) <= A < begin(s + 1), and its value is unit(s).
+So the same formulas hold for every format and most scale rules.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from mxnum.analysis.scale_theory import scale_threshold
 from mxnum.formats import ElementFormat, MXFormat, ScaleFormat
 from mxnum.modes import FloatScaleRule, ScaleRule, scale_rule_of
 
-#: The end of the last scale. It stands for infinity, because no interval of integration reaches it.
+#: The block maximum at which the last scale ends: a stand-in for infinity, because no interval of
+#: integration reaches this number.
 _BEYOND = Fraction(2) ** 512
 #: The values of a scale format are listed if it has at most this many bits.
 _MOST_BITS = 16
@@ -28,10 +29,10 @@ _MOST_BITS = 16
 class ScaleLadder:
     """The scales of a format, from the lowest to the highest.
 
-    A block whose maximum is below `begins` has the lowest scale.
+    A block whose maximum is below all of `begins` has the lowest scale.
     """
 
-    #: The largest magnitude of a block at which each scale begins.
+    #: The block maximum at which each scale begins.
     begins: tuple[Fraction, ...]
     #: The value of each scale.
     units: tuple[Fraction, ...]
@@ -46,17 +47,17 @@ class ScaleLadder:
         return len(self.units)
 
     def end(self, s: int) -> Fraction:
-        """Return the block maximum at which scale number s + 1 begins."""
+        """Return the block maximum at which the scale with the index s + 1 begins."""
         return self.begins[s + 1] if s + 1 < len(self) else _BEYOND
 
     def of(self, size: Fraction) -> int:
-        """Return the number of the scale of a block whose largest magnitude is `size`."""
+        """Return the index of the scale of a block whose largest magnitude is `size`."""
         s = last_begun(self, size)
         return s - 1 if s > 0 and self.begins[s] == size and self.open_below[s] else s
 
 
 def last_begun(ladder: ScaleLadder, size: Fraction) -> int:
-    """Return the number of the highest scale that begins at or below `size`, or 0."""
+    """Return the index of the highest scale that begins at or below `size`, or 0."""
     return max(bisect_right(ladder.begins, size) - 1, 0)
 
 
@@ -100,10 +101,10 @@ def powers_of_two(element: ElementFormat, rule: ScaleRule) -> ScaleLadder:
 def floats(
     element: ElementFormat, scale: ScaleFormat, rule: FloatScaleRule, tensor_scale: Fraction, headroom: Fraction
 ) -> ScaleLadder:
-    """Return the float scales that a block can have under a rule that only the maximum decides.
+    """Return the float scales of blocks under a rule that depends only on the block maximum.
 
     For a block with largest magnitude A, the rule rounds headroom * A / (largest element * tensor
-    scale).
+    scale) to the scale format.
     """
     for name, value in (("tensor_scale", tensor_scale), ("headroom", headroom)):
         errors.require(Fraction(1, 2**150) <= value <= 2**130, name, "between 2**-150 and 2**130", float(value))

@@ -1,8 +1,8 @@
 """Define number systems that evaluate a closed form: sympy, the balls of arb, intervals of mpmath.
 
-Such a number system is called a *machine* here. `closed_form` uses only + - * / on the numbers of a
-machine, and the functions of this module. So the same code prints a formula, encloses its value,
-and checks the enclosure.
+A number system that evaluates a closed form is called a *machine* here. `closed_form` uses only
+``+ - * /`` on the numbers of a machine, and the methods of `Machine`. So the same code prints a
+formula, encloses its value, and checks the enclosure.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ class Machine(Protocol):
 def _squarings(x: Any, n: int) -> Any:
     """Return x ** n, computed by products alone.
 
-    The library's power function uses the logarithm, which does not exist for a ball around zero.
+    The libraries' power functions use the logarithm, which does not exist for an interval around
+    zero.
     """
     if n == 1:
         return x
@@ -169,7 +170,7 @@ class ArbMachine:
         acb = self._flint.acb
         rate, scale = -1 / (2 * sigma**2), 1 / (sigma * (2 * self.pi()).sqrt())
 
-        def integrand(z: Any, _: bool) -> Any:  # arb asks this function about branch cuts; it has none
+        def integrand(z: Any, _: bool) -> Any:  # arb asks about branch cuts; the integrand has none
             return (rate * (z - mu) ** 2).exp() * scale / z
 
         return acb.integral(integrand, acb(self.number(lower)), acb(self.number(upper))).real
@@ -229,7 +230,8 @@ class IntervalMachine:
         All terms have the same sign, and the ratio of successive terms is 2x*x/(2n+3).
         """
         square = x * x
-        # For x > 1, 0 < 1 - erf(x) < exp(-x*x), which is below the precision if x is this large.
+        # For x > 1, 0 < 1 - erf(x) < exp(-x*x), which is below the precision if x is as large as
+        # here.
         if float(abs(x).a) ** 2 > 0.7 * self._iv.prec and float(abs(x).a) > 1:
             one = self._iv.mpf(1 if x.a > 0 else -1)
             return one - one * self.exp(-square) * self._iv.mpf([0, 1])
@@ -250,9 +252,9 @@ class IntervalMachine:
         return self._around(total, rest) * self.exp(-square) * 2 / self.sqrt(self.pi())
 
     def inverse_normal(self, mu: Any, sigma: Any, lower: Fraction, upper: Fraction) -> Any:
-        """Return the integral, by the series 1/x = sum of (-1)**n (x-c)**n / c**(n+1) over n.
+        """Return the integral of density / x, with 1/x = sum over n of (-1)**n (x-c)**n / c**(n+1).
 
-        c is the middle of the interval. A recurrence gives the moments of x - c.
+        A recurrence gives the moments of x - c, where c is the middle of the interval.
         """
         if max(abs(lower), abs(upper)) > 2 * min(abs(lower), abs(upper)):
             middle = (lower + upper) / 2

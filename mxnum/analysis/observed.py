@@ -35,12 +35,12 @@ def of_elements(
     table = np.array([element.value(code) for code in range(1 << element.bits)])
     magnitudes = np.abs(table)
     with np.errstate(invalid="ignore", over="ignore"):
-        # The same values as q.dequantize("float64"), without compiling a loop.
+        # `values` equals q.dequantize("float64"), but needs no compiled loop.
         values = table[q.codes] * factor
         if q.offsets is not None:
             values += spread(q.offsets, layout, x.shape)
         beyond = measured & (np.abs(held) > element.max * factor)
-        clamped, divided = beyond.copy(), beyond & (factor > 0)  # a scale of 0 clamps all but 0
+        clamped, divided = beyond.copy(), beyond & (factor > 0)  # a scale of 0 clamps every number but 0
         if divided.any():
             each = spread(scales, layout, x.shape)[divided]
             tensors = np.broadcast_to(np.float32(1) if tensor is None else tensor, x.shape)[divided]

@@ -1,8 +1,9 @@
 """Describe the quantizer of an element format as a piecewise function of a real number.
 
-The function is derived from the definition, so that it covers every mode. Deterministic modes are
-piecewise constant, with one boundary between neighbouring codes: at either of them, or midway.
-Stochastic rounding chooses between two constants, and its mean is the number itself.
+The function is derived from the definition, so that every rounding mode is covered. In
+deterministic modes the function is piecewise constant, with one boundary for two neighbouring
+values: at one of the values, or midway. Stochastic rounding chooses between two constants, and the
+mean of Q(x) is x.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from mxnum.modes import Overflow, Rounding
 
 
 def element_of(format: str | MXFormat | ElementFormat) -> ElementFormat:
-    """Return the element of a format, or an element. Formats must have E8M0 scales."""
+    """Return the element format of an MX format with E8M0 scales, or the given element format."""
     if isinstance(format, MXFormat) or (isinstance(format, str) and format not in formats.ELEMENTS):
         return formats.get_e8m0(format, "mxnum.analysis").element
     return formats.element(format)
 
 
 def _unbounded_value(element: ElementFormat, code: int) -> Fraction:
-    """Return the magnitude of a code k * 2**m + q, with exponent step k and significand q.
+    """Return the magnitude of code k * 2**m + q, where k is the exponent step and q has m bits.
 
     The code may be above the code of the largest finite value.
     """
@@ -41,9 +42,9 @@ def _unbounded_value(element: ElementFormat, code: int) -> Fraction:
 class PiecewiseQuantizer:
     """The function Q(x) at scale 1 with saturation, for every real x.
 
-    Between `breakpoints` i-1 and i the result is ``lower[i]`` or ``upper[i]``. These differ only
-    for stochastic rounding (with infinitely many random bits), where the mean of Q(x) is x. At
-    breakpoint i the result is ``at[i]``.
+    Between `breakpoints` i-1 and i the result is ``lower[i]`` or ``upper[i]``. ``lower[i]`` and
+    ``upper[i]`` differ only for stochastic rounding (with infinitely many random bits), where the
+    mean of Q(x) is x. At breakpoint i the result is ``at[i]``.
     """
 
     element: ElementFormat
@@ -88,8 +89,8 @@ def _derive(element: ElementFormat, rounding: Rounding) -> PiecewiseQuantizer:
 
     values = [_unbounded_value(element, code) for code in range(last + 1)]
     signed = [-value for value in reversed(values[1:])] + values
-    # Candidates for breakpoints are all values, and for rounding to nearest all midpoints.
-    rows = [(signed[0], signed[0])]  # the piece before the first breakpoint
+    # Candidates for breakpoints are all values and, in modes that round to nearest, all midpoints.
+    rows = [(signed[0], signed[0])]  # The piece before the first breakpoint.
     points, at = [], []
     for place, value in enumerate(signed):
         points.append(value)
@@ -101,7 +102,8 @@ def _derive(element: ElementFormat, rounding: Rounding) -> PiecewiseQuantizer:
         if rounding.is_stochastic:
             rows.append((value, beyond))
             continue
-        # The definition says to which end it rounds the quarters of the gap, and its middle.
+        # Ask the definition whether it rounds a quarter, the middle and three quarters of the gap
+        # down or up.
         quarter = (beyond - value) / 4
         low, middle, high = (rounded(value + i * quarter) for i in (1, 2, 3))
         rows.append((low, low))
@@ -112,7 +114,7 @@ def _derive(element: ElementFormat, rounding: Rounding) -> PiecewiseQuantizer:
     breaks = [
         index
         for index, value in enumerate(at)
-        # A point is not a breakpoint if Q is constant around it.
+        # A point is not a breakpoint if Q is constant around the point.
         if not rows[index] == rows[index + 1] == (value, value)
     ]
     levels = [rows[index] for index in breaks] + [rows[-1]]

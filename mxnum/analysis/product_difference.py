@@ -20,10 +20,12 @@ from mxnum.output.text_table import text_table
 from mxnum.units import MatrixUnit
 from mxnum.units.unit import CLAUSES, OPERANDS, Evidence
 
-#: The parts of a difference, in the order in which the properties of a stack are added.
+#: The parts of a difference, in the order in which `compare_products` adds the properties of a
+#: stack.
 PARTS = ("quantizer", "order", "truncation", "promotion", "tensor scale")
 PLACES = ("after", "in turn")
-#: A part counts as expected if its size is at most this multiple of the model's prediction.
+#: A part counts as expected if its size is at most this multiple of the size that `expected_sums`
+#: predicts.
 FACTOR = 2.0
 #: The number of results from which expected errors are computed.
 SAMPLE = 256
@@ -73,8 +75,8 @@ class DifferencePart:
     """One part of the difference of two stacks' products, over all finite results.
 
     `rms`, `largest` and `expected` are relative to the root mean square of the exact results.
-    `bias` is the mean of the part times the sign of the result, relative to the mean magnitude. It
-    is below 0 if the second stack's results are nearer zero.
+    `bias` is the mean of the part times the sign of the result, relative to the mean magnitude of
+    the results. `bias` is below 0 if the second stack's results are nearer zero.
     """
 
     name: str
@@ -85,7 +87,7 @@ class DifferencePart:
 
     @property
     def verdict(self) -> str:
-        """ "equal", "expected", or "larger than expected" (more than twice the model)."""
+        """Verdict "equal", "expected", or "larger than expected" (more than twice `expected`)."""
         if self.rms == 0:
             return "equal"
         return "expected" if self.rms <= FACTOR * self.expected else "larger than expected"
@@ -95,9 +97,9 @@ class DifferencePart:
 class ProductDifference:
     """The difference of two stacks' products, split into parts that add up to the difference.
 
-    `values` has a float64 array for the name of each part and for "total". `nonfinite` counts
-    results that are NaN or infinite in either stack. The numbers of the parts leave out these
-    results.
+    `values` maps the name of each part, and "total", to a float64 array. `nonfinite` counts results
+    that are NaN or infinite in either stack. The numbers of the parts leave out results that are
+    not finite.
     """
 
     stacks: tuple[str, str]
@@ -108,7 +110,7 @@ class ProductDifference:
     values: dict[str, Array] = field(repr=False)
 
     def text(self) -> str:
-        """Return a table of the parts, under a sentence about the largest and unexpected parts."""
+        """Return a sentence about the largest and unexpected parts, and a table of all parts."""
         rows = [(p.name, f"{p.rms:.2e}", f"{p.bias:+.2e}", f"{p.expected:.2e}", p.verdict) for p in self.parts]
         rows.append(("total", f"{self.total.rms:.2e}", f"{self.total.bias:+.2e}", f"{self.total.expected:.2e}", ""))
         table = text_table(("part", "rms", "bias", "expected rms", "verdict"), rows)
@@ -155,8 +157,8 @@ def compare_products(
         Matrices of shapes (M, K) and (K, N): arrays that both stacks quantize, or operands of the
         units.
     units
-        The two stacks. Each is a `ProductStack`, a matrix unit, its name, or a mode of
-        `Accumulate`.
+        The two stacks. Each stack is a `ProductStack`, a matrix unit, the name of a unit, or a mode
+        of `Accumulate`.
 
     Examples
     --------
@@ -180,7 +182,7 @@ def compare_products(
 
 
 class _Chain:
-    """The results of a stack, from exact sums, with one more property of the stack in each."""
+    """A stack's results in steps: exact sums, then one more property of the stack in each step."""
 
     def __init__(self, stack: ProductStack, a: Any, b: Any) -> None:
         self.a, self.b = (_values(x) for x in (a, b))
@@ -199,7 +201,7 @@ class _Chain:
         self.steps = [exact, *(each * factor for each in sums), _scaled(sums[-1], left, right, stack.tensor_scale)]
 
     def expected(self, i: Array, j: Array) -> list[Error]:
-        """Return the expected errors due to each property but the quantizer, for some results."""
+        """Return the expected errors of some results, due to each property except the quantizer."""
         sums = Sums(self.a[i], self.b.T[j])
         nothing = sums.no_error()
         if not isinstance(self.unit, MatrixUnit):
@@ -210,7 +212,7 @@ class _Chain:
         is_moved = plain.promotion != promoted.promotion
         promotion = Error(moved.mean - kept.mean, moved.variance + kept.variance) if is_moved else nothing
         once = rounded_to_nearest(sums, self.a.shape[1]).variance
-        scaled = Error(nothing.mean, 2 * once)  # two roundings, by two multiplications
+        scaled = Error(nothing.mean, 2 * once)  # two multiplications round twice
         return [rounded_to_nearest(sums, self.unit.terms), kept, promotion, scaled]
 
 
@@ -239,7 +241,7 @@ def _expected_squares(first: _Chain, second: _Chain, values: dict[str, Array]) -
 def _variants(unit: MatrixUnit, keeps_promotion: bool) -> list[MatrixUnit]:
     """Return a unit with as many bits as possible, the unit without promotions, and `unit` itself.
 
-    The first one also rounds to nearest. Only `unit` itself may warn about its evidence.
+    The first returned unit rounds to nearest. Only `unit` itself may warn that evidence is missing.
     """
     silent = tuple(Evidence(clause, "replayed") for clause in CLAUSES)
     promotion = unit.promotion if keeps_promotion else 0  # a promotion that applies the scales is kept
@@ -251,7 +253,7 @@ def _variants(unit: MatrixUnit, keeps_promotion: bool) -> list[MatrixUnit]:
 
 
 def _product(a: Any, b: Any, accumulate: Accumulate | MatrixUnit) -> Array:
-    if not isinstance(accumulate, MatrixUnit):  # decodes types that only units take
+    if not isinstance(accumulate, MatrixUnit):  # decode operand types that only matrix units multiply
         a, b = (x if isinstance(x, MXArray) else _values(x) for x in (a, b))
     return np.asarray(products.matmul(a, b, accumulate=accumulate)).astype(np.float64)
 
@@ -298,8 +300,8 @@ def _differences(first: list[Array], second: list[Array]) -> dict[str, Array]:
 def _round_to_a_grid(steps: list[Array]) -> None:
     """Round the arrays in `steps`, in place, so that their differences are exact in float64.
 
-    Each result is rounded to a grid of 49 bits below the largest of its steps. The grid has all
-    float32 numbers down to 2**-25 times the largest step.
+    The grid of a result has 49 bits below the largest value of the result in `steps`, so it has all
+    float32 numbers down to 2**-25 times this value.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         largest = np.max([np.where(np.isfinite(step), abs(step), 0) for step in steps], axis=0)
@@ -313,7 +315,7 @@ def _float64(factor: Array | None) -> Array | float:
 
 
 def _scaled(sums: Array, left: Array | None, right: Array | None, place: str) -> Array:
-    """Return the sums multiplied by the factors in float32."""
+    """Return the sums multiplied by the tensor scales in float32."""
     if left is None and right is None:
         return sums
     one: Array = np.ones((1, 1), np.float32)

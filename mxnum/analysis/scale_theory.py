@@ -2,7 +2,7 @@
 
 Each rule has a threshold t: the scale exponent is at least s if the block maximum A is at least t *
 2**s. Therefore the maximum of a block divided by its scale lies between t and 2t. The maximum
-overflows if this quotient is above the element's largest value.
+overflows if the quotient of maximum and scale is above the element's largest value.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from mxnum.modes import ScaleRule
 
 
 def scale_threshold(format: str | MXFormat | ElementFormat, scale_rule: str | ScaleRule = "floor") -> Fraction:
-    """Return the t such that the shared exponent is the largest s with A >= t * 2**s.
+    """Return t such that the shared exponent is the largest s with block maximum A >= t * 2**s.
 
-    For ceil and rceil the condition is A > t * 2**s. These conditions follow from the definitions
-    of the rules, with A = f * 2**E.
+    For ceil and rceil, the shared exponent is the largest s with A > t * 2**s. The thresholds
+    follow from the definitions of the rules, with A = f * 2**E.
 
     >>> scale_threshold("mxfp8_e4m3", "floor"), scale_threshold("mxfp8_e4m3", "rceil")
     (Fraction(256, 1), Fraction(224, 1))
@@ -49,8 +49,9 @@ def scale_threshold(format: str | MXFormat | ElementFormat, scale_rule: str | Sc
 class OverflowRegion:
     """The mantissas f at which a block maximum f * 2**E is beyond the largest element.
 
-    These mantissas satisfy lower < f < upper. The interval is empty if the rule never overflows.
-    `worst_error` is the supremum of the relative error 1 - max / abs(x) in the interval.
+    A block maximum f * 2**E overflows if lower < f < upper. The interval (lower, upper) is empty if
+    the rule never overflows. `worst_error` is the supremum of the relative error 1 - max / abs(x)
+    in the interval.
     """
 
     lower: Fraction
@@ -75,7 +76,7 @@ class OverflowRegion:
 
 
 def overflow_region(format: str | MXFormat | ElementFormat, scale_rule: str | ScaleRule = "floor") -> OverflowRegion:
-    """Return the mantissas of a block maximum that lie beyond the largest element before rounding.
+    """Return the mantissas of block maxima that are beyond the largest element before rounding.
 
     >>> region = overflow_region("mxfp8_e4m3")
     >>> region.lower, region.upper, region.worst_error
@@ -86,8 +87,8 @@ def overflow_region(format: str | MXFormat | ElementFormat, scale_rule: str | Sc
     element = element_of(format)
     aligned = Fraction(2) ** element.emax
     largest = Fraction(element.max)
-    # A / 2**s is below 2t, or for ceil and rceil at most 2t, which is then not beyond the largest
-    # element.
+    # A / 2**s is below 2t. For ceil and rceil A / 2**s may equal 2t, but is then not beyond the
+    # largest element.
     reach = 2 * scale_threshold(element, scale_rule)
     if reach <= largest:
         return OverflowRegion(largest / aligned, largest / aligned, Fraction(0))

@@ -24,7 +24,7 @@ from mxnum.ops import quantize, shared_scale
 #: The number of elements that are measured at a time. Each element needs about 130 bytes.
 CHUNK = 1 << 16
 
-#: The size of the largest array that numpy quantizes by the definition. This takes milliseconds,
+#: The size of the largest array that numpy quantizes by the definition. numpy takes milliseconds,
 #: but compiling a loop takes a second.
 FEW = 1 << 16
 
@@ -44,9 +44,9 @@ class Statistics:
     was measured.
 
     Under asymmetric scaling, the element format represents the difference between a number and its
-    block's offset. Counts refer to this difference, but errors refer to the number.
+    block's offset. Counts refer to the difference, but errors refer to the number itself.
 
-    Errors x_q - x are rounded once to float64 and summed in float64. Their squares must not
+    Errors x_q - x are rounded once to float64 and summed in float64. The squares of errors must not
     overflow.
     """
 
@@ -58,15 +58,15 @@ class Statistics:
     measured: Any = field(metadata=_COUNT)
     #: Measured elements that are finite after quantization.
     compared: Any = field(metadata=_COUNT)
-    #: Elements whose magnitude before rounding is above the largest value times the scale. This is
-    #: one definition of last-bin occupancy.
+    #: Elements whose magnitude before rounding is above the largest value times the scale. The
+    #: share of these elements is one definition of last-bin occupancy.
     beyond_max: Any = field(metadata=_COUNT)
     #: Elements that would become larger than the largest value if the exponent were unbounded.
     #: overflow="saturate" clamps exactly these elements. If the scale is zero, all numbers except 0
     #: are clamped.
     clamped: Any = field(metadata=_COUNT)
-    #: Elements with the code of the largest value. This is another definition of last-bin
-    #: occupancy.
+    #: Elements with the code of the largest value. The share of elements with this code is another
+    #: definition of last-bin occupancy.
     at_max: Any = field(metadata=_COUNT)
     #: Elements that are not zero, but get the code of zero.
     underflowed: Any = field(metadata=_COUNT)
@@ -77,12 +77,12 @@ class Statistics:
     sum_error_x: Any = field(metadata=_SUM)
     max_error: Any = field(metadata=_LARGEST)
     #: The number of blocks, of NaN blocks, and of blocks with an element beyond the largest value.
-    #: Fields about blocks are None along an axis.
+    #: Fields about blocks are None if `per` is an axis.
     blocks: Any = None
     nan_blocks: Any = None
     blocks_beyond_max: Any = None
-    #: The numbers of blocks whose scale is zero, so that all elements are lost; is subnormal, so
-    #: that it has fewer digits; or is the largest scale. E8M0 scales are never zero or subnormal.
+    #: The numbers of blocks with three kinds of scale: zero, which loses all elements; subnormal,
+    #: which has fewer digits; and the largest scale. E8M0 scales are never zero or subnormal.
     zero_scales: Any = None
     subnormal_scales: Any = None
     largest_scales: Any = None
@@ -319,7 +319,7 @@ def measure(
 
 
 def _of_shape(name: str, given: Any, shape: tuple[int, ...]) -> Array | None:
-    """Return `given` as an array, which must have that shape, or None for None."""
+    """Return `given` as an array, whose shape must be `shape`, or None for None."""
     if given is None:
         return None
     array: Array = as_array(name, given, anywhere=False)
@@ -340,7 +340,7 @@ def found_tensor_scale(array: Array, fmt: MXFormat, by_rows: bool = False) -> Ar
 
 
 def _part_of(tensor: Array, part: Slices) -> Array:
-    """Return the tensor scales of a piece.
+    """Return the tensor scales for a piece of the array.
 
     Along each axis, `tensor` has length 1 or the length of the whole array.
     """
@@ -357,7 +357,7 @@ class _Sums:
         self.blocks = {name: np.zeros(of_scales if kind == "block" else (), np.int64) for name in _OF_BLOCKS}
 
     def add(self, seen: dict[str, Array], part: Slices) -> None:
-        """Add the results of `of_elements` for a piece to the sums."""
+        """Add the results of `of_elements` for a piece of the array to the sums."""
         for name, counts in self.blocks.items():
             if self.kind == "block":
                 counts[of_blocks(part, self.layout)] = seen[name]
@@ -376,7 +376,10 @@ class _Sums:
         total[here] = operation(total[here], operation.reduce(values, axis=others, dtype=dtype))
 
     def values(self) -> dict[str, Any]:
-        """Return the sum for each field of `Statistics`, without counts of blocks along an axis."""
+        """Return the sum for each field of `Statistics`.
+
+        If `per` is an axis, blocks are not counted.
+        """
         counted: dict[str, Any] = {}
         if self.kind != "axis":
             count = math.prod(self.of_scales)

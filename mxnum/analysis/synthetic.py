@@ -1,7 +1,7 @@
 """Draw random tensors that resemble those of training, for studies without real tensors.
 
-The tensors are models, not measurements. A result holds for the distribution that the function's
-docstring states.
+The tensors are models, not measurements. A result that was computed with these tensors holds for
+the distributions in the functions' docstrings.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def activations(
 def gradients(rows: int = 512, columns: int = 1024, *, seed: int = 0, spread: float = 1.5) -> Array:
     """Draw independent lognormal magnitudes with random signs, as a float32 matrix.
 
-    log|g| has the standard deviation `spread`.
+    The logarithm of a magnitude has the standard deviation `spread`.
     """
     rng = np.random.default_rng([seed, 3])
     magnitude = 1e-4 * np.exp(spread * rng.standard_normal((rows, columns)))

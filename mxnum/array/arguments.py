@@ -25,7 +25,7 @@ class Layout(NamedTuple):
 
 
 def host_options(engine: Any, **options: Any) -> dict[str, Any]:
-    """Return `options` for the host's engine, and {} for that of a GPU, which has no such options.
+    """Return `options` for the host's engine, and {} for a GPU's engine, which takes no options.
 
     For the engine of a GPU, an option that is not None raises ValueError.
     """
@@ -64,7 +64,7 @@ def checked_codes(argument: str, value: Any, bits: int) -> Any:
 def checked_scales(value: Any, shape: tuple[int, ...], scale: ScaleFormat = E8M0) -> Any:
     """Return `value` as an array of scales.
 
-    Raise an error unless shape and dtype fit, and for scales with a sign bit.
+    Raise an error if the shape or the dtype does not fit, or if a sign bit is set.
     """
     scales = as_array("scales", value)
     errors.require_dtype(
@@ -87,9 +87,10 @@ def checked_tensor_scale(
     A tensor scale is float32, without axes or with as many axes as the array. Each axis of a tensor
     scale has length 1, or the length of the array's axis if that axis is not blocked. With
     `positive` a tensor scale must be positive and finite, because elements are divided by it.
-    Otherwise its sign bit must be 0. `value` must be None if, and only if, the format has no tensor
-    scale. If `value` is an array, it must be in the same memory as the array `beside`: in host
-    memory, or on the same GPU. A number is copied to this memory.
+    Without `positive`, only the sign bit of a tensor scale must be 0. `value` must be None if, and
+    only if, the format has no tensor scale. If `value` is an array, it must be in the same memory
+    as the array `beside`: in host memory, or on the same GPU. A Python number is copied to the
+    memory of `beside`.
     """
     if fmt.tensor_scale is None:
         errors.require(value is None, "tensor_scale", f"left out for {fmt.name}, which has none", value)
@@ -115,7 +116,8 @@ def checked_tensor_scale(
         )
     )
     accepted = (
-        f"without axes, or of {len(shape)} axes of length 1, or as long as in {shape} where blocks {blocks} are 1"
+        f"without axes, or of {len(shape)} axes, each of length 1 or, where a block of {blocks} has length 1, as long "
+        f"as in {shape}"
     )
     errors.require(fits, "tensor_scale", accepted, tensor.shape)
     if positive:
@@ -153,7 +155,7 @@ def first_index(wrong: Any) -> tuple[int, ...]:
 
 
 def checked_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    """Return `out`; raise an error unless it is None, or writable with this shape and dtype."""
+    """Return `out`; raise an error unless it is None or writable with the given shape and dtype."""
     if out is None:
         return None
     if type(out) is np.ndarray:  # fast path: avoids the slower `on_device`
@@ -200,7 +202,7 @@ def layout_of(
     block_shape: Blocks | None,
     blocks: Blocks | None,
 ) -> Layout:
-    """Return the `Layout` of codes of the given shape that the caller's arguments describe."""
+    """Return the `Layout` that the caller's arguments describe, for codes of the given shape."""
     fmt = formats.get(format)
     made = resolve_blocks(shape, fmt.block, axis=axis, block_size=block_size, block_shape=block_shape, blocks=blocks)
     return Layout(fmt, made, scales_shape(shape, made))

@@ -53,11 +53,11 @@ _PARTS = "description", "packed", "scales", "offsets", "tensor_scale"
 class MXArray:
     """A quantized array: a code for each element, and a scale for each block.
 
-    With asymmetric scaling, an array also has float16 offsets, one for each block. In formats with
-    a tensor scale it has a tensor scale. Each code takes a byte, unless the codes are packed
+    With asymmetric scaling, an array also has float16 offsets, one for each block. If the format
+    has a tensor scale, so has the array. Each code takes a byte, unless the codes are packed
     (``mxnum.quantize(x, format, packed=True)``): then the array takes `packed_nbytes` bytes. All
-    parts are in host memory, or on a GPU as arrays of the input's library. `to_host` copies them to
-    host memory.
+    parts are in host memory, or on a GPU as arrays of the input's library. `to_host` copies the
+    parts to host memory.
 
     Make an MXArray with `mxnum.quantize`, or from existing parts with `MXArray.from_parts` or
     `MXArray.from_packed`. Arithmetic on an MXArray raises TypeError on purpose. `dequantize` (or
@@ -86,8 +86,8 @@ class MXArray:
         """
         self._stored = stored
         self._packed_shape = packed_shape
-        #: True if this is a view of an array, and elements outside the view have the same tensor
-        #: scale.
+        #: True if this MXArray is a view of a larger array, and elements outside the view have the
+        #: same tensor scale.
         self._is_part = False
         #: The scales, of shape ceil(shape / blocks): uint8 codes (E8M0, E4M3, UE5M3), or floats if
         #: the scales have 16 or 32 bits.
@@ -98,8 +98,8 @@ class MXArray:
         #: The float16 offsets of asymmetric scaling, in the shape of the scales; otherwise None.
         self.offsets = offsets
         #: The tensor scale, a float32 array, or None if the format has no tensor scale. A tensor
-        #: scale without axes multiplies all values. Otherwise it has as many axes as the codes and
-        #: broadcasts with them.
+        #: scale without axes multiplies all values. A tensor scale with axes has as many axes as
+        #: the codes and broadcasts with the codes.
         self.tensor_scale = tensor_scale
 
     @classmethod
@@ -135,7 +135,7 @@ class MXArray:
     ) -> Self:
         """Return an MXArray of checked codes, after checking the scales and offsets.
 
-        `given` is the caller's object with the codes. `stored` is an array of the same codes.
+        `given` is the caller's object with the codes. `stored` is an array of the codes in `given`.
         """
         fmt, blocks, of_scales = layout
         scales = checked_scales(scales, of_scales, fmt.scale)
@@ -171,7 +171,7 @@ class MXArray:
         offsets: Any = None,
         tensor_scale: Any = None,
     ) -> Self:
-        """Return an MXArray that holds codes packed as by `pack`. They are checked and not copied.
+        """Return an MXArray that holds codes packed as by `pack`, checked but not copied.
 
         `length` is the number of elements in each row of the last axis. Bits that pad a row are
         ignored. If padding bits are not zero, the MXArray holds a copy with zeros there, so that
@@ -189,7 +189,7 @@ class MXArray:
 
     @property
     def is_packed(self) -> bool:
-        """True if the codes are held packed. Always False for codes of eight bits."""
+        """True if the codes are held packed. Codes of eight bits are never packed."""
         return self._packed_shape is not None
 
     @property
@@ -257,7 +257,7 @@ class MXArray:
 
     @property
     def nbytes(self) -> int:
-        """The bytes in memory of codes, as they are held, scales, tensor scale and offsets."""
+        """The bytes in memory of the codes (as they are held), scales, tensor scale and offsets."""
         return math.prod(self._stored.shape) + self._side_bytes
 
     @property
@@ -372,12 +372,17 @@ class MXArray:
         element = self.format.element
         self._require_host("array", "call to_host() first")
         errors.require(
-            not element.integer or element.bits == 8, "format", "one whose codes ml_dtypes stores alike", element.name
+            not element.integer or element.bits == 8,
+            "format",
+            "one whose codes have the same bits in ml_dtypes",
+            element.name,
         )
         return self.to_host().codes.view(numpy_dtype(element))
 
     def equals(self, other: object) -> bool:
-        """Return True if format, blocks and every bit of codes, scales and offsets are the same.
+        """Return True if format, blocks and every bit of the arrays are the same.
+
+        The arrays are codes, scales, offsets and tensor scale.
 
         Formats are equal only if their names are equal too. Packing and the order of axes in memory
         are not compared.
@@ -426,8 +431,8 @@ class MXArray:
     def __getitem__(self, key: Any) -> Self:
         """Return the view that integers and slices select. Slices must keep blocks whole.
 
-        Packed codes stay packed if each row of the selected part begins and ends at a byte.
-        Otherwise the codes of the part are unpacked to new memory.
+        Packed codes stay packed if each row of the selected part begins and ends at a byte. The
+        codes of all other parts are unpacked to new memory.
         """
         keys = key if isinstance(key, tuple) else (key,)
         ellipses = sum(item is Ellipsis for item in keys)
@@ -526,7 +531,7 @@ class MXArray:
             row_shape, row_blocks = (
                 shape or (1,),
                 blocks or (1,),
-            )  # for an array without axes
+            )  # an array without axes is stored as one row
             side = scales_shape(row_shape, row_blocks)
             errors.require(scales.size == math.prod(side), "scales", f"of shape {side}", scales.shape)
             offsets = parts["offsets"].reshape(side) if "offsets" in parts else None

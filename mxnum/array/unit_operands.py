@@ -20,11 +20,11 @@ _CODES = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 
 
 class UnitOperand(NamedTuple):
-    """An operand of a unit."""
+    """An operand of a matrix unit, with its scales."""
 
     operand: Operand
-    #: The format of the scales that the unit applies, itself or when it promotes partial sums. None
-    #: if there are none.
+    #: The format of the scales that the unit applies to products or when it promotes partial sums.
+    #: None if the unit applies no scales.
     scale: ScaleFormat | None
     #: A float32 array that broadcasts with the rows, by which the unit's results are multiplied at
     #: the end, or None.
@@ -32,10 +32,10 @@ class UnitOperand(NamedTuple):
 
 
 def unit_operand(name: str, value: Any, unit: MatrixUnit, transposed: bool = False) -> UnitOperand:
-    """Return an MX array or an array of floats as an operand of a unit. Units sum its last axis.
+    """Return an MX array or an array of floats as an operand of a matrix unit.
 
-    If `transposed`, the last two axes are exchanged first. Raise ValueError if the unit does not
-    take the operand.
+    A unit sums along the last axis of its operands. If `transposed`, the last two axes are
+    exchanged first. Raise ValueError if the unit does not take the operand.
     """
     if isinstance(value, MXArray):
         return _of_mx(name, value, unit, transposed)

@@ -14,7 +14,7 @@ from mxnum.memory.tensors import answer, in_kind
 
 
 def along(keys: tuple[Any, ...], lengths: tuple[int, ...]) -> tuple[Any, ...]:
-    """Return `keys` for an array, such as a tensor scale, with length 1 along some axes."""
+    """Return `keys` adapted to an array with length 1 along some axes, such as a tensor scale."""
     return tuple(
         key if length > 1 else slice(None) if isinstance(key, slice) else 0
         for key, length in zip(keys, lengths, strict=True)
@@ -22,7 +22,7 @@ def along(keys: tuple[Any, ...], lengths: tuple[int, ...]) -> tuple[Any, ...]:
 
 
 def leaves_alike(keys: tuple[Any, ...], shape: tuple[int, ...], lengths: Any) -> bool:
-    """Return True if `keys` leave out elements that share a tensor scale with selected ones.
+    """Return True if `keys` leave out elements that share a tensor scale with selected elements.
 
     `lengths` is the shape of the tensor scale.
     """
@@ -33,7 +33,7 @@ def leaves_alike(keys: tuple[Any, ...], shape: tuple[int, ...], lengths: Any) ->
 
 
 def viewed(array: Any, view: Callable[[Any], Any]) -> Any:
-    """Return `view(array)` in the library of `array`, which is part of an MX array or None."""
+    """Return `view(array)` as an array of the library of `array`, or None if `array` is None."""
     if array is None or isinstance(array, np.ndarray):
         return None if array is None else view(array)
     if not on_device(array):

@@ -1,6 +1,6 @@
 """Check that other software can hold an MX array, before anything is written.
 
-This module also converts scales to numbers and back.
+This module also converts scale codes to arrays of ml_dtypes types, and back.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from mxnum.formats import MXFormat, ScaleFormat
 from mxnum.memory.device import on_device
 from mxnum.memory.dtypes import Array, known_name
 
-#: The names of 8-bit scale types in ml_dtypes and torch, both of which lack UE5M3. Scales of
-#: all other types are stored as floats.
+#: The names of 8-bit scale types in ml_dtypes and torch, both of which lack UE5M3. Wider scales are
+#: stored as floats.
 SCALE_TYPES = {"e8m0": "float8_e8m0fnu", "e4m3": "float8_e4m3fn"}
 
 
@@ -31,7 +31,7 @@ def in_host_memory(argument: str, q: Any) -> MXArray:
 
 
 def without_offsets(argument: str, q: Any) -> MXArray:
-    """Return `q`; raise ValueError if it has offsets, which other software does not have."""
+    """Return `q`; raise ValueError if it has offsets, which other software cannot hold."""
     errors.require_type(isinstance(q, MXArray), argument, "an MXArray", type(q).__name__)
     errors.require(q.offsets is None, argument, "without offsets", q)
     checked: MXArray = q
@@ -53,7 +53,7 @@ def in_rows(argument: str, q: Any, element: str, scale: str, block: int) -> MXAr
 
 
 def require_element(argument: str, fmt: MXFormat, names: Collection[str]) -> None:
-    """Raise ValueError unless the element format is a known format with one of these names."""
+    """Raise ValueError unless the element format is a known format with one of `names`."""
     errors.require(known_name(fmt.element) in names, argument, f"of {errors.joined(names)} elements", fmt.notation)
 
 
@@ -68,7 +68,7 @@ def require_rows(argument: str, q: MXArray, block: int) -> None:
 def typed_scales(q: MXArray) -> Array:
     """Return scales in host memory as an array of their ml_dtypes or numpy type.
 
-    UE5M3 scales are returned as codes, because no such type exists.
+    UE5M3 scales are returned as codes, because no library has a UE5M3 type.
     """
     import ml_dtypes
 

@@ -154,9 +154,9 @@ class Checkpoint:
 def _shards(folder: Path) -> dict[Path, list[str]]:
     """Return the files of a checkpoint, each with the tensors that the index lists for the file.
 
-    These are the files that the index names, or all safetensors files if there is no index.
+    If the folder has no index, all its safetensors files belong to the checkpoint.
     """
-    usual = folder / "model.safetensors.index.json"  # preferred if there are several
+    usual = folder / "model.safetensors.index.json"  # preferred if there are several indexes
     indexes = [usual] if usual.exists() else sorted(folder.glob("*.safetensors.index.json"))
     if len(indexes) > 1:
         named = " and ".join(repr(index.name) for index in indexes)
@@ -229,7 +229,7 @@ def _readings(name: str, kinds: dict[str, str]) -> Any:
 def to_tensors(name: str, q: MXArray, layout: str, *, global_scale: Any = None) -> dict[str, Array]:
     """Return the tensors that store a weight in one of `LAYOUTS`, by their names in a file.
 
-    `mxnum.interop.safetensors.save` writes such tensors to a file. The layout
+    `mxnum.interop.safetensors.save` writes the returned tensors to a file. The layout
     ``compressed_tensors`` stores NVFP4 (with `global_scale` as in `to_nvfp4`), MXFP4 and FP8.
     ``modelopt`` stores NVFP4 and FP8. ``deepseek`` stores FP8, with scales named
     ``weight_scale_inv`` instead of ``weight_scale``. ``gpt_oss`` stores MXFP4. If the tiles of an

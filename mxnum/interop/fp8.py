@@ -1,9 +1,10 @@
 """Convert FP8 weights with a float scale for each tile (DeepSeek), each row, or the whole tensor.
 
 A value is element * scale. DeepSeek's checkpoints have E4M3 elements and, in ``weight_scale_inv``,
-a float32 scale for each tile of 128 x 128, where the last tile may be shorter. They call the scale
-an inverse because encoding multiplies numbers by its reciprocal. Other checkpoints have, in
-``weight_scale``, one float32 or bfloat16 scale for each row or for the whole tensor.
+a float32 scale for each tile of 128 x 128, where the last tile may be shorter. DeepSeek calls the
+scale an inverse because encoding multiplies numbers by the reciprocal of the scale. Other
+checkpoints have, in ``weight_scale``, one float32 or bfloat16 scale for each row or for the whole
+tensor.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ def from_fp8(weight: Any, scales: Any, *, block_shape: tuple[int, int] | None = 
     """Return an MX array from a float8 array and its scales: float32, bfloat16, float16, or E8M0.
 
     The array must have two or more axes. `block_shape` is the shape of a tile that shares a scale.
-    By default it is derived from the shape of the scales. A single scale belongs to the whole
-    array. Scales of shape (..., rows, 1) belong to rows, and E8M0 codes of shape (..., n / 32) to
-    32 elements of a row. All other scales belong to tiles of 128 x 128.
+    By default the shape of a tile is derived from the shape of the scales. A single scale belongs
+    to the whole array. Scales of shape (..., rows, 1) belong to rows, and E8M0 codes of shape (...,
+    n / 32) to 32 elements of a row. All other scales belong to tiles of 128 x 128.
     """
     elements, numbers = (as_array(n, v, anywhere=False) for n, v in (("weight", weight), ("scales", scales)))
     name, kind = _ELEMENTS.get(elements.dtype.name), _SCALES.get(numbers.dtype.name)
@@ -60,7 +61,7 @@ def from_fp8(weight: Any, scales: Any, *, block_shape: tuple[int, int] | None = 
 
 
 def _blocks(shape: tuple[int, ...], scales: Array, kind: str, given: Blocks | None) -> Blocks:
-    """Return the blocks that share a scale, as given or derived from the shape of the scales."""
+    """Return the lengths of a block, as given or derived from the shape of the scales."""
     leading = (1,) * (len(shape) - 2)
     if given is not None:
         errors.require(len(given) == 2, "block_shape", "a tuple of 2 block lengths", given)

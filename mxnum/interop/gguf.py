@@ -2,19 +2,19 @@
 
 A block begins with its scale. In a block of 32 elements of four bits, byte i then holds element i
 in the low bits and element i + 16 in the high bits. In gpt-oss checkpoints, byte i holds elements
-2i and 2i + 1 (`mxnum.interop.gpt_oss`). A reader that confuses the two orders silently permutes the
-values.
+2i and 2i + 1 (`mxnum.interop.gpt_oss`). A reader that confuses the orders of GGUF and gpt-oss
+silently permutes the values.
 
 - MXFP4: a block is an E8M0 code and 16 bytes of elements.
-- NVFP4: a block has four E4M3 codes, then 8 bytes with 16 elements for each code. It is read as
+- NVFP4: a block has four E4M3 codes, then 8 bytes with 16 elements for each code. NVFP4 is read as
   ``e2m1:block=16,scale=e4m3``. The tensor scale is a separate tensor (`load_tensor`).
 - Q8_0: a block has a float16 number d and 32 integers n in two's complement. A value is d * n. Q8_0
-  is read as ``int8:block=32,scale=float16``. The elements of this format are n / 64, so the scales
-  are 64 d.
+  is read as ``int8:block=32,scale=float16``. The elements of int8 are n / 64, so the scales are 64
+  d.
 - Q4_0: a block has a float16 number d *with a sign*, and 32 integers n stored as n + 8. Scales of
   mxnum have no sign, so a negative d turns the integers n into -n. But 8, from n = -8, does not fit
   into an integer of four bits. Therefore Q4_0 is read as ``e1m3:bias=-2,block=32,scale=float16``,
-  with the scale abs(d). Elements of this format are integers from -15 to 15 in sign and magnitude,
+  with the scale abs(d). Elements of e1m3:bias=-2 are integers from -15 to 15 in sign and magnitude,
   with +0 and -0.
 """
 
@@ -205,12 +205,13 @@ def names(path: str | os.PathLike[str]) -> list[str]:
 
 
 def load_tensor(path: str | os.PathLike[str], name: str) -> MXArray:
-    """Read the tensor `name` of a GGUF file (extra ``gguf``). Its type must be in `KINDS`.
+    """Read the tensor `name`, whose type must be in `KINDS`, of a GGUF file (extra ``gguf``).
 
     Axes are in numpy order, with the input features last. The file is mapped into memory, and only
     the bytes of this tensor are read. llama.cpp stores the tensor scale of an NVFP4 weight, or a
     tensor scale for each expert, in a separate tensor, whose name has ``scale`` instead of
-    ``weight``. If the file has such a tensor, the result has the format ``nvfp4``.
+    ``weight``. If the file stores a tensor scale for the tensor, the result has the format
+    ``nvfp4``.
     """
     tensors, is_big = _tensors(path)
     tensor = tensors[errors.choose("name", name, _readable(path, tensors))]

@@ -1,20 +1,20 @@
 """Convert NVFP4 tensors of compressed-tensors and ModelOpt: bytes, E4M3 scales and a global scale.
 
-Both packages store element 2i of a row in the low bits of byte i, and element 2i + 1 in the high
-bits, as `MXArray.pack` does. Each 16 elements of a row have a scale. The packages differ in the
-names of the tensors and in the global scale:
+compressed-tensors and ModelOpt store element 2i of a row in the low bits of byte i, and element
+2i + 1 in the high bits, as `MXArray.pack` does. Every 16 elements of a row share a scale.
+compressed-tensors and ModelOpt differ in the names of the tensors and in the global scale:
 
 - compressed-tensors: ``weight_packed``, ``weight_scale``, ``weight_global_scale``. The global scale
-  multiplies numbers when they are *encoded*, so a value is element * scale / global scale. It is
-  stored as an array with one axis and one element.
+  multiplies numbers when they are *encoded*, so a value is element * scale / global scale. The
+  global scale is stored as an array with one axis and one element.
 - ModelOpt: ``weight``, ``weight_scale``, ``weight_scale_2``. The global scale multiplies elements
-  when they are *decoded*. It is stored as an array without axes.
+  when they are *decoded*. The global scale is stored as an array without axes.
 
 The tensor scale of an `MXArray` multiplies elements when they are decoded. A global scale for
 encoding is therefore replaced by its reciprocal in float32, as in compressed-tensors' own
-converter. `MXArray.dequantize` rounds the exact product once. Both packages round twice: first the
-product of the two scales, and then the product with the element. `values_of` returns the values
-that the packages compute.
+converter. `MXArray.dequantize` rounds the exact product once. compressed-tensors and ModelOpt round
+twice: first the product of the two scales, and then the product with the element. `values_of`
+returns the values that these two packages compute.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _ONE = np.float32(1)
 def from_nvfp4(packed: Any, scales: Any, global_scale: Any, *, direction: str) -> MXArray:
     """Return an MX array from bytes (..., n / 2), E4M3 scales (..., n / 16) and a global scale.
 
-    The global scale is a float32 number, or one for each index of the first axis (an expert).
-    `direction` says whether it multiplies numbers on encoding ("encode") or on decoding ("decode").
-    The array shares the memory of the bytes.
+    The global scale is a float32 number, or one number for each index of the first axis (an
+    expert). `direction` says whether the global scale multiplies numbers on encoding ("encode") or
+    on decoding ("decode"). The array shares the memory of the bytes.
     """
     errors.choose("direction", direction, DIRECTIONS)
     bytes_, codes = (as_array(n, v, anywhere=False) for n, v in (("packed", packed), ("scales", scales)))
@@ -64,15 +64,16 @@ def from_nvfp4(packed: Any, scales: Any, global_scale: Any, *, direction: str) -
 def to_nvfp4(q: MXArray, *, direction: str, global_scale: Any = None) -> tuple[Array, Array, Array]:
     """Return bytes, scales (float8_e4m3fn) and global scale of an array of NVFP4.
 
-    The array must have whole blocks along the last axis. It must have one tensor scale, or one for
-    each expert, which is an index of the first of three axes. An array with a tensor scale for each
-    row raises ValueError, because neither package can read it.
+    The array must have whole blocks along the last axis. The array must have one tensor scale, or
+    one tensor scale for each expert (an index of the first of three axes). An array with a tensor
+    scale for each row raises ValueError, because neither compressed-tensors nor ModelOpt can read
+    it.
 
     A global scale for encoding is a float32 number whose reciprocal is the tensor scale. Several
     numbers may have the same reciprocal in float32, so pass the global scale of the original file
-    as `global_scale`. Some tensor scales are not the reciprocal of any float32 number. For a tensor
-    scale that is a reciprocal, call `mxnum.quantize` with ``tensor_scale=1 / global_scale`` in
-    float32, or with ``arithmetic="compressed_tensors"``.
+    as `global_scale`. Some tensor scales are not the reciprocal of any float32 number. To get a
+    tensor scale that is the reciprocal of a float32 number, call `mxnum.quantize` with
+    ``tensor_scale=1 / global_scale`` in float32, or with ``arithmetic="compressed_tensors"``.
     """
     errors.choose("direction", direction, DIRECTIONS)
     q = in_rows("q", q, "e2m1", "e4m3", 16)
@@ -87,7 +88,7 @@ def to_nvfp4(q: MXArray, *, direction: str, global_scale: Any = None) -> tuple[A
 def values_of(q: MXArray, stack: str, *, global_scale: Any = None) -> Array:
     """Return the float32 values that other software decodes from an array of NVFP4.
 
-    The values are those of that software's own operations, which round twice. `stack` is
+    The values have the bits of the other software's own operations, which round twice. `stack` is
     ``compressed_tensors``, ``vllm``, ``modelopt`` or ``torchao`` (see `mxnum.stacks`). For
     compressed_tensors and vllm, `global_scale` is a global scale for encoding, as in `to_nvfp4`. If
     each expert has a tensor scale, pass one expert at a time.

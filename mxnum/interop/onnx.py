@@ -1,8 +1,9 @@
-"""Convert ONNX tensors for DequantizeLinear with a block size.
+"""Convert MX arrays to ONNX tensors for DequantizeLinear with a block size, and back.
 
 Elements have the float8, float6, float4 and int8 types. DequantizeLinear takes E8M0, float32,
-bfloat16 and float16 scales. NVFP4, with E4M3 scales and a tensor scale, needs a second
-DequantizeLinear, which multiplies both to float32 scales and rounds the product.
+bfloat16 and float16 scales. NVFP4 has E4M3 scales and a tensor scale, so it needs a second
+DequantizeLinear. The second operation multiplies the E4M3 scales by the tensor scale and rounds the
+products to float32.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 A file is a length, a JSON header and the bytes of the tensors, so this module needs no package to
 read or write a file. The MX array ``name`` is stored as ``name.elements`` (F8_E4M3, F8_E5M2, or
 packed bytes), ``name.scales`` (F8_E8M0, F8_E4M3, floats) and perhaps ``name.offsets`` (F16) or
-``name.tensor_scale`` (F32). Other software reads these parts as ordinary tensors. The metadata
-entry ``mxnum.name`` describes the format and the layout.
+``name.tensor_scale`` (F32). Other software reads the parts of an MX array as ordinary tensors. The
+metadata entry ``mxnum.name`` describes the format and the layout.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ DTYPES = {
     "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu",
 }  # fmt: skip
 _NAMES = {name: code for code, name in DTYPES.items()}
-#: The bits of an element in all other safetensors types. Tensors of these types are read as bytes.
+#: The bits of an element in each safetensors type that neither numpy nor ml_dtypes has. Tensors of
+#: the types in `PACKED` are read as bytes.
 PACKED = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "C64": 64}
 _LONGEST_HEADER = 100_000_000
 _METADATA = "__metadata__"
 #: The parts of an MX array that are stored as tensors.
 _PARTS = "elements", "scales", "offsets", "tensor_scale"
-#: The metadata entry that describes an MX array has this prefix and the array's name.
+#: The prefix, before the array's name, of the metadata entry that describes an MX array.
 _NOTE = "mxnum."
 
 
@@ -192,7 +193,7 @@ class File:
             return raw
         try:
             return raw.view(_dtype(kind)).reshape(shape)
-        # numpy raises an error if a shape has too many axes, or a huge axis together with one of
+        # numpy raises an error if a shape has too many axes, or both a huge axis and an axis of
         # length 0.
         except (ValueError, OverflowError) as problem:
             raise self._damaged(f"numpy cannot make an array with the shape of {name!r} ({problem})") from None

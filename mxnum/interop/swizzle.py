@@ -54,7 +54,7 @@ def unswizzle_scales(swizzled: Any, shape: tuple[int, int]) -> Array:
 
 
 def _codes(argument: str, scales: Any) -> Array:
-    """Return scale codes as bytes. They may be given in their torch or ml_dtypes type."""
+    """Return scale codes as bytes, also if they are given in their torch or ml_dtypes type."""
     is_array = isinstance(scales, MXArray)
     errors.require_type(not is_array, argument, "the scales of the MXArray, q.scales", type(scales).__name__)
     array: Array = as_array(argument, scales, anywhere=False)

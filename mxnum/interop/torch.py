@@ -166,8 +166,8 @@ def from_torch(
 
     Both tensors may have the torch type of the numbers, or uint8 for codes. Eight-bit codes are not
     copied. By default `format` is the format of the elements' type with E8M0 scales. `length` is
-    the number of elements in a row of the last axis. It is needed for packed elements of 6 bits,
-    because the number of bytes does not determine it.
+    the number of elements in a row of the last axis. Packed elements of 6 bits need `length`,
+    because the number of bytes does not determine the number of elements.
     """
     torch = _torch()
     elements, scales = _checked("elements", elements), _checked("scales", scales)

@@ -17,7 +17,8 @@ import numpy as np
 from mxnum import errors
 from mxnum.memory.tensors import dtype_of, is_tensor, readable
 
-#: The libraries of results. An input from any other library gives numba device arrays.
+#: The libraries whose arrays are returned as results. An input from any other library gives numba
+#: device arrays.
 TORCH, CUPY, NUMBA = "torch", "cupy", "numba"
 
 
@@ -25,7 +26,7 @@ TORCH, CUPY, NUMBA = "torch", "cupy", "numba"
 class DeviceArray:
     """A strided view of GPU memory, which the engine takes in place of a numpy array."""
 
-    #: The caller's object, which keeps the memory alive. Views have the same owner.
+    #: The caller's object, which keeps the memory alive. Views have the owner of the array.
     owner: Any
     library: str
     dtype: np.dtype[Any]
@@ -55,7 +56,7 @@ class DeviceArray:
 
     @property
     def strides_matter(self) -> tuple[int, ...]:
-        """The strides, where axes of length 1 have the strides of a contiguous array."""
+        """The strides, with the strides of a contiguous array for axes of length 1."""
         usual = contiguous_strides(self.shape)
         return tuple(u if n == 1 else s for n, s, u in zip(self.shape, self.strides, usual, strict=True))
 
@@ -89,8 +90,8 @@ class DeviceArray:
         return replace(self, shape=shape, strides=contiguous_strides(shape))
 
 
-#: The memory of the arrays that `_stand_in` returns. It is as large as the widest element and is
-#: never read.
+#: The memory of the arrays that `_stand_in` returns: as large as the widest element, and never
+#: read.
 _ORIGIN = np.zeros(1, "V8")
 
 

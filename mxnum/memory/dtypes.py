@@ -95,9 +95,10 @@ def result_format(dtype: Any, argument: str = "dtype", accepted: tuple[str, ...]
 
 
 def known_name(fmt: ElementFormat) -> str:
-    """Return the name of a format if the known format of that name equals it, otherwise "".
+    """Return the name of `fmt` if the known format of this name equals `fmt`, otherwise "".
 
-    Comparing names is not enough: the element e2m1:bias=2 is called e2m1 but differs from it.
+    Comparing names is not enough: the element e2m1:bias=2 has the name e2m1 but other values than
+    the known e2m1.
     """
     return fmt.name if fmt in (ELEMENTS.get(fmt.name), FLOATS.get(fmt.name)) else ""
 
@@ -138,7 +139,7 @@ def signed_bits(array: Array) -> Array:
 def stored_bits(array: Array) -> Array:
     """Return a view of an array's memory as the integers that loops write.
 
-    Integers of 64 bits are signed, like the words of the definition. Narrower integers are
-    unsigned.
+    Integers of 64 bits are signed, because the definition computes with signed words. Narrower
+    integers are unsigned.
     """
     return array.view(_STORED[array.itemsize])

@@ -1,8 +1,8 @@
 """Convert torch tensors and JAX arrays in host memory to numpy arrays, and back.
 
-A tensor and the numpy array made from it share memory, and so do an array and the tensor made from
-it. JAX arrays are immutable, so results are new JAX arrays. This module never imports torch or JAX,
-because a caller who has a tensor has imported torch.
+A conversion in either direction shares memory; `as_tensor` states the exceptions. JAX arrays are
+immutable, so results are new JAX arrays. This module never imports torch or JAX, because a caller
+who has a tensor has imported torch.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 
 from mxnum import errors
 
-#: The torch integer type of each size in bytes. Views of tensors as integers reach types that numpy
-#: lacks.
+#: The torch integer type of each size in bytes. A tensor of a type that numpy lacks is converted as
+#: a view of integers.
 _INTEGERS = {1: "uint8", 2: "int16", 4: "int32"}
 #: The value of `numpy.dtype.isbuiltin` for types that another package registered.
 _REGISTERED = 2
@@ -105,7 +105,7 @@ class _Memory:
 def _on_the_memory_of(tensor: Any) -> np.ndarray[Any, Any]:
     """Return the array of `tensor.numpy()`, but leave the size of the tensor's memory changeable.
 
-    After `tensor.numpy()` torch refuses to resize the memory, which sharded training does.
+    After `tensor.numpy()`, torch refuses to resize the memory, but sharded training must resize it.
     """
     torch = sys.modules["torch"]
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.numel() == 0:

@@ -1,8 +1,12 @@
 """Emulate low-precision training of any PyTorch model, with the right bits (extra ``torch``).
 
-import mxnum.torch as mxt
-emulation = mxt.emulate(model, "mxfp8_e4m3")      # train as usual
-mxt.restore(model)
+Typical use::
+
+    import mxnum.torch as mxt
+
+    emulation = mxt.emulate(model, "mxfp8_e4m3")
+    ...  # train as usual
+    mxt.restore(model)
 """
 
 from mxnum import errors

@@ -17,12 +17,11 @@ Tensor = Any
 #: XORed into the seed of attention's second product, so that its random bits differ from those of
 #: the first.
 _SECOND = 0x5BD1E9959E3779B9
-#: The names of a product's two operands. The dictionary's key is the product's seed XOR the
-#: module's seed.
+#: The names of the two operands of each product of attention. The dictionary's key is the product's
+#: seed XOR the module's seed.
 OPERANDS = {0: ("queries", "keys"), _SECOND: ("probabilities", "values")}
 
-#: True if compiled code records that a function was intercepted (`Intercepted.was_used`). Only
-#: versions of torch that are known to do so are trusted.
+#: True if this version of torch is known to set `Intercepted.was_used` in compiled code.
 COMPILED_TOO = torch.__version__ >= (2, 13)
 
 
@@ -44,8 +43,8 @@ def attention(
 ) -> Tensor:
     """Compute `torch.nn.functional.scaled_dot_product_attention` with both products quantized.
 
-    Both operands of each product are quantized as the recipe's activations: queries and keys along
-    their features, probabilities and values along the keys.
+    All operands are quantized as the recipe quantizes activations: queries and keys along their
+    features, probabilities and values along the keys.
     """
     _check(query=query, key=key, value=value)
     how = made_ready(recipe, accumulate, gradient)
@@ -66,7 +65,7 @@ def attention_how(
     how: How,
     drawn: Key,
 ) -> Tensor:
-    """Compute `attention` with a prepared recipe and the key of a module."""
+    """Compute `attention` with a prepared recipe (`How`) and the random-bit `Key` of a module."""
     if enable_gqa:
         key, value = (x.repeat_interleave(query.shape[-3] // x.shape[-3], -3) for x in (key, value))
     if is_causal:
@@ -82,11 +81,11 @@ def attend(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Return the output of attention, and the probabilities.
 
-    A boolean `mask` is True for each key that a query may attend to. `has_keys` promises that each
-    query has at least one such key.
+    A boolean `mask` is True for each key that a query may attend to. The caller sets `has_keys` if
+    each query may attend to at least one key.
     """
-    scores = matmul_how(query, key, how, drawn, transposed=True).mul_(scale)  # fresh memory costs more
-    dtype = scores.dtype  # a mask of a wider type widens the scores
+    scores = matmul_how(query, key, how, drawn, transposed=True).mul_(scale)  # In place: fresh memory costs time.
+    dtype = scores.dtype  # A mask of a wider type widens the scores.
     if mask is not None:
         scores = torch.where(mask, scores, -math.inf) if mask.dtype == torch.bool else scores + mask
     probabilities = (scores.softmax(-1) if has_keys or mask is None else _softmax(scores)).to(dtype)
@@ -101,15 +100,15 @@ _safe = torch.ops.aten._safe_softmax if hasattr(torch.ops.aten, "_safe_softmax")
 def _softmax(scores: Tensor) -> Tensor:
     """Return the softmax along the last axis, with zeros in a row whose scores are all -inf.
 
-    torch versions before 2.5 give NaN in such a row.
+    Versions of torch before 2.5 give NaN in a row whose scores are all -inf.
     """
     return _safe(scores, -1)
 
 
 class Intercepted(TorchFunctionMode):
-    """A context that replaces each torch function among the keys of `functions` by its value.
+    """A context in which each torch function in the dictionary `functions` calls its replacement.
 
-    Contexts that modules inside the context enter take precedence.
+    If a module inside the context enters another `Intercepted`, the inner context takes precedence.
     """
 
     def __init__(self, functions: dict[Any, Callable[..., Any]]):
@@ -117,14 +116,14 @@ class Intercepted(TorchFunctionMode):
         self.functions, self.was_used = functions, False
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call the replacement of a torch function, or the function itself if it has none."""
+        """Call the replacement of a torch function, or else the function itself."""
         if function in self.functions and (COMPILED_TOO or not torch.compiler.is_compiling()):
             self.was_used = True
         return self.functions.get(function, function)(*args, **(kwargs or {}))
 
 
 def attention_functions(how: How, drawn: Key) -> dict[Any, Callable[..., Any]]:
-    """Return the replacement for torch's attention inside a module of any kind."""
+    """Return a dictionary from torch's attention function to its quantized replacement."""
 
     def ours(*arguments: Any, **keywords: Any) -> Tensor:
         return attention_how(*arguments, **keywords, how=how, drawn=drawn)

@@ -1,4 +1,7 @@
-"""Subtract the mean row from the weight of the layer that makes the logits. Softmax ignores it."""
+"""Subtract the mean row from the weight of the layer that makes the logits.
+
+All logits of a token then change by the same number, which softmax ignores.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +25,13 @@ def center_output_weights(model: nn.Module, name: str, *, vocabulary: int | None
         mxt.center_output_weights(model, "lm_head")
 
     Every logit of a token changes by the same number, so softmax and the loss do not change, except
-    for rounding. The mean of a bias is subtracted too. The loss changes if logits are used for more
-    than softmax (a cap, a sigmoid, z-loss).
+    for rounding. The mean of the layer's bias is subtracted from the bias too. The loss changes if
+    logits are used for more than softmax (a cap, a sigmoid, z-loss).
 
     Parameters
     ----------
     model
-        The whole model, to find other modules with the same weight.
+        The whole model, which is searched for other modules that share the weight.
     name
         The name of the layer: a `torch.nn.Linear`, emulated or not. The layer's weight may be a
         DTensor, which `fully_shard` makes.
@@ -36,7 +39,8 @@ def center_output_weights(model: nn.Module, name: str, *, vocabulary: int | None
         The number of symbols, if the rows after this number are padding. The mean is taken over the
         symbols' rows and subtracted from all rows.
     tied
-        Allow a weight that an embedding shares. The embeddings change too, and so does the loss.
+        Allow a weight that an embedding shares. With `tied=True`, the embeddings change, and
+        therefore the loss.
     """
     errors.require_type(isinstance(model, nn.Module), "model", "a torch.nn.Module", type(model).__name__)
     modules = dict(model.named_modules(remove_duplicate=False))
@@ -62,9 +66,9 @@ def center_output_weights(model: nn.Module, name: str, *, vocabulary: int | None
 
 
 def _parameter(layer: Any, name: str, kind: str, axes: int) -> Any:
-    """Return a parameter of the layer. Raise ValueError unless it can be changed in place."""
+    """Return a parameter of the layer, or raise ValueError if it cannot be changed in place."""
     parameter = layer._parameters.get(kind)
-    if parameter is None:  # under torch.nn.utils.parametrize or weight_norm, or in FSDP 1 with flat parameters
+    if parameter is None:  # the parameter is computed (parametrize, weight_norm) or part of a flat one (FSDP 1)
         raise ValueError(f"Module {name!r} must have its {kind} as a parameter, not computed from other parameters.")
     is_known = type(parameter) is nn.Parameter or hasattr(parameter, "placements")  # or a DTensor
     if not is_known or parameter.ndim != axes or parameter.dtype not in _DTYPES or parameter.is_meta:

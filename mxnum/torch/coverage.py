@@ -37,11 +37,12 @@ class Coverage:
             The operation: "matmul" or "convolution" if `mxnum.torch` computes it, otherwise
             torch's, such as "addmm", "bmm" or "scaled_dot_product_attention".
         flops, share
-            `flops` counts two for each multiplication with its addition, in all calls. `share` is
-            `flops` divided by the sum for all products. Each of the two products of the backward
-            pass takes as many FLOPs, so the shares of the backward pass are the same.
+            `flops` counts each multiplication and each addition, in all calls of the module.
+            `share` is `flops` divided by the FLOPs of all products. Each of the two products of the
+            backward pass takes as many FLOPs as the product of the forward pass, so the shares of
+            the backward pass are the same.
         emulated
-            True if the operands are rounded.
+            True if the product rounds an operand.
         """
         total = sum(self._counts.values())
         return [
@@ -51,7 +52,7 @@ class Coverage:
 
     @property
     def emulated(self) -> float:
-        """The share of the floating-point operations of all products that is emulated."""
+        """The emulated share of the floating-point operations of all products."""
         return float(sum(row["share"] for row in self.rows() if row["emulated"]))
 
     def __str__(self) -> str:
@@ -76,7 +77,10 @@ class Coverage:
 
 
 def patterns(names: Iterable[str]) -> dict[str, str]:
-    """Return each name, with ``*`` for its numbers if another name differs only in numbers."""
+    """Return a pattern for each name.
+
+    The pattern has ``*`` for numbers if another name differs only in numbers.
+    """
     starred = {name: re.sub(r"(?<![^.])\d+(?![^.])", "*", name) for name in names}
     counts = Counter(starred.values())
     shown = {name: pattern if counts[pattern] > 1 and pattern != "*" else name for name, pattern in starred.items()}
@@ -86,7 +90,7 @@ def patterns(names: Iterable[str]) -> dict[str, str]:
 def covered(
     model: nn.Module, sites: dict[str, Any], steps: Steps, inputs: tuple[Any, ...], keywords: dict[str, Any]
 ) -> Coverage:
-    """Run the model once and return the products that it computes."""
+    """Run the model once and return the products that the model computes."""
     mode = _Products(sites)
     handles = []
     for name, module in model.named_modules():
@@ -103,7 +107,7 @@ def covered(
 
 
 class _Products(TorchDispatchMode):
-    """Counts the FLOPs of products within the context, for the module that runs innermost."""
+    """Counts the FLOPs of products within the context, for the innermost running module."""
 
     supports_higher_order_operators = True
 
@@ -150,7 +154,7 @@ def _by_second(y: Tensor, _: Any, a: Tensor, *__: Any) -> Any:
 
 
 def _convolution(y: Tensor, x: Tensor, weight: Tensor, *rest: Any) -> Any:
-    is_transposed = len(rest) > 4 and rest[4] is True  # mxnum's convolution has a string here
+    is_transposed = len(rest) > 4 and rest[4] is True  # in mxnum's convolution, rest[4] is the seed
     return 2 * (x if is_transposed else y).numel() * prod(weight.shape[1:])
 
 
@@ -159,12 +163,12 @@ def _attention(_: Tensor, query: Tensor, key: Tensor, value: Tensor, *__: Any) -
 
 
 def _recurrent(_: Tensor, x: Tensor, *rest: Any) -> Any:
-    weights = rest[0] if isinstance(rest[0], list | tuple) else rest[:2]  # a list for cuDNN, two for oneDNN
+    weights = rest[0] if isinstance(rest[0], list | tuple) else rest[:2]  # cuDNN takes a list, oneDNN two weights
     return 2 * prod(x.shape[:-1]) * sum(weight.numel() for weight in weights if weight.ndim > 1)
 
 
-#: For each operation of torch or mxnum, a function of the result and the arguments that returns its
-#: FLOPs.
+#: Functions that return the FLOPs of an operation, by the name of the operation. Each function is
+#: called with the operation's result and arguments.
 _FLOPS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("mm", "bmm", "mv", "dot", "vdot", "linear", "matmul", "_scaled_mm", "_int_mm"), _by_left),
     **dict.fromkeys(("_grouped_mm", "_scaled_grouped_mm"), _by_left),
@@ -179,7 +183,7 @@ _FLOPS: dict[str, Callable[..., Any]] = {
 
 @contextmanager
 def _without_shortcuts() -> Iterator[None]:
-    """Make torch run each module's forward pass, without compiled code and fused encoders."""
+    """Make torch run each module's forward pass, without compiled code or fused encoders."""
     before = torch.backends.mha.get_fastpath_enabled()
     set_stance = getattr(torch.compiler, "set_stance", None)  # torch 2.6
     torch.backends.mha.set_fastpath_enabled(False)
@@ -192,7 +196,7 @@ def _without_shortcuts() -> Iterator[None]:
 
 @contextmanager
 def _unchanged(model: nn.Module, sites: dict[str, Any], steps: Steps) -> Iterator[None]:
-    """Restore all that a forward pass changes, when the context ends.
+    """Restore the model, `steps` and torch's random state when the context ends.
 
     A forward pass changes attributes, buffers, renormalized weights, the states of random number
     generators, and steps.

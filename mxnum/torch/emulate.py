@@ -23,16 +23,16 @@ from mxnum.torch.functions import How
 from mxnum.torch.modules import Emulated, Site, enter, kind_of, leave, sites_of, why_not
 from mxnum.torch.randomness import STEPS, Steps, module_seed, position_of, seed_of, worker_of
 
-#: A recipe; its name; a mapping from patterns of module names to recipes, of which the first
-#: pattern that matches counts; or a function of name and module that returns a recipe. The recipe
-#: None leaves a module as it is.
+#: A recipe, the name of a recipe, a mapping from patterns of module names to recipes, or a function
+#: of name and module that returns a recipe. In a mapping, the first pattern that matches counts. A
+#: module whose recipe is None is not emulated.
 Recipes = Recipe | str | Mapping[str, Any] | Callable[[str, nn.Module], Any]
-#: Patterns of names as in a shell, or a function of name and module that returns True for chosen
-#: modules.
+#: Patterns of module names, with the wildcards of a shell, or a function of name and module that
+#: returns True for chosen modules.
 Choice = str | Iterable[str] | Callable[[str, nn.Module], bool]
 _ATTRIBUTE = "_mx_emulation"
 #: The reason given for a module whose attention is not emulated.
-_UNNAMED = "calls scaled_dot_product_attention, which is emulated where attention= names the module"
+_UNNAMED = "calls scaled_dot_product_attention, which is emulated only if attention= names the module"
 #: The reason given for a part of a MultiheadAttention, which reads the part's parameters but never
 #: calls the part.
 _PART = "is inside a MultiheadAttention that is left out"
@@ -47,7 +47,7 @@ _FAST_PATHS = (
 
 
 class Emulation:
-    """An emulated model: its emulated modules, and the step, on which random bits depend."""
+    """The emulated modules of a model, with the seed and the step, on which random bits depend."""
 
     def __init__(self, seed: int, worker: int):
         self.seed = seed
@@ -55,7 +55,8 @@ class Emulation:
         self._steps = Steps(worker)
         #: The emulated modules by name.
         self.modules: dict[str, Any] = {}
-        #: The modules that have parameters or attention but are not emulated: the reason by name.
+        #: The reason why a module with parameters or attention is not emulated, by the module's
+        #: name.
         self.left_alone: dict[str, str] = {}
         #: The arguments `accumulate` and `gradient` that `emulate` was called with.
         self._sums: tuple[str | None, str] = (None, "straight")
@@ -68,7 +69,11 @@ class Emulation:
         return int(self._steps.position[0])
 
     def advance_step(self) -> None:
-        """Begin a step. Needed if training calls parts of the model, and not the model itself."""
+        """Begin a step.
+
+        Call this method before each step if training calls parts of the model instead of the model
+        itself.
+        """
         self._steps.advance()
 
     def set_samples(self, first: int, count: int) -> None:
@@ -82,8 +87,8 @@ class Emulation:
     def coverage(self, *inputs: Any, **keywords: Any) -> Coverage:
         """Run the model once and return its products with their shares of the FLOPs.
 
-        The model does not change: buffers, steps and random numbers are restored. Products in
-        kernels of other packages than torch are not counted.
+        The model does not change: buffers, steps and random numbers are restored. Products that
+        kernels of packages other than torch and mxnum compute are not counted.
         """
         is_lazy = any(isinstance(module, LazyModuleMixin) for module in self._model.modules())
         errors.require(not is_lazy, "model", "called once, which initializes its lazy modules", "lazy")
@@ -103,7 +108,7 @@ class Emulation:
             site.seed = module_seed(self.seed, name)
 
     def __str__(self) -> str:
-        """Return the count of emulated modules by class, and the reasons for all others."""
+        """Return the count of emulated modules by class, and why other modules are not emulated."""
         classes = (type(module) for module in self.modules.values())
         counts = Counter(getattr(each, "emulates", each).__name__ for each in classes)  # restored: no `emulates`
         listed = ", ".join(f"{count} {name}" for name, count in counts.items())
@@ -139,35 +144,38 @@ def emulate(
     Parameters
     ----------
     model
-        The model, before it is compiled or wrapped for several processes. Its modules Linear,
-        LayerNorm, RMSNorm, Embedding, Conv1d, Conv2d (of one group) and MultiheadAttention are
-        emulated, and subclasses that do not change the forward pass. So are the Conv1D and most
-        RMSNorm classes of `transformers`, and the classes given to `register`.
+        The model, before it is compiled or wrapped for several processes. Modules of torch's
+        classes Linear, LayerNorm, RMSNorm, Embedding, Conv1d, Conv2d (of one group) and
+        MultiheadAttention are emulated, and modules of subclasses that do not change the forward
+        pass. The Conv1D class and most RMSNorm classes of `transformers` are emulated too, and so
+        are the classes given to `register`.
     recipe
         Which operands are rounded and how: a `Recipe`, its name, a format, a mapping from patterns
         of module names to recipes, or a function of name and module. In a mapping such as
-        ``{"head": None, "*": recipe}``, the first pattern that matches counts. The recipe None
-        leaves a module as it is.
+        ``{"head": None, "*": recipe}``, the first pattern that matches counts. A module whose
+        recipe is None is not emulated.
     filter
         The modules to emulate: patterns of names, or a function of name and module. By default all.
         A MultiheadAttention is emulated as a whole.
     attention
         The modules whose calls of `scaled_dot_product_attention` are emulated, given like `filter`.
-        A module named here that makes no such call raises ValueError.
+        A module that `attention` names but that never calls `scaled_dot_product_attention` raises
+        ValueError.
     accumulate
         None: torch sums the products of the rounded operands. "block", "exact" and "sequential"
-        give defined sums (see `mxnum.Accumulate`), and so does a matrix unit or its name (see
-        `mxnum.units`). With defined sums, convolutions are not emulated. With None, a recipe may
-        name a unit. "amx" is like None, but Intel's AMX units for bfloat16 (torch 2.9) compute a
-        product if both operands are rounded to bfloat16 or to formats with power-of-two scales. AMX
-        products are as exact and several times as fast, but summed in another order.
+        define the order and rounding of sums (see `mxnum.Accumulate`), and so does a matrix unit or
+        its name (see `mxnum.units`). Convolutions are emulated only if torch or AMX sums. If
+        `accumulate` is None, a recipe may name a matrix unit that sums. "amx" is like None, but
+        Intel's AMX units for bfloat16 (torch 2.9) compute a product if both operands are rounded to
+        bfloat16 or to formats with power-of-two scales. AMX products are as exact as torch's and
+        several times as fast, but they are summed in another order.
     gradient
         "straight": gradients pass through rounding unchanged. "clipped": a gradient is zero where
-        its operand was clamped, as the glossary defines it.
+        the operand was *clamped* (see the glossary).
     seed
         Seed of stochastic rounding: an integer, or a `torch.Generator` that draws one.
     worker
-        The number of this process among the processes that share the parameters. By default the
+        The number of this process among the processes that share the parameters. The default is the
         rank in `torch.distributed`. Each process has equally many samples of a batch. Together the
         processes draw the random bits that one process would draw for the whole batch.
     """
@@ -180,9 +188,9 @@ def emulate(
     emulation._model, emulation._sums = model, (accumulate, gradient)
     recipe_of, chosen, attends = _recipes(recipe), _choice("filter", filter), _choice("attention", attention)
     found: list[tuple[str, nn.Module, str, How]] = []
-    emulated: tuple[str, ...] = ()  # prefixes of names inside emulated MultiheadAttention modules
-    attentions: tuple[str, ...] = ()  # prefixes of names inside any MultiheadAttention
-    attending: tuple[str, ...] = ()  # prefixes of names inside modules that attention= names
+    emulated: tuple[str, ...] = ()  # Prefixes of names inside emulated MultiheadAttention modules.
+    attentions: tuple[str, ...] = ()  # Prefixes of names inside any MultiheadAttention.
+    attending: tuple[str, ...] = ()  # Prefixes of names inside modules that attention= names.
     for name, module in model.named_modules():
         if isinstance(module, Emulated):
             raise ValueError(
@@ -257,7 +265,7 @@ def restore(model: nn.Module) -> None:
 
 
 def set_recipe(model: nn.Module, recipe: Recipes | None) -> None:
-    """Replace the recipes of an emulated model. `recipe` takes what it takes in `emulate`.
+    """Replace the recipes of an emulated model. `recipe` takes the same values as in `emulate`.
 
     With the recipe None, and in modules that no pattern matches, torch computes without rounding.
     """
@@ -290,10 +298,10 @@ def _check_shared(found: Iterable[tuple[str, nn.Module, How]]) -> None:
 
 
 def _attention_reason(module: nn.Module) -> str | None:
-    """Return why a module's own attention code is not emulated, or None if it has no such code."""
+    """Return why a module's attention is not emulated, or None if there is no attention code."""
     forward = inspect.unwrap(getattr(type(module), "forward", nn.Module.forward))  # a ScriptModule has no forward
     names = getattr(getattr(forward, "__code__", None), "co_names", ())
-    if "ALL_ATTENTION_FUNCTIONS" in names:  # transformers calls the function that its configuration names
+    if "ALL_ATTENTION_FUNCTIONS" in names:  # transformers calls the function that the model's configuration names
         way = getattr(getattr(module, "config", None), "_attn_implementation", None) or "eager"
         if "sdpa" not in way:
             return (
@@ -306,12 +314,15 @@ def _attention_reason(module: nn.Module) -> str | None:
 
 
 def _has_weights(module: nn.Module) -> bool:
-    """Return True if a module has own parameters, or packed ones (a quantized module of torch)."""
+    """Return True if a module has own parameters.
+
+    The packed parameters of torch's quantized modules count too.
+    """
     return next(module.parameters(recurse=False), None) is not None or hasattr(module, "_packed_params")
 
 
 def _may_multiply(module: nn.Module) -> bool:
-    """Return True if a module has an own weight of two axes that is no embedding table."""
+    """Return True if a module has an own weight of two or more axes that is no embedding table."""
     if isinstance(module, nn.Embedding | nn.EmbeddingBag):
         return False
     parameters = [p for name, p in module.named_parameters(recurse=False) if not _TABLE.search(name)]
@@ -319,7 +330,7 @@ def _may_multiply(module: nn.Module) -> bool:
 
 
 def _warn(model: nn.Module, left_alone: Mapping[str, str]) -> None:
-    """Warn of modules that are not emulated but may multiply.
+    """Warn of modules that are not emulated but may multiply by their weights.
 
     The warning omits parts of attention that the user left out on purpose.
     """
@@ -394,7 +405,7 @@ def _choice(argument: str, choice: Any) -> Any:
 def _leave_fast_paths(model: nn.Module, emulation: Emulation) -> None:
     """Disable the fast paths of torch's encoders.
 
-    In evaluation, these fast paths would skip emulated modules.
+    In evaluation, the fast paths would skip emulated modules.
     """
     for module in model.modules():
         attribute = next((name for kind, name in _FAST_PATHS if isinstance(module, kind)), None)

@@ -1,8 +1,8 @@
 """Differentiable functions of tensors that round each operand as a recipe says.
 
 The functions take float64, float32, bfloat16 and float16 tensors on the CPU or on CUDA, and return
-the same type. Gradients pass straight through rounding. With ``gradient="clipped"``, a gradient is
-zero where saturation, and not rounding, made the operand the largest value of its block
+tensors of the same type. Gradients pass straight through rounding. With ``gradient="clipped"``, a
+gradient is zero where saturation, and not rounding, made the operand the largest value of its block
 (`is_clamped`).
 """
 
@@ -42,8 +42,8 @@ class How:
     #: `mxnum.Accumulate`, or the name of a matrix unit.
     accumulate: str | None = None
     gradient: str = "straight"
-    #: The operands of products with weights, as a text of `product_text`. `matmul` is the same for
-    #: products of two activations.
+    #: The settings of products with weights, as a text from `product_text`. `matmul` has the
+    #: settings of products of two activations.
     linear: str = field(init=False)
     matmul: str = field(init=False)
     weights: str = field(init=False)
@@ -76,7 +76,7 @@ class How:
             _refuse_studies("recipe", operand)
         summed = r.but(unit=None, unit_backward=backward_unit)
         product = summed, self.accumulate, self.gradient == "clipped"
-        table = replace(r.weights, transform=None)  # a lookup sums nothing, so no axis is transformed
+        table = replace(r.weights, transform=None)  # an embedding lookup sums nothing, so it needs no transform
         has_tensor_scale = table.is_mx and table.mx_format.tensor_scale is not None
         ready = {
             "linear": product_text(*product, False),
@@ -97,7 +97,7 @@ class How:
 
 
 def _accumulation(value: Any) -> str:
-    """Return the name of an accumulation or of a registered matrix unit."""
+    """Return the name of a mode of `Accumulate`, of AMX, or of a registered matrix unit."""
     unit = units.find(value)
     if unit is None:
         return str(errors.choose("accumulate", value, (*(str(mode.value) for mode in Accumulate), AMX)))
@@ -113,7 +113,7 @@ def _made_ready(recipe: Any, accumulate: Any, gradient: Any) -> How:
 
 @torch.compiler.assume_constant_result
 def made_ready(recipe: Any, accumulate: str | None = None, gradient: str = "straight") -> How:
-    """Return the recipe prepared for a function. Prepared recipes are cached."""
+    """Return the recipe prepared for the functions of this module. Prepared recipes are cached."""
     return _made_ready(Recipe.of(recipe) if isinstance(recipe, Mapping) else recipe, accumulate, gradient)
 
 
@@ -142,7 +142,7 @@ def fake_quantize(
 
     Other keywords are the fields of `mxnum.Operand`. With ``rounding="sr"``, `seed` must be an
     integer or a `torch.Generator`. Calls with the same seed and different `stream` draw different
-    random bits: those of stream 8 * `stream` in `mxnum.fake_quantize`.
+    random bits. `mxnum.fake_quantize` draws the same bits if its `stream` is eight times as large.
     """
     _check(x=x)
     axis = _from_the_end(axis, x)
@@ -154,7 +154,8 @@ def fake_quantize(
 def _from_the_end(axis: int, x: Tensor) -> int:
     """Return the axis counted from the end.
 
-    The operations take an axis that is counted from the front as that of a convolution.
+    In the operations of `library`, an axis that is counted from the front is an axis of a
+    convolution.
     """
     most = max(x.ndim, 1)
     axis = errors.integer("axis", axis, -most, most - 1)
@@ -164,8 +165,8 @@ def _from_the_end(axis: int, x: Tensor) -> int:
 def quantize(x: Tensor, format: str | MXFormat | Operand, *, axis: int = -1, **operand: Any) -> mx.MXArray:
     """Return the codes and scales of a tensor, as an `MXArray` of tensors.
 
-    The codes carry no gradient. `fake_quantize` has one, and gives the values of these codes if
-    `seed` and `stream` are the same.
+    The codes carry no gradient. `fake_quantize` has a gradient, and returns the values of these
+    codes if `seed` and `stream` are the same.
     """
     _check(x=x)
     how = Operand.of(format)
@@ -197,10 +198,11 @@ def linear(
     """Compute x W^T + bias with quantized operands, in the forward pass and both backward products.
 
     Operands are quantized along the summed axis. If `accumulate` is a `mxnum.Accumulate`, the bits
-    are those of `mxnum.linear_forward` and `linear_backward`, whose operands have these streams of
-    the seed: `4 * stream` (activations), `4 * stream + 1` (weights) and `4 * stream + 2`
-    (gradients). If `accumulate` is a matrix unit, or its name, the unit sums all three products.
-    "amx" lets the processor's AMX units multiply rounded operands (see `emulate`).
+    are those of `mxnum.linear_forward` and `linear_backward`. With stochastic rounding, the bits
+    are the same if both functions get the same seed and the streams `4 * stream` (activations),
+    `4 * stream + 1` (weights) and `4 * stream + 2` (gradients). If `accumulate` is a matrix unit,
+    or its name, the unit sums all three products. With "amx", the processor's AMX units multiply
+    rounded operands (see `emulate`).
     """
     _check(x=x, weight=weight, **({} if bias is None else {"bias": bias}))
     errors.require(weight.ndim == 2, "weight", "of two axes", tuple(weight.shape))
@@ -221,7 +223,7 @@ def matmul(
     seed: Any = None,
     stream: int = 0,
 ) -> Tensor:
-    """Compute the product of two tensors, both quantized as the activations of the recipe.
+    """Compute the product of two tensors, both quantized as the recipe quantizes activations.
 
     Both tensors must have at least two axes.
     """
@@ -269,11 +271,12 @@ def rms_norm(
     return rms_norm_how(x, _lengths(normalized_shape), weight, eps, how, _key(how.is_stochastic, seed, stream))
 
 
-# The functions above, for callers that have a prepared recipe and the key of a module.
+# The next functions do the same as the functions above, for callers that have a prepared recipe
+# (`How`) and the `Key` of a module.
 
 
 def linear_how(x: Tensor, weight: Tensor, bias: Tensor | None, how: How, key: Key) -> Tensor:
-    """Compute `linear` with a prepared recipe and key."""
+    """Compute `linear` with a prepared recipe (`How`) and a random-bit `Key`."""
     x, weight, bias = _autocast(x, weight, bias)
     features = weight.shape[-1]
     errors.require(x.ndim >= 1 and x.shape[-1] == features, "x", f"of {features} features", tuple(x.shape))
@@ -291,7 +294,7 @@ def linear_how(x: Tensor, weight: Tensor, bias: Tensor | None, how: How, key: Ke
 
 
 def matmul_how(a: Tensor, b: Tensor, how: How, key: Key, transposed: bool = False) -> Tensor:
-    """Compute `matmul` with a prepared recipe and key.
+    """Compute `matmul` with a prepared recipe (`How`) and a random-bit `Key`.
 
     If `transposed`, the last two axes of b are swapped.
     """
@@ -310,7 +313,7 @@ def matmul_how(a: Tensor, b: Tensor, how: How, key: Key, transposed: bool = Fals
 
 
 def layer_norm_how(x: Tensor, shape: Any, weight: Any, bias: Any, eps: float, how: How, key: Key) -> Tensor:
-    """Compute `layer_norm` with a prepared recipe and key."""
+    """Compute `layer_norm` with a prepared recipe (`How`) and a random-bit `Key`."""
     gamma, beta = _affine(weight, how.gamma, GAMMA, how, key), _affine(bias, how.beta, BETA, how, key)
     if how.is_stepwise:
         last = x.shape[-1:]
@@ -322,18 +325,21 @@ def layer_norm_how(x: Tensor, shape: Any, weight: Any, bias: Any, eps: float, ho
 
 
 def rms_norm_how(x: Tensor, shape: Any, weight: Any, eps: float | None, how: How, key: Key) -> Tensor:
-    """Compute `rms_norm` with a prepared recipe and key."""
+    """Compute `rms_norm` with a prepared recipe (`How`) and a random-bit `Key`."""
     return norm_how(lambda x, gamma, _: torch.nn.functional.rms_norm(x, shape, gamma, eps), x, weight, None, how, key)
 
 
 def norm_how(compute: Any, x: Tensor, weight: Any, bias: Any, how: How, key: Key) -> Tensor:
-    """Compute ``compute(x, gamma, beta)`` with a prepared recipe and key."""
+    """Compute ``compute(x, gamma, beta)`` with x, gamma and beta rounded as the recipe says."""
     gamma, beta = _affine(weight, how.gamma, GAMMA, how, key), _affine(bias, how.beta, BETA, how, key)
     return _between(lambda x: compute(x, gamma, beta), x, how)
 
 
 def _between(compute: Any, x: Tensor, how: How) -> Tensor:
-    """Compute a function of x. Its input and output are rounded if vector operations are."""
+    """Return ``compute(x)``.
+
+    If the recipe rounds vector operations, x and the result are rounded.
+    """
     return _vector(compute(_vector(x, how, False)), how) if how.bf16 else compute(x)
 
 
@@ -367,7 +373,7 @@ def _fake_quantize(x: Tensor, operand: str, axis: int, slot: int, clipped: bool,
 def _affine(parameter: Any, operand: str, slot: int, how: How, key: Key) -> Any:
     """Return gamma or beta rounded for a norm.
 
-    Its gradient is rounded to bfloat16 if vector operations are.
+    If the recipe rounds vector operations, the parameter's gradient is rounded to bfloat16.
     """
     if parameter is None:
         return None
@@ -409,7 +415,7 @@ def _key(is_stochastic: bool, seed: Any, stream: int) -> Key:
 
 def _refuse_studies(argument: str, operand: Operand) -> None:
     is_known = operand.error == "quantize" and not operand.matched and operand.scale_rule != "released_bump"
-    accepted = "one that quantizes (only mxnum.lab.mlp has the other errors and 'released_bump')"
+    accepted = "one that quantizes (only mxnum.lab.mlp supports other values of error, 'matched' and 'released_bump')"
     errors.require(is_known, argument, accepted, str(operand))
 
 
@@ -420,9 +426,10 @@ def _refuse_alone(operand: Operand) -> None:
 
 
 def _refuse_function_transforms() -> None:
-    """Raise RuntimeError inside function transforms of torch that operations here do not support.
+    """Raise RuntimeError inside transforms of `torch.func` that mxnum.torch does not support.
 
-    Operations of `torch.library` have gradients for autograd only. torch's own message is long.
+    Operations of `torch.library` have gradients for autograd only. torch raises an error too, but
+    with a long message.
     """
     if torch.compiler.is_compiling() or not torch._C._are_functorch_transforms_active():
         return

@@ -1,6 +1,6 @@
 """The operations in ``torch.ops.mxnum``, with shapes, gradients and batching rules.
 
-torch does not look inside these operations. A string argument says what an operation rounds
+torch does not trace the code of the operations. A string argument says what an operation rounds
 (`operands.product_text`). Random bits depend on a seed, a stream and a position, so recomputing an
 operation gives the same result.
 """
@@ -45,7 +45,7 @@ _IMPLEMENTED: dict[str, Any] = {}
 
 
 def _implementation(name: str) -> Any:
-    """Return a decorator that registers an operation for CPU and CUDA, without autocast."""
+    """Return a decorator that registers an operation for CPU and CUDA, with autocast disabled."""
 
     def decorate(function: Any) -> Any:
         def outside_autocast(*arguments: Any) -> Any:
@@ -107,7 +107,7 @@ def _bfloat16_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 
 def _read(text: str, arguments: tuple[Any, ...]) -> tuple[Product, Key]:
-    """Return the `Product` that a text describes, and its `Key`."""
+    """Return the `Product` that a text describes, and the `Key` made from `arguments`."""
     how = product(text)
     return how, Key(*arguments)._replace(of_samples=how.of_samples)
 
@@ -147,7 +147,7 @@ def _matmul_backward(
         rows = grad.flatten(0, -2)
         if how.by_floats:
             grad_bias = rows.sum(0)
-        else:  # summed as in `mxnum.linear_backward`
+        else:  # sum the rows like `mxnum.linear_backward`
             ones = torch.ones(1, len(rows), dtype=rows.dtype, device=rows.device)
             grad_bias = mx.matmul(ones, rows, accumulate="sequential", out_dtype=rows.dtype)[0]
     return grad_a, grad_b, grad_bias
@@ -257,7 +257,8 @@ def _convolution_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     return *torch.ops.mxnum.convolution_backward(grad, x, weight, *rest), *[None] * 8
 
 
-# Shapes and strides of the operations' results, for torch's compiler.
+# The next functions return tensors with the shapes and strides of the operations' results, for
+# torch's compiler.
 
 
 def _like_first(x: Tensor, *_: Any) -> Tensor:
@@ -309,7 +310,7 @@ for _name in _FAKES:
 
 
 def _one_by_one(name: str) -> Any:
-    """Return a batching rule for `torch.vmap` that computes each item of the batch alone.
+    """Return a batching rule for `torch.vmap` that computes each item of the batch separately.
 
     Stochastic rounding raises ValueError, because all items would get the same random bits.
     """

@@ -1,7 +1,7 @@
-"""Exchange the class of an emulated module, and compute its forward pass.
+"""Replace the classes of emulated modules, and compute their forward passes.
 
-The module stays the same object, so parameters, hooks, optimizers and `state_dict` are unaffected.
-`restore` gives the module its own class back.
+An emulated module stays the same object, so parameters, hooks, optimizers and `state_dict` are
+unaffected. `restore` gives the module its own class back.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class Site:
         return Key(self.seed, 0, self.steps.current, self.number)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Set the state of a copy, with a new number.
+        """Set the state of a copied `Site`, and give it a new number.
 
-        `watch` distinguishes the copy from the original by this number.
+        `watch` distinguishes the copy from the original by the number.
         """
         self.__dict__.update(state, number=next(_numbers))
 
@@ -72,7 +72,7 @@ class Emulated:
         return site.key
 
     def extra_repr(self) -> str:
-        """Return the text of the module's own class, and the recipe."""
+        """Return the text that the module's own class returns, followed by the recipe."""
         usual: str = self.emulates.extra_repr(self)
         return ", ".join(part for part in (usual, str(self._mx.how.recipe)) if part)
 
@@ -83,13 +83,13 @@ class Emulated:
 
 
 def sites_of(modules: Mapping[str, Any]) -> dict[str, Site]:
-    """Return the site of each emulated module, by its name."""
+    """Return the `Site` of each emulated module, by the module's name."""
     return {name: module._mx for name, module in modules.items()}
 
 
 def kind_of(module: nn.Module) -> str | None:
     """Return the kind of emulation for a module, or None if it cannot be emulated."""
-    forward = getattr(type(module), "forward", None)  # a ScriptModule has none
+    forward = getattr(type(module), "forward", None)  # a ScriptModule has no forward
     known = [(base, kind) for kind, (base, _) in _KINDS.items() if base is not None]
     for base, kind in [*reversed(_registered.items()), *known]:
         if isinstance(module, base) and forward is base.forward:
@@ -116,7 +116,7 @@ def register(cls: Any, kind: str) -> None:
 
 
 def why_not(module: Any, kind: str | None, accumulate: str | None) -> str | None:
-    """Return the reason why a module with own parameters is not emulated; None if it is."""
+    """Return why a module with own parameters is not emulated, or None if it is emulated."""
     if "forward" in module.__dict__:
         return "has a forward function on the instance"
     if isinstance(module, nn.modules.lazy.LazyModuleMixin):
@@ -126,7 +126,7 @@ def why_not(module: Any, kind: str | None, accumulate: str | None) -> str | None
     if kind.startswith("conv") and module.groups != 1:
         return "convolves in groups"
     if kind.startswith("conv") and accumulate not in (None, AMX):
-        return "has sums of torch alone"
+        return "is a convolution, whose products only torch can sum"
     if kind == "embedding" and module.max_norm is not None:
         return "renormalizes its weights"
     return None
@@ -148,7 +148,7 @@ def leave(module: Any) -> None:
 
 @cache
 def emulated_class(cls: Any, kind: str) -> Any:
-    """Return the class of emulated modules of the class `cls`."""
+    """Return a subclass of `cls` whose forward pass is emulated."""
     content = {"forward": _KINDS[kind][1], "emulates": cls, "_mx_kind": kind, "__doc__": cls.__doc__}
     return type(f"Emulated{cls.__name__}", (Emulated, cls), content)
 

@@ -13,10 +13,11 @@ from mxnum.torch.functions import How, linear_how
 from mxnum.torch.operands import Key
 
 Tensor = Any
-#: Multiples of this number are XORed into the seeds of the projections, so that their bits differ.
+#: Multiples of this number are XORed into the seeds of the projections, so that projections draw
+#: different random bits.
 _STEP = 0x1E3779B97F4A7C15 >> 3
-#: The names of all projections but the first, which makes the queries, or queries, keys and values
-#: together. The dictionary's key is the projection's seed XOR the module's seed.
+#: The names of all projections but the first. The first projection makes the queries, or queries,
+#: keys and values together. The dictionary's key is the projection's seed XOR the module's seed.
 PROJECTIONS = {2 * _STEP: "k_proj", 3 * _STEP: "v_proj", 4 * _STEP: "out_proj"}
 
 
@@ -69,7 +70,7 @@ def _projected(
 ) -> tuple[Tensor, ...]:
     """Return queries, keys and values, by one product for self-attention, otherwise by three.
 
-    torch does the same.
+    `torch.nn.MultiheadAttention` computes the same products.
     """
     bias = self.in_proj_bias
     if self._qkv_same_embed_dim and is_self:
@@ -85,7 +86,7 @@ def _projected(
 
 
 def _merged(attn_mask: Any, padding: Any, q: Tensor, length: int, heads: int) -> Any:
-    """Return the sum of both masks, to be added to the scores.
+    """Return the sum of the attention mask and the padding mask, to be added to the scores.
 
     In `torch.nn.MultiheadAttention`, True in a mask excludes a key.
     """

@@ -1,6 +1,6 @@
-"""Round one operand of an operation as a recipe says, along an axis, with random bits from a key.
+"""Round one operand of an operation as a recipe says, along an axis, with random bits from a `Key`.
 
-The functions here do the work of the operations in `library`. They do not use autograd.
+The functions here compute the operations of `library`, without autograd.
 """
 
 from __future__ import annotations
@@ -27,21 +27,23 @@ from mxnum.torch import amx
 from mxnum.torch.transform import hadamard, narrowed
 
 Tensor = Any
-#: The value of `accumulate` for Intel's AMX units. It is not a member of `mxnum.Accumulate`.
+#: The value of `accumulate` for Intel's AMX units. `mxnum.Accumulate` does not have this value.
 AMX = "amx"
 
 #: A slot is the number of an operand's Philox stream within one step of one module. An operand that
 #: is rounded along two axes has two slots.
 LEFT, RIGHT, GRADIENT, GAMMA, BETA = 0, 2, 4, 6, 7
-#: The slots of parameters, which all workers share. RIGHT is no parameter if `Key.of_samples`.
+#: The slots of parameters, which all workers share. If `Key.of_samples` is True, the operand in
+#: slot RIGHT is no parameter.
 _SHARED = (RIGHT, RIGHT + 1, GAMMA, BETA)
-#: The functions that watch operands, by the number of the `Site`. Each is called as
+#: The functions that watch operands, by the number of the `Site`. Each function is called as
 #: ``function(slot, operand, axis, x, value, key)``.
 watching: dict[int, Callable[..., None]] = {}
 _memory = threading.local()
-#: The number of views of buffers that each thread keeps, roughly.
+#: The approximate number of views of buffers that each thread keeps.
 _MOST_VIEWS = 512
-#: Kernels of users, from `rounding_by`. The last kernel replaces this library's rounding.
+#: Users' kernels, which `rounding_by` was called with. The last kernel replaces this library's
+#: rounding.
 _others: list[Callable[..., Any]] = []
 
 
@@ -53,7 +55,7 @@ class Product(NamedTuple):
     left_backward: Operand
     right_backward: Operand
     #: How the output's gradient is rounded to compute the left operand's gradient. `gradient_right`
-    #: is the same for the right operand.
+    #: is how it is rounded for the right operand's.
     gradient_left: Operand
     gradient_right: Operand
     #: How the product is summed: None (by torch), "amx" (by AMX units if both operands fit
@@ -64,7 +66,8 @@ class Product(NamedTuple):
     #: True if the right operand is no parameter, but depends on the samples of the batch, like the
     #: left operand.
     of_samples: bool = False
-    #: The matrix unit that sums the two products of gradients; None if it is `accumulate`.
+    #: The matrix unit that sums the two products of gradients. If None, `accumulate` sums the
+    #: products of gradients too.
     backward: str | None = None
 
     @property
@@ -84,7 +87,8 @@ class Key(NamedTuple):
     stream: int
     #: The position from `randomness.position_of`.
     position: Tensor | None
-    #: The number of the `Site`, which is its key in `watching`; 0 outside of emulated modules.
+    #: The number of the module's `Site`, a key of the dictionary `watching`; 0 outside of emulated
+    #: modules.
     watch: int = 0
     #: `Product.of_samples`.
     of_samples: bool = False
@@ -112,7 +116,7 @@ def is_stochastic(operand: Operand) -> bool:
 
 @lru_cache(maxsize=4096)
 def product_text(recipe: Recipe, accumulate: str | None, clipped: bool, of_samples: bool) -> str:
-    """Return a text that describes the products of a recipe. Operations take this text."""
+    """Return a text that describes the products of a recipe, for the operations in `library`."""
     products = recipe.but(gamma=FLOAT32, beta=FLOAT32, vector="float32").to_dict()
     return json.dumps([products, accumulate, clipped, of_samples], separators=(",", ":"))
 
@@ -123,7 +127,9 @@ def product(text: str) -> Product:
     table, accumulate, clipped, of_samples = json.loads(text)
     r = Recipe.from_dict(table)
     right, right_backward = r.weights, r.weights_backward
-    if of_samples:  # both operands are activations; the right one is multiplied by gradients, so it has their transform
+    # If `of_samples`, both operands are activations. In the backward pass, the right operand is
+    # multiplied by gradients, and both factors of a product need the same transform.
+    if of_samples:
         right, right_backward = r.activations, replace(r.activations_backward, transform=r.gradients.transform)
     operands = r.activations, right, r.activations_backward, right_backward, r.gradients
     for_weights = r.gradients_for_weights or r.gradients
@@ -132,7 +138,7 @@ def product(text: str) -> Product:
 
 @lru_cache(maxsize=4096)
 def operand_text(operand: Operand) -> str:
-    """Return a text that describes an operand. Operations take this text."""
+    """Return a text that describes an operand, for the operations in `library`."""
     return json.dumps(plain(operand), separators=(",", ":"))
 
 
@@ -146,8 +152,8 @@ def operand_of(text: str) -> Operand:
 def prepared(operand: Operand, axis: int, ndim: int) -> tuple[Any, dict[str, Any]]:
     """Return the format, and the keywords of `mxnum.quantize` for an array with `ndim` axes.
 
-    Tiles lie over the last two axes. In convolutions, whose axes are counted from the front, tiles
-    lie over the first two axes, which are the channels of a weight.
+    Tiles lie over the last two axes. In convolutions, tiles lie over the first two axes, the
+    channels of a weight. Only convolutions count `axis` from the front.
     """
     keywords = operand.keywords(axis)
     if operand.block_shape is not None and axis >= 0:
@@ -159,7 +165,7 @@ def rounded(x: Tensor, operand: Operand, axis: int, key: Key, slot: int, buffer:
     """Return x rounded as an operand, or x itself if the operand is not rounded.
 
     `buffer` names memory that this thread reuses, because fresh memory costs more time than
-    rounding. A result in a buffer is valid until the next call with the same name.
+    rounding. A result in a buffer is valid until the next call with the same `buffer`.
     """
     if operand.transform:
         x = hadamard(x, axis)
@@ -193,8 +199,8 @@ def rounding_by(kernel: Callable[..., Tensor]) -> Iterator[None]:
 
     The kernel is called as ``kernel(x, operand, axis)`` and returns a tensor of the shape and type
     of x. For stochastic rounding, the kernel also gets the keywords `seed` and `stream`, and
-    sometimes `first`. Products with `accumulate` raise ValueError, because they need codes and not
-    values.
+    `first` if it is not 0. Products with `accumulate`, except "amx", raise ValueError, because they
+    are computed from codes and not from values.
     """
     errors.require_type(callable(kernel), "kernel", "a function", kernel)
     _others.append(kernel)
@@ -205,7 +211,7 @@ def rounding_by(kernel: Callable[..., Tensor]) -> Iterator[None]:
 
 
 def quantized(x: Tensor, operand: Operand, axis: int, key: Key, slot: int, buffer: str | None = None) -> Any:
-    """Return x as an MX array for defined sums, or as a tensor if the operand's format is not MX.
+    """Return x as an MX array, or as a tensor if the operand's format is not MX.
 
     `buffer` is ignored: the result is new memory.
     """
@@ -239,7 +245,7 @@ def multiply(
     if bias is None:
         return mx.matmul(a, b, accumulate=cast(str, how.accumulate), out_dtype=dtype)
     y = cast(Tensor, mx.matmul(a, b, accumulate=cast(str, how.accumulate), out_dtype=torch.float32))
-    if y.is_cpu:  # adds like `mxnum.linear_forward`, independently of the floating-point environment
+    if y.is_cpu:  # add like `mxnum.linear_forward`, independently of the floating-point environment
         from mxnum.engine.products.sums import add_to_rows
 
         add_to_rows(host_array("y", y.flatten(0, -2)), host_array("bias", bias.float().contiguous()))
@@ -251,8 +257,8 @@ def multiply(
 def _for_unit(x: Any, unit: mx.units.MatrixUnit) -> Any:
     """Return a tensor in the type that a unit takes, and any other operand unchanged.
 
-    A rounded operand has the type of the model, but a unit takes the type of an array as its
-    format.
+    A rounded operand has the dtype of the model, for example float32. A matrix unit reads the
+    format of an operand from its dtype.
     """
     if not isinstance(x, torch.Tensor) or unit.operands not in (("bfloat16",), ("float16",)):
         return x
@@ -275,8 +281,8 @@ def to_bfloat16(x: Tensor, rounding: str) -> Tensor:
     """Return x rounded to bfloat16 numbers, in the type of x."""
     if x.dtype == torch.bfloat16:
         return x
-    if rounding == "rne" and x.dtype != torch.float64:  # torch would round float64 twice, first to float32
-        # torch's cast can give NaNs other bits; nan_to_num_ makes NaNs canonical.
+    if rounding == "rne" and x.dtype != torch.float64:  # torch would round float64 twice, first to float32.
+        # The cast can change the bits of NaNs, and `nan_to_num_` makes NaNs canonical.
         return x.to(torch.bfloat16).to(x.dtype).nan_to_num_(math.nan, math.inf, -math.inf)
     return narrowed(x, torch.bfloat16, rounding).to(x.dtype)
 
@@ -294,13 +300,13 @@ def cut(grad: Tensor, x: Tensor, operand: Operand, axis: int) -> Tensor:
 
 
 def is_beyond_max(x: Tensor, q: mx.MXArray) -> Tensor:
-    """Return which elements of x, quantized as q, lie beyond the largest value of their block."""
+    """Return True for each element of x, quantized as q, beyond the largest value of its block."""
     largest = q.format.element.max
     return _exceeds(x, q, (largest, False), (largest, False))
 
 
 def is_clamped(x: Tensor, q: mx.MXArray, rounding: str = "rne") -> Tensor:
-    """Return which elements of x are clamped.
+    """Return a tensor that is True for each clamped element of x.
 
     An element is clamped if rounding with an unbounded exponent gives more than the largest value
     of its block. Stochastic rounding counts as rounding to nearest. In a block whose scale is zero,
@@ -312,14 +318,15 @@ def is_clamped(x: Tensor, q: mx.MXArray, rounding: str = "rne") -> Tensor:
 
 @lru_cache(maxsize=256)
 def _first_clamped(e: ElementFormat, rounding: Rounding) -> list[tuple[float, bool]]:
-    """Return the threshold from which positive and negative numbers are clamped.
+    """Return the thresholds from which positive and negative numbers are clamped.
 
-    Each threshold is a pair of a magnitude and True if this magnitude itself is clamped.
+    A threshold is a pair (magnitude, inclusive). If `inclusive` is True, the magnitude itself is
+    clamped.
     """
     wider = ElementFormat("wider", e.exponent_bits + 1, e.mantissa_bits, e.bias)
     following = wider.value(e.max_code + 1)
     middle = (e.max + following) / 2
-    # A threshold, and the smallest number that shows it.
+    # The thresholds that may be right, each with the smallest number that it clamps.
     candidates = {
         (e.max, False): math.nextafter(e.max, math.inf), (middle, True): middle,
         (middle, False): math.nextafter(middle, math.inf), (following, True): following,
@@ -339,7 +346,7 @@ def _exceeds(x: Tensor, q: mx.MXArray, positive: tuple[float, bool], negative: t
     unit, magnitude = cast(Tensor, ones.dequantize(torch.float64)), x.double().abs()
 
     def exceeds(threshold: float, inclusive: bool) -> Tensor:
-        limit = unit * (threshold / q.format.element.value(1))  # exact: few digits, moderate exponents
+        limit = unit * (threshold / q.format.element.value(1))  # exact, because both factors have few digits
         return magnitude >= limit if inclusive else magnitude > limit
 
     return torch.where(x > 0, exceeds(*positive), exceeds(*negative)) & (magnitude > 0)
@@ -349,7 +356,7 @@ def _buffered(name: str, x: Tensor) -> tuple[Tensor, Any]:
     """Return a tensor like x in memory that this thread keeps under `name`, and its numpy view."""
     kept: dict[Any, Any] = _memory.__dict__
     like = (name, x.dtype, x.shape, x.stride())
-    found: tuple[Tensor, Any] | None = kept.get(like)  # faster than making a new view
+    found: tuple[Tensor, Any] | None = kept.get(like)  # reusing a view is faster than making one
     if found is not None:
         return found
     memory = kept.get(like[:2])

@@ -1,7 +1,8 @@
 """Track the numbers on which random bits depend: seed, operand, step, and index in the batch.
 
-Philox is counter-based, so these numbers determine the random bits of an element. The bits are the
-same after a restart, when a checkpointed part is recomputed, and on any number of workers.
+Philox is counter-based, so seed, operand, step and index determine the random bits of an element.
+Random bits are the same after a restart, when a checkpointed part is recomputed, and on any number
+of workers.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from torch.utils._pytree import tree_leaves
 from mxnum import errors
 from mxnum.interop.torch import drawn
 
-#: Limit for the number of steps, far above any training run.
+#: Limit for the number of steps, far above the length of any training run.
 STEPS = 1 << 48
 
 
@@ -38,8 +39,8 @@ def position_of(step: int, first: int, count: int) -> Any:
     """Return the position that operations take: a tensor of `step`, `first` and `count`.
 
     This process holds `count` samples of the batch, starting at number `first`. A position is a
-    tensor, so that a compiled model is not compiled again when these numbers change. The tensor is
-    on the CPU and not an inference tensor, because the backward pass keeps it.
+    tensor, so that a compiled model is not compiled again when the step changes. The tensor is on
+    the CPU and not an inference tensor, because the backward pass keeps it.
     """
     with torch.inference_mode(False):
         return torch.tensor([step, first, count], device="cpu")
@@ -67,9 +68,10 @@ def signed(seed: int) -> int:
 
 
 def exporting() -> bool:
-    """Return True if `torch.export` is tracing. `torch.export` cannot handle a new position.
+    """Return True if `torch.export` is tracing.
 
-    With torch before 2.7, the answer is always False.
+    An export begins no step, because `torch.export` cannot handle a new position tensor. With torch
+    before 2.7, the result is always False.
     """
     return bool(getattr(torch.compiler, "is_exporting", bool)())
 
@@ -83,7 +85,8 @@ class Steps:
     """The training step and the samples of this process, on which random bits depend."""
 
     def __init__(self, worker: int):
-        #: The tensor of `position_of`. It is replaced, never changed in place.
+        #: The tensor from `position_of`. A new step replaces the tensor and never changes it in
+        #: place.
         self.position = position_of(0, worker, 1)
         self._next = position_of(1, 0, 0)
         #: The position of the forward pass to which the current backward pass belongs.
@@ -93,7 +96,7 @@ class Steps:
 
     @property
     def current(self) -> Any:
-        """The position from which operations draw; in a recomputation, that of the forward pass."""
+        """The position for random bits; in a recomputation, the position of the forward pass."""
         return self._returning if self._returning is not None and recomputing() else self.position
 
     def advance(self) -> None:
@@ -108,7 +111,7 @@ class Steps:
     def require_counted(self, name: str) -> None:
         """Raise RuntimeError if no step was counted for the current forward pass.
 
-        The pass would otherwise draw the random bits of the last step again.
+        Without a new step, the pass would draw the random bits of the last step again.
         """
         if not (self._counted or recomputing() or exporting()):
             raise RuntimeError(
@@ -119,7 +122,7 @@ class Steps:
     def remember(self, module: Any, _: Any, output: Any) -> None:
         """Record the step of an output for its backward pass (a hook of the model).
 
-        Another step may begin before the backward pass.
+        The record is needed because another step may begin before the backward pass.
         """
         if not module.training or recomputing() or exporting():
             return

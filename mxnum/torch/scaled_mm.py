@@ -51,14 +51,15 @@ def scaled_mm(
 
     The arguments are those of torch's function. Scalings and swizzles are torch's enums or the
     names of the enums' members, so that versions of torch without these enums suffice. The default
-    `unit` depends on the operands. For float32 scales it is "hopper_fp8" with `use_fast_accum`,
-    otherwise "hopper_fp8_promoted". For E8M0 scales it is "blackwell_mxfp8", and for FP4 elements
-    "blackwell_nvfp4".
+    `unit` depends on the operands. For float32 scales, the default is "hopper_fp8" with
+    `use_fast_accum`, otherwise "hopper_fp8_promoted". For E8M0 scales, the default is
+    "blackwell_mxfp8", and for FP4 elements "blackwell_nvfp4".
 
-    The unit applies the scales of blocks. Scales of tensors and rows are multiplied with each other
-    in float32, and the sum is multiplied by their product. The bias is added in float32 before the
-    result is rounded to `output_dtype`. This order is an assumption, which no outputs of GPUs
-    confirm.
+    The unit applies the scales of blocks. Scales of whole tensors or rows are applied after the
+    sum: the product of both operands' scales, in float32, multiplies the unit's sum. The bias is
+    added in float32 before the result is rounded to `output_dtype`. The order of these
+    multiplications, the addition and the rounding is an assumption: it was not compared with
+    outputs of GPUs.
     """
     accepted = "() or (1, 0), which are the summed axes"
     errors.require(tuple(contraction_dim) in ((), (1, 0), (-1, -2)), "contraction_dim", accepted, contraction_dim)
@@ -115,7 +116,7 @@ def _scales(
     if called == "float32":
         errors.require_type(scale.dtype == torch.float32, argument, "of float32", scale.dtype)
         array = host_array(argument, scale.contiguous())
-        if is_tile:  # the summed axis comes first, padded to a multiple of 4
+        if is_tile:  # the summed axis of tile scales comes first, padded to a multiple of 4
             padded = -(-shape[1] // 4) * 4
             accepted = f"of shape {(padded, shape[0])} or {(shape[1], shape[0])}"
             errors.require(array.shape in ((padded, shape[0]), (shape[1], shape[0])), argument, accepted, array.shape)

@@ -1,4 +1,4 @@
-"""Layer norm with every elementary step rounded to bfloat16, in the order of microxcaling."""
+"""Layer norm with every elementary step rounded to bfloat16, in microxcaling's order of steps."""
 
 from __future__ import annotations
 
@@ -58,5 +58,5 @@ class LayerNorm(torch.autograd.Function):
 
 
 def _mean(x: Tensor, r: Any) -> Tensor:
-    """Return the mean along the last axis, with its sum rounded before the division."""
+    """Return the mean along the last axis, with the sum rounded before the division."""
     return r(r(x.sum([-1], keepdim=True)) / x.shape[-1])

@@ -43,7 +43,7 @@ def by_products(x: Tensor, axis: int, inverse: bool = False) -> Tensor | None:
     if not bool((wide + limit - limit == wide).all()):
         return None
     matrix = _matrix().to(x.device)
-    sums = wide @ (matrix.T if inverse else matrix) + 0.0  # makes every zero +0, as `mxnum.hadamard` does
+    sums = wide @ (matrix.T if inverse else matrix) + 0.0  # adding 0.0 makes every zero +0, as in `mxnum.hadamard`
     return narrowed(sums, x.dtype).reshape(rows.shape).movedim(-1, axis)
 
 

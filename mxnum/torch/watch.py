@@ -1,7 +1,7 @@
 """Watch an emulated model: record what rounding does to each operand of each layer.
 
-Operations pass their rounded operands to the `Watch` of the module. So watching rounds no operand a
-second time, and works in compiled models.
+Operations pass each operand and its rounded values to the `Watch` of the module. Therefore watching
+also works in compiled models.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ NAMES = {
 }  # fmt: skip
 _FORWARD = (LEFT, RIGHT, GAMMA, BETA)
 _PARAMETERS = (RIGHT, RIGHT + 1, GAMMA, BETA)
-#: The quantities that are measured for an operand. BIASES are those measured for the gradient of a
-#: parameter.
+#: The quantities that are measured for an operand. BIASES are the quantities that `compare`
+#: measures for the gradient of a parameter.
 QUANTITIES = ("rmse", "beyond_max", "underflow", "scale_least", "scale_greatest", "scales_at_ends", "flips")
 BIASES = ("zeta", "cosine")
 #: The columns of `Watch.table`.
 SHOWN = ("rmse", "beyond max", "underflow", "scales", "scales at ends", "flips")
-#: What the columns mean.
+#: The meaning of each column of `Watch.table`.
 LEGEND = {
     "rmse": "root of the sum of squared errors over the sum of squares",
     "beyond max": "share of elements that lie, before rounding, beyond the largest value of their block",
@@ -52,9 +52,9 @@ LEGEND = {
     "zeta": "|g~ - g| / |g|, where g is float32's gradient and g~ the emulated one",
     "cosine": "cosine of the angle between g~ and g",
 }
-#: The number of operands in the table, unless `full`.
+#: The number of operands that `Watch.table` shows, unless `full`.
 WORST = 10
-#: The largest width of the table, in characters.
+#: The largest width of `Watch.table`, in characters.
 WIDTH = 80
 
 
@@ -70,7 +70,7 @@ class Watch:
         self._written, self._is_quiet = 0, False
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a list of dictionaries, which ``pandas.DataFrame`` takes.
+        """Return the observations as a list of dictionaries, which ``pandas.DataFrame`` takes.
 
         rmse
             Relative error: the root of the sum of squared errors over the sum of squares.
@@ -93,9 +93,9 @@ class Watch:
         """Return a table of the ten operands with the largest error at a step, with a legend.
 
         With `full`, the table has all operands, in the order of the rows. By default `step` is the
-        last watched step. Operands stand below the name of their module. The column of scales shows
-        the range from `scale_least` to `scale_greatest`. Results of `compare` have a second table,
-        with the whole model and the ten largest `zeta`.
+        last watched step. The name of a module stands above its operands. The column of scales
+        shows the range from `scale_least` to `scale_greatest`. Results of `compare` have a second
+        table, with the whole model and the ten largest `zeta`.
         """
         steps = [row["step"] for row in self._rows]
         if not steps:
@@ -166,7 +166,7 @@ class Watch:
         return dict(row)
 
     def stop(self) -> None:
-        """Stop watching. The rows stay."""
+        """Stop watching the model. The rows that were observed stay."""
         for number in self._numbers:
             watching.pop(number, None)
         self._codes.clear()
@@ -213,10 +213,10 @@ def watch(model: nn.Module, every: int = 1, *, steps: Iterable[int] | None = Non
     """Watch all operands of an emulated model in training, at chosen steps.
 
     The chosen steps are those divisible by `every`, or those in `steps`. Watching a step takes
-    about as long as the rounding in it. Other steps take no extra time. If a module runs several
-    times in a step, its operands are numbered: "activations", "activations 2". The operands of
-    attention are called "queries", "keys", "probabilities" and "values". The weights of the last
-    projection of a MultiheadAttention are called "weights of out_proj".
+    about as long as the rounding in the step. Steps that are not watched take no extra time. If a
+    module runs several times in a step, its operands are numbered: "activations", "activations 2".
+    The operands of attention are called "queries", "keys", "probabilities" and "values". The
+    weights of the last projection of a MultiheadAttention are called "weights of out_proj".
     """
     emulation = emulation_of(model)
     every = errors.positive_integer("every", every)
@@ -233,7 +233,7 @@ def watch(model: nn.Module, every: int = 1, *, steps: Iterable[int] | None = Non
 
 
 def _called(slot: int, key: Key, seed: int) -> str:
-    """Return the name of an operand of the module with this seed.
+    """Return the name of an operand of the module whose seed is `seed`.
 
     The seed in the key says which product of the module the operand belongs to.
     """
@@ -247,7 +247,7 @@ def _called(slot: int, key: Key, seed: int) -> str:
 
 
 def _gradients(model: nn.Module, loss: Callable[[], Tensor], named: list[tuple[str, Tensor]]) -> list[Tensor]:
-    """Return the gradients of the loss: zero for parameters that it does not depend on.
+    """Return the gradients of the loss: zero for parameters on which the loss does not depend.
 
     torch's random state and the model's buffers are restored.
     """

@@ -83,8 +83,8 @@ def test_what_is_emulated_and_what_is_left_alone():
         "embed", "block.attend.qkv", "block.norm", "block.mlp", "conv", "rms", "head"
     }  # fmt: skip
     assert str(emulation).endswith(
-        ". Left alone: block.attend (Attending) calls scaled_dot_product_attention, which is emulated where attention= "
-        "names the module; other (Other) is of a class that emulate() does not know."
+        ". Left alone: block.attend (Attending) calls scaled_dot_product_attention, which is emulated only if "
+        "attention= names the module; other (Other) is of a class that emulate() does not know."
     )
     two = mxt.emulate(nn.Sequential(Other(4, 4), nn.Linear(4, 4), Other(4, 4)))
     assert (
@@ -375,7 +375,7 @@ def test_parts_of_attention_that_is_left_out_are_listed(options):
 
 def test_convolutions_have_no_defined_sums():
     emulation = mxt.emulate(nn.Sequential(nn.Conv1d(4, 4, 3), nn.Linear(6, 2)), "mxint8", accumulate="block")
-    assert str(emulation).endswith(". Left alone: 0 (Conv1d) has sums of torch alone.")
+    assert str(emulation).endswith(". Left alone: 0 (Conv1d) is a convolution, whose products only torch can sum.")
 
 
 def test_types_of_weights():
