@@ -3,10 +3,10 @@
 Each kind of choice is a string enum: ``Rounding.RNE == "rne"``. Functions of the public API accept
 the string or the enum's member.
 
-Code that depends on a mode never compares with one member and leaves all others to `else`. Instead
-it matches all members, looks the mode up in a table of all members, calls `which`, or reads a
-property that this module defines. So a new mode raises an error in all code that does not handle it
-yet. tests/test_modes.py checks that the whole package follows this rule.
+Code that depends on a mode never compares with one member and leaves all others to `else`. Such
+code matches all members, looks the mode up in a table of all members, calls `which`, or reads a
+property that this module defines. Therefore all code that does not handle a new mode yet raises an
+error for this mode. tests/test_modes.py checks that the whole package follows this rule.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ class _DocumentedEnum(StrEnum):
 
 
 def which(mode: StrEnum, *known: StrEnum) -> tuple[bool, ...]:
-    """Return a flag for each mode in `known`: True if it is `mode`. Raise an error if none is.
+    """Return a flag for each mode in `known`, which is True for `mode` and False for all others.
 
-    A factory calls `which`, so the flags are constants in the function that the factory makes.
+    Raise an error if `mode` is not in `known`. Factories call `which`, so that the flags are
+    constants in the functions that the factories make.
     """
     answers = tuple(mode == one for one in known)
     if not any(answers):
@@ -49,8 +50,8 @@ class Rounding(_DocumentedEnum):
     """The rounding of the exact quotient x / 2**scale to an element value, in one step.
 
     Even and odd refer to the code k * 2**m + q, where q is the significand and k counts exponent
-    steps without an upper limit. A code is even if the significand is even, except in e3m0, where
-    codes are even and odd in turn from exponent to exponent.
+    steps without an upper limit. A code is even if the significand is even. The element e3m0 is an
+    exception: its codes alternate between even and odd from one exponent to the next.
     """
 
     RNE = "rne", "To nearest, ties to the even code (the default)."
@@ -80,7 +81,8 @@ class Rounding(_DocumentedEnum):
 class Overflow(_DocumentedEnum):
     """The result for a number that is rounded beyond the element's largest finite value.
 
-    This is decided by rounding with an unbounded exponent.
+    To decide whether a number lies beyond this value, the number is rounded as if there were no
+    largest exponent.
     """
 
     SATURATE = (
@@ -117,8 +119,8 @@ class Overflow(_DocumentedEnum):
 class ScaleRule(_DocumentedEnum):
     """The exponent of the E8M0 scale of a block with largest magnitude A = f * 2**E, 1 <= f < 2.
 
-    Only finite numbers count for A. The exponent is then clamped to -127..127. A block with A = 0
-    or without finite elements has scale code 0.
+    Only finite numbers count for A. Each member below gives an exponent, which is then clamped to
+    -127..127. A block with A = 0 or without finite elements has scale code 0.
     """
 
     FLOOR = "floor", "E - emax (OCP MX section 6.3, the default)."
@@ -192,7 +194,7 @@ def scale_rules(fmt: MXFormat) -> tuple[ScaleRule | FloatScaleRule, ...]:
 
 
 def scale_rule_of(fmt: MXFormat, asked: str | ScaleRule | FloatScaleRule | None) -> ScaleRule | FloatScaleRule:
-    """Return the scale rule that `asked` names, or for None the format's default rule.
+    """Return the scale rule that `asked` names, or the format's default rule if `asked` is None.
 
     Raise ValueError if the format does not have the rule.
     """
@@ -262,9 +264,10 @@ class Accumulate(_DocumentedEnum):
 
     A sum without terms is +0.
 
-    In `exact` and in each term of `block`, a NaN, 0 * infinity or infinities of both signs give
-    NaN. Otherwise an infinity stays, and an exact zero is +0. The result is a float32. If the
-    caller asks for another type, the result is rounded to nearest even once more.
+    In `exact` and in each term of `block`, the sum is NaN if there is a NaN, 0 * infinity, or
+    infinities of both signs. The sum is infinite if all infinities have one sign. An exact zero is
+    +0. The result is a float32. If the caller asks for another type, the result is rounded to
+    nearest even once more.
     """
 
     EXACT = "exact", "The exact sum of the exact products of exact values, rounded once to float32. Slow."
@@ -289,7 +292,7 @@ class Accumulate(_DocumentedEnum):
     def by_block(self) -> bool:
         """True if elements are summed block by block before they are scaled.
 
-        The blocks of the two operands must then have the same length.
+        If True, the blocks of the two operands must have the same length.
         """
         match self:
             case Accumulate.BLOCK:
