@@ -84,8 +84,8 @@ def scaled(x: Exact, exponent: int) -> Exact:
 def floor_log2(v: Fraction) -> int:
     """Return the integer E with 2**E <= v < 2**(E+1).
 
-    The bit lengths of the numerator and the denominator leave two candidates for E. A comparison
-    with v tells which is right.
+    The bit lengths of the numerator and the denominator leave two candidates for E, and a
+    comparison with v selects the right candidate.
     """
     candidate = v.numerator.bit_length() - v.denominator.bit_length()
     return candidate if two_to(candidate) <= v else candidate - 1
@@ -98,14 +98,14 @@ class Layout(NamedTuple):
     largest: int  # the code of the largest finite number
     infinity: int | None
     nan: int | None  # the NaN code that quantization writes, with the sign bit clear
-    emin: int  # the exponent of the smallest normal numbers; subnormals and integers have the same spacing
+    emin: int  # the exponent of the smallest normal numbers, which sets the spacing of subnormals and integers
 
 
 @cache
 def layout(e: ElementFormat) -> Layout:
     """Return the codes of a format that have a special role.
 
-    The codes of infinity and NaN, if any, are the last ones of the largest exponent.
+    If the format has infinity or NaN, their codes have the largest exponent.
     """
     mantissas: int = 2**e.mantissa_bits
     sign: int = 2**e.exponent_bits * mantissas
@@ -145,7 +145,7 @@ def decode_exact(code: int, element: Element) -> Exact:
 def goes_away(rounding: Rounding, negative: bool, below: int, delta: Fraction, random: int, sr_bits: int) -> bool:
     """Return True if a magnitude is rounded away from zero.
 
-    The magnitude lies above that of code `below`, by the part `delta` of the distance to the next.
+    The magnitude is the value of code `below` plus `delta` times the distance to the next value.
     """
     half = Fraction(1, 2)
     choice = {
@@ -167,8 +167,8 @@ def round_to(
     """Return the code of x in format e.
 
     The positive codes count the representable magnitudes upward from zero. The code is k * 2**m + q
-    for exponent step k and significand q. Codes beyond that of the largest number continue this
-    count, so rounding to a code is rounding without a largest exponent.
+    for exponent step k and significand q. The count continues beyond the largest number, so that
+    numbers are rounded as if there were no largest exponent.
     """
     sign, largest, infinity, nan, emin = layout(e)
 
@@ -227,9 +227,9 @@ def encode(
     The quotient is rounded as if there were no largest exponent. If the result is beyond the
     largest finite number, `overflow` decides which code is returned. A result of zero keeps the
     sign of x. NaN gives the NaN code, or +max if the element has no NaN. The scale code 255 (NaN)
-    gives code 0, because the elements of such a block have no meaning. The element may also be
-    float64, float32, bfloat16 or float16. With ``overflow="ieee"`` this is then the ordinary
-    conversion between float types.
+    gives code 0, because the elements of a NaN block have no meaning. The element may also be
+    float64, float32, bfloat16 or float16. With one of these float types and ``overflow="ieee"``,
+    `encode` is the ordinary conversion between float types.
     """
     mode = errors.choose_member("rounding", rounding, Rounding)
     policy = errors.choose_member("overflow", overflow, Overflow)
@@ -252,9 +252,9 @@ def meaning(element: Exact, scale: int, offset: Exact | None = None) -> Exact:
 def decode(code: int, element: Element, *, dtype: str = "float64", scale: int = BIAS) -> int:
     """Return the bit pattern in `dtype` of scale times element, computed exactly and rounded once.
 
-    Rounding is RNE. Every NaN becomes the one with the sign bit clear (0x7FC00000 in float32), and
-    -0 keeps its sign. A product too large for `dtype` becomes infinity. In float64, every product
-    is exact.
+    Rounding is RNE. Every NaN becomes the NaN 0x7FC00000 in float32, or its equivalent in `dtype`,
+    and -0 keeps its sign. A product too large for `dtype` becomes infinity. In float64, every
+    product is exact.
     """
     return round_to(meaning(decode_exact(code, element), scale), float_format(dtype))
 
@@ -264,10 +264,10 @@ def shared_scale(values: Iterable[float | Fraction], element: Element, *, scale_
 
     The block's largest finite magnitude is A = f * 2**E with 1 <= f < 2, and emax is the exponent
     of the largest element. The rule `floor`, of section 6.3 of OCP MX v1.0, takes the exponent E -
-    emax; numbers near A can then saturate. `ceil` adds one if f > 1. `even` adds one if f, rounded
-    to m bits, becomes 2. `rceil` takes the least exponent with which A does not exceed the largest
-    element. `half_up` adds one if f >= 7/4, and `floor_plus_one` always adds one. The exponent is
-    then limited to -127..127.
+    emax; numbers near A can then saturate. `ceil` adds one to this exponent if f > 1. `even` adds
+    one to it if f, rounded to m bits, becomes 2. `half_up` adds one if f >= 7/4, and
+    `floor_plus_one` always adds one. `rceil` takes the least exponent with which A / 2**exponent
+    does not exceed the largest element. The exponent of every rule is limited to -127..127.
     """
     e = formats.element(element)
     rule = errors.choose_member("scale_rule", scale_rule, ScaleRule)
