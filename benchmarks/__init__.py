@@ -1,4 +1,4 @@
-"""Measure the speed of mxnum as ratios of times; ``python -m benchmarks`` writes a page of them."""
+"""Measure the speed of mxnum as ratios of times; ``python -m benchmarks`` writes them to a page."""
 
 import os
 

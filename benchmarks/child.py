@@ -1,4 +1,4 @@
-"""Measure what needs a fresh process: the time of first calls, and memory."""
+"""Measure the time of first calls, and memory use, in fresh processes."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ MEMORY: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
 
 
 def _memory(name: str, size: str, seed: str) -> dict[str, Any]:
-    """Return the MiB used besides input and results, once by tracemalloc, once by the system."""
+    """Return the MiB used besides input and results, by tracemalloc's count and by the system's."""
     import tracemalloc
 
     import mxnum as mx

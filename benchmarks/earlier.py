@@ -162,8 +162,8 @@ class _State:
 def serve(checkout: str) -> None:
     """Answer the questions of `_State.ask`, in the process that runs one version.
 
-    A question either prepares a row of the table, and the answer is the row's columns, or times
-    calls of one column.
+    One kind of question prepares a row of the table, and the answer lists the columns of the row.
+    The other kind times calls of one column, and the answer is the time.
     """
     assert Path(mx.__file__).is_relative_to(checkout), mx.__file__
     one_thread()
@@ -204,7 +204,7 @@ def _compared(table: Table, prepare: tuple[Any, ...], row: str, session: Session
 
 
 def _ratios(earlier: Callable[[int], int], now: Callable[[int], int], session: Session) -> list[float]:
-    """Return for each round the time of this version divided by the earlier version's time.
+    """Return for each round the time of this version divided by the time of the earlier version.
 
     The order of the versions alternates from round to round. A round takes some milliseconds.
     """

@@ -1,6 +1,7 @@
 """Measure how fast emitted C quantizes on one core: ``python -m benchmarks.emitted``.
 
-The table is Markdown, with millions of numbers a second, the best of several runs. It needs gcc.
+The command prints a Markdown table: millions of numbers per second, in the fastest of several runs.
+The command needs gcc.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             cuda.require()
         except RuntimeError as problem:
-            print(f"The queue needs a GPU: {problem}. Without one: --rehearse, or --list.", file=sys.stderr)
+            print(f"The queue needs a GPU: {problem}. Without a GPU, use --rehearse or --list.", file=sys.stderr)
             return 2
     options.out.mkdir(parents=True, exist_ok=True)
     if options.rehearse:
@@ -117,7 +117,7 @@ def read(out: Path) -> dict[str, dict[str, Any]]:
 
 
 def run(step: Step, out: Path, rehearse: bool, seconds: float) -> dict[str, Any]:
-    """Run one step, and return its exit status (None if it was interrupted) and its seconds.
+    """Run one step; return its exit status (None if it was interrupted) and duration in seconds.
 
     The output of the step is shown and kept in a log.
     """
@@ -130,7 +130,7 @@ def run(step: Step, out: Path, rehearse: bool, seconds: float) -> dict[str, Any]
         try:
             status = process.wait(seconds)
         except (subprocess.TimeoutExpired, KeyboardInterrupt):
-            process.send_signal(signal.SIGINT)  # so that the step writes its checkpoints
+            process.send_signal(signal.SIGINT)  # makes the step write its checkpoints
             try:
                 process.wait(PATIENCE)
             except subprocess.TimeoutExpired:  # the process ignores interruptions

@@ -59,7 +59,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Session:
-    """The settings of a run: how much it measures, and for how long."""
+    """The settings of a run: which sizes to measure, how often, and for how long."""
 
     quick: bool = False
     #: Element counts that replace the element counts of a question.

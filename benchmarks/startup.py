@@ -28,7 +28,7 @@ are installed."""
 
 GOALS = {"warm": 0.2, "cold": 3.0}
 WITH_SCIPY = "warm, SciPy there"
-#: The first calls that have a goal without compiled code on disk; all other first calls have none.
+#: Without compiled code on disk, only these first calls have a goal.
 COMMON = ("quantize", "fake_quantize", "quantize and dequantize")
 
 

@@ -5,7 +5,7 @@ tensor. Stacks agree on the meaning of elements and scales, but round different 
 results. So the bits of two stacks differ. For each stack this file has four functions:
 
 - `global_scale(largest)` returns the float32 that the stack keeps for the tensor, in the direction
-that the stack uses;
+  that the stack uses;
 - `block_scale(block_largest, global_scale)` returns the number that the stack rounds to E4M3 (to
   nearest even, saturating);
 - `factor(scale, global_scale)` returns the number by which the stack multiplies or divides each
