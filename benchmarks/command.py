@@ -90,8 +90,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m benchmarks",
         description="Measure times of mxnum in multiples of memory copies, BLAS and other libraries, and plot them.",
         epilog="A run of all questions is saved as results.json, and its page is the page of the docs. A quick run is "
-        "saved as quick.json. A run of some questions is saved under the names of these questions, with plots and a page "
-        "beside the file.",
+        "saved as quick.json. A run of some questions is saved under the names of these questions, with plots and a "
+        "page beside the file.",
     )
     parser.add_argument("questions", nargs="*", metavar="QUESTION", help=f"some of: {', '.join(questions.names())}")
     parser.add_argument("--list", action="store_true", help="list the questions")
