@@ -35,7 +35,7 @@ def normal(size: int, seed: int) -> Array:
 
 
 def size_name(size: int) -> str:
-    """Return a number of elements in binary multiples, such as ``16M`` for 2**24."""
+    """Return a number of elements as text with a binary prefix, such as ``16M`` for 2**24."""
     for shift, unit in ((30, "G"), (20, "M"), (10, "K")):
         if size >= 1 << shift and size % (1 << shift) == 0:
             return f"{size >> shift}{unit}"

@@ -1,10 +1,10 @@
-"""``python -m benchmarks.gpu``: run what needs a GPU, the most important step first.
+"""Run the checks and measurements that need a GPU: ``python -m benchmarks.gpu``.
 
-Each step runs a separate command, which can be interrupted and resumed. The queue prints the time
-that each step will take, runs the steps that are not done, and writes their outcomes to
-`queue.json` in the folder of the results. Without a GPU the queue ends with an error;
-``--rehearse`` runs the same commands in numba's simulator and on the CPU, at sizes that take a
-minute or two each.
+The most important step runs first. Each step is a separate command, which can be interrupted and
+resumed. The queue prints the time that each step will take, runs the steps that are not done, and
+writes their outcomes to `queue.json` in the folder of the results. Without a GPU the queue ends
+with an error; ``--rehearse`` runs the same commands in numba's simulator and on the CPU, at sizes
+that take a minute or two each.
 """
 
 from __future__ import annotations

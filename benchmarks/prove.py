@@ -1,9 +1,9 @@
 """Measure how long `mxnum.prove` takes to prove emitted models: ``python -m benchmarks.prove``.
 
-The command prints a Markdown table with seconds of processor time on one core, for reading and
-solving. The time of yosys and clang, which are other processes, is not included. `--formats` names
-formats, `--language` is systemverilog or c, and `--elements` measures conversions of elements to
-elements, in SystemVerilog, instead of formats.
+The command prints a Markdown table with the seconds of processor time that reading and solving take
+on one core. The time of yosys and clang, which are other processes, is not included. `--formats`
+names formats, `--language` is systemverilog or c, and `--elements` measures conversions of elements
+to elements, in SystemVerilog, instead of formats.
 """
 
 from __future__ import annotations

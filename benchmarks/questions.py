@@ -1,4 +1,4 @@
-"""Define what a question is, and the session with which each question measures.
+"""Define the interface of a question, and the session with which each question measures.
 
 A question is a module of this package with a `TITLE`, a `TEXT` that says what is compared, and a
 function ``measure(session)``, which yields pairs of a table and a measurement. To add a question,

@@ -83,7 +83,7 @@ def _whole_commands(session: Session) -> Cells:
 
 
 def _seconds(arguments: list[str], folder: str) -> float:
-    """Return the seconds of a Python process; `folder` holds compiled code."""
+    """Return the duration of a Python process in seconds; `folder` holds compiled code."""
     path = os.pathsep.join(filter(None, [str(child.ROOT), os.environ.get("PYTHONPATH", "")]))
     environment = {**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": folder}
     started = perf_counter()

@@ -26,7 +26,7 @@ def require(condition: bool, argument: str, accepted: str, got: object) -> None:
 
 
 def shown(got: object) -> str:
-    """Return the `repr` of a value; a numpy number is shown without its type, as in 1.5."""
+    """Return the `repr` of a value; for a numpy number, "1.5" instead of "np.float64(1.5)"."""
     return repr(got.item() if type(got).__module__ == "numpy" and hasattr(got, "item") and not got.shape else got)  # type: ignore[attr-defined]
 
 
@@ -50,7 +50,8 @@ def require_dtype(argument: str, dtype: Any, wanted: Any, of: str = "") -> None:
 def choose(argument: str, value: Any, accepted: Sequence[str]) -> str:
     """Return `value` if it is one of the accepted strings.
 
-    For any other value, raise an error that lists the accepted strings and suggests the likeliest.
+    For any other value, raise an error that lists the accepted strings and suggests the likeliest
+    string.
     """
     if isinstance(value, str) and value in accepted:
         return str(value)
@@ -180,8 +181,8 @@ def _place(index: tuple[int, ...]) -> str:
 def shared_tensor_scale(argument: str) -> ValueError:
     """Return the ValueError for a call that would change the tensor scale of a part of an array.
 
-    A new tensor scale would also change the values of all other parts, because they share it. A
-    caller raises this error before it writes to the array.
+    A new tensor scale would also change the values of all other parts, because all parts share the
+    tensor scale. A caller raises this error before it writes to the array.
     """
     return ValueError(
         f"Argument {argument!r} must be a whole array if its tensor scale changes, not a part, because other "

@@ -434,7 +434,8 @@ def names(scale: str | None = None) -> tuple[str, ...]:
 def get_e8m0(name: str | MXFormat, what: str) -> MXFormat:
     """Return `get(name)`; raise ValueError unless the format's scales are powers of two.
 
-    `what` names the function that needs such scales; the error message begins with `what`.
+    `what` is the first word of the error message, the name of the function that needs such a
+    format.
     """
     fmt = get(name)
     if not fmt.scale.power_of_two:

@@ -151,12 +151,12 @@ def linear_backward(
 
     The gradient of x is grad_y W, with both operands quantized along the outputs. The gradient of
     the weight is grad_y^T x, with both operands quantized along the samples. The gradient of the
-    bias is the sum of grad_y over the samples. For this sum, grad_y is rounded to float32 instead
-    of quantized, and the samples are added in order, in float32.
+    bias is the sum of grad_y over the samples, where grad_y is rounded to float32 and not
+    quantized. The samples are added in order, in float32.
 
     `gradients` says how grad_y is quantized. All other settings are those of the forward pass.
     `threads` means the same as in `matmul`. `out` is a `LinearGradients`, or another sequence of
-    three arrays to write to. For each item that is None, the function makes a new array.
+    three arrays to write to. For each item of `out` that is None, the function makes a new array.
     """
     errors.require_type(isinstance(context, LinearContext), "context", "a LinearContext", type(context).__name__)
     grad = float_array("grad_y", grad_y)[0]

@@ -3,10 +3,10 @@
 Each kind of choice is a string enum: ``Rounding.RNE == "rne"``. Functions of the public API accept
 the string or the enum's member.
 
-Code that depends on a mode never compares with one member and leaves all others to `else`. Such
-code matches all members, looks the mode up in a table of all members, calls `which`, or reads a
-property that this module defines. Therefore all code that does not handle a new mode yet raises an
-error for this mode. tests/test_modes.py checks that the whole package follows this rule.
+Code that depends on a mode never has an `else` for all remaining members. The code matches all
+members, looks the mode up in a table of all members, calls `which`, or reads a property that this
+module defines. Code that does not handle a new mode yet therefore raises an error for this mode.
+tests/test_modes.py checks that the whole package follows this rule.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class FloatScaleRule(_DocumentedEnum):
 
     @property
     def rounds_up(self) -> bool:
-        """True if q is rounded up, False if it is rounded to nearest."""
+        """True if the exact quotient q is rounded up, False if q is rounded to nearest."""
         match self:
             case FloatScaleRule.RCEIL:
                 return True
@@ -173,7 +173,7 @@ class FloatScaleRule(_DocumentedEnum):
 
     @property
     def error_power(self) -> int:
-        """The power of the errors that are summed to compare two scales; 0 if none are compared."""
+        """The power of the errors that are summed to compare scales; 0 if no scales are compared."""
         match self:
             case FloatScaleRule.NEAREST | FloatScaleRule.RCEIL:
                 return 0
@@ -265,9 +265,9 @@ class Accumulate(_DocumentedEnum):
     A sum without terms is +0.
 
     In `exact` and in each term of `block`, the sum is NaN if there is a NaN, 0 * infinity, or
-    infinities of both signs. The sum is infinite if all infinities have one sign. An exact zero is
-    +0. The result is a float32. If the caller asks for another type, the result is rounded to
-    nearest even once more.
+    infinities of both signs. The sum is infinite if there are infinities of one sign and no NaN. An
+    exact zero is +0. The result is a float32. If the caller asks for another type, the result is
+    rounded to nearest even once more.
     """
 
     EXACT = "exact", "The exact sum of the exact products of exact values, rounded once to float32. Slow."

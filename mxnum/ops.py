@@ -91,8 +91,8 @@ def quantize(
     arithmetic
         ``"exact"`` computes what the library defines. For ``nvfp4``, `arithmetic` may also name a
         stack of `mxnum.stacks`, to reproduce the stack's float32 operations bit for bit. A stack
-        fixes modes and scales and rounds without random bits, so with a stack these arguments must
-        be left out.
+        fixes modes and scales and rounds without random bits, so the arguments for modes, scales
+        and random bits must be left out.
     offset
         ``"float16"`` selects asymmetric scaling: the midpoint of each block, rounded to float16, is
         subtracted before scaling. `offset_range` selects the magnitude that sets the scale (see
@@ -136,7 +136,7 @@ def quantize(
     if arithmetic != "exact":
         arrays, workers = (array, None if into is None else into[0]), checked_threads(threads)
         _check_alone(arithmetic, settings, arrays, scale_rule, scales, tensor_scale, seed, random_bits)
-        # raises an error for arguments that the stack would ignore
+        # `_random` raises an error for arguments that the stack would ignore.
         _random(array.shape, settings.rounding, None, None, stream, first, sr_bits)
         made = stacks.quantize(array, arithmetic, blocks=settings.blocks, packed=is_packed, threads=workers)
         parts, tensor = (made.codes, made.scales), np.array(made.tensor_scale)
@@ -189,7 +189,7 @@ def fake_quantize(
 
     The keywords are those of `quantize`, except that `out` is a plain array to write to. The values
     are rounded to the dtype of x, in native byte order, to nearest even. A magnitude beyond the
-    range of this dtype becomes infinite.
+    range of the dtype becomes infinite.
 
     >>> import numpy as np, mxnum as mx
     >>> mx.fake_quantize(np.array([0.3, 1.2, 5.0], np.float32), "mxfp4_e2m1")
@@ -203,7 +203,7 @@ def fake_quantize(
     into = None if out is None else checked_out(host_view("out", out), array.shape, array.dtype)
     if arithmetic != "exact":
         _check_alone(arithmetic, settings, (array, into), scale_rule, scales, tensor_scale, seed, random_bits)
-        # raises an error for arguments that the stack would ignore
+        # `_random` raises an error for arguments that the stack would ignore.
         _random(array.shape, settings.rounding, None, None, stream, first, sr_bits)
         workers = checked_threads(threads)
         made = stacks.fake_quantize(array, arithmetic, blocks=settings.blocks, threads=workers, out=into)
@@ -327,7 +327,7 @@ def encode(
     """Return the element codes of x at scale 1, as the smallest unsigned integers that fit.
 
     `element` may also be a float type: ``encode(x, "bfloat16", rounding="sr", seed=1)`` narrows by
-    stochastic rounding. This differs from a cast in two ways. An infinity saturates unless
+    stochastic rounding. `encode` differs from a cast in two ways. An infinity saturates unless
     ``overflow="ieee"`` is given, and a NaN loses its sign.
 
     >>> import numpy as np, mxnum as mx
@@ -412,7 +412,7 @@ def _tensor_scale(engine: Any, request: Request, asked: Any) -> tuple[Any, Any]:
     they were not needed.
     """
     array, settings = request.x, request.settings
-    if asked is None and settings.by_powers_of_two:  # fast path: no tensor scale with E8M0
+    if asked is None and settings.by_powers_of_two:  # fast path: E8M0 needs no tensor scale
         return None, None
     fmt, shape = settings.format, settings.shape
     if fmt.tensor_scale is None or not (asked is None or isinstance(asked, str)):
@@ -446,7 +446,7 @@ def _stores_packed(packed: Any, settings: Settings, out: Any) -> bool:
         (out.format, out.shape, out.blocks) != (fmt, shape, blocks)
         or has_offsets != wanted
         or (packed and not is_packed)
-    ):  # fast path: one condition if everything fits
+    ):  # fast path: a single check if everything fits
         errors.require(out.format == fmt, "out", f"of format {fmt.name}", out.format.name)
         errors.require(out.shape == shape, "out", f"of shape {shape}", out.shape)
         errors.require(out.blocks == blocks, "out", f"in blocks {blocks}", out.blocks)
@@ -466,7 +466,7 @@ def _writable_parts(out: MXArray) -> tuple[Any, Any, Any]:
 def _check_alone(arithmetic: str, settings: Settings, arrays: tuple[Any, Any], *others: Any) -> None:
     """Raise an error unless a stack's arithmetic can run: nvfp4, host memory, default modes.
 
-    `others` are the arguments of settings that the stack fixes, so all of them must be None.
+    `others` are arguments for settings that the stack fixes, so each must be None.
     """
     if not isinstance(arithmetic, stacks.Stack):
         errors.choose("arithmetic", arithmetic, ("exact", *stacks.STACKS))

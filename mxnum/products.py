@@ -91,8 +91,8 @@ def matmul(
         (which TF32 truncates).
     out_dtype
         float32, bfloat16 or float16. The default is the type of `out`, if given, else the type of
-        the sum. This type is float32 except for some units. If `out_dtype` is narrower than the
-        sum's type, the sum is rounded once more.
+        the sum. The type of the sum is float32 except for some units. If `out_dtype` is narrower
+        than the sum's type, the sum is rounded once more.
     threads
         The number of threads that may work on a large product (default: the number set by
         `NUMBA_NUM_THREADS` or `numba.set_num_threads`). The result does not depend on `threads`.
@@ -282,7 +282,7 @@ def _scales_by_code(scale: ScaleFormat) -> Array | None:
 
 
 def _tensor_scales(a: Any, b: Any, mode: Accumulate) -> list[Array]:
-    """Return the operands' tensor scales, by which a sum by blocks is multiplied at the end.
+    """Return the operands' tensor scales, which multiply the finished sum over all blocks.
 
     The tensor scales must broadcast with the result, so an operand with several tensor scales along
     the summed axis raises ValueError.

@@ -44,9 +44,9 @@ class Operand:
     #: scales.
     error: str = "quantize"
     step: float = 0.0
-    #: If True, the error of each layer gets the root mean square of the error that the floor rule
-    #: and rounding to nearest give in the same format. The error is scaled to this size. "clamp"
-    #: reaches this size by cutting off at a suitable magnitude.
+    #: If True, the error of each layer is scaled, so that its root mean square is that of the floor
+    #: rule's error in the same format, with rounding to nearest. "clamp" cuts off at the magnitude
+    #: that gives this root mean square.
     matched: bool = False
     #: The rows and columns of tiles, which replace blocks along the summed axis. With tiles, the
     #: forward and the backward product of a weight use the same rounded numbers.
@@ -135,9 +135,9 @@ class Operand:
 
 
 def plain(operand: Operand) -> str | dict[str, Any]:
-    """Return strings and numbers from which `Operand.of` makes this operand.
+    """Return a string or a dictionary from which `Operand.of` makes this operand.
 
-    The result is "float32", or the name of a format if nothing else is set, or a dictionary.
+    The string is "float32", or the name of a format if nothing else is set.
     """
     unusual = {"format": operand.format, **_unusual(operand, Operand(operand.format))}
     if set(unusual) == {"format"}:

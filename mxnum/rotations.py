@@ -11,9 +11,8 @@ from mxnum.array.arguments import checked_out, checked_threads
 from mxnum.memory.dtypes import Array, as_array, float_array
 from mxnum.memory.tensors import answer, host_view
 
-#: The fixed signs of other software, by name. TransformerEngine uses these signs for the operands
-#: of the weight gradient: `get_wgrad_sign_vector` in
-#: transformer_engine/pytorch/tensor/nvfp4_tensor.py.
+#: The fixed signs of other software, by name. TransformerEngine's signs are for the operands of the
+#: weight gradient (`get_wgrad_sign_vector` in transformer_engine/pytorch/tensor/nvfp4_tensor.py).
 SIGNS = {"transformer_engine": (1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1)}
 _SIZES = tuple(4**n for n in range(1, 8))
 
@@ -56,8 +55,8 @@ def hadamard(
         An array of the shape and type of x to write to, which may be x.
 
     An exact zero is +0, and a sum that rounds to zero keeps its sign. If the terms have a NaN or
-    infinities of both signs, the result is NaN. If all infinities have one sign, the result is
-    infinite. A sum too large for the type becomes infinite.
+    infinities of both signs, the result is NaN. If the terms have infinities of one sign and no
+    NaN, the result is infinite. A sum too large for the type becomes infinite.
 
     >>> import numpy as np, mxnum as mx
     >>> mx.hadamard(np.array([8.0, 0.0, 0.0, 0.0], np.float32), size=4)

@@ -100,7 +100,7 @@ def facts_text(facts: dict[str, str]) -> str:
 
 
 def facts() -> dict[str, str]:
-    """Return the versions of packages, a description of the machine, and which loops run."""
+    """Return versions of packages, a description of the machine, and the kind of loops that run."""
     from mxnum.engine.machine import workers
 
     installed = {}

@@ -153,7 +153,8 @@ def _check_environment(stack: Stack) -> None:
 def _loops(size: int, stack: Stack) -> Any:
     """Return the engine's module of loops, or None if numpy must compute the array.
 
-    numpy computes small arrays, stacks that a caller made, and all arrays if loops cannot run.
+    numpy computes small arrays, all arrays of a `Stack` that a caller made, and all arrays if loops
+    cannot run.
     """
     if size <= SMALL or STACKS.get(stack.name) is not stack:
         return None
@@ -204,7 +205,7 @@ def _quantized(stack: Stack, x: Array, blocks: Blocks, tensor: Any) -> tuple[Arr
     """Return the codes and scales of x, computed by numpy in one piece."""
     wide = x.astype(np.float32)
     found = block_scale_of(stack, x.dtype)(_largest_of_blocks(np.abs(wide), blocks), tensor)
-    # abs also removes the sign of a NaN, because scales have no sign.
+    # Scales have no sign, so `abs` removes every sign, even the sign of a NaN.
     scales = _encoded(np.abs(np.asarray(found, np.float32)), E4M3)
     scales = np.where(scales == 0, np.uint8(stack.for_zero), scales)
     factor = spread(np.asarray(stack.factor(_values(scales, E4M3), tensor)), blocks, x.shape)
@@ -226,8 +227,8 @@ def _quantized(stack: Stack, x: Array, blocks: Blocks, tensor: Any) -> tuple[Arr
 def _largest_of_blocks(magnitudes: Array, blocks: Blocks) -> Array:
     """Return the largest magnitude of each block.
 
-    Fast path: if the block length is a power of two along the last axis, each block is halved by an
-    elementwise maximum of its halves until one number remains.
+    Fast path for blocks along the last axis whose length is a power of two: replace each block by
+    the elementwise maximum of its halves, until one number remains.
     """
     if not blocks:
         return magnitudes

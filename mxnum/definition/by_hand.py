@@ -1,10 +1,10 @@
 """Convert a number to a code one step at a time, in the standard's words. Read this file first.
 
 `encode` computes what `convert`, `pack` and `unpack` compute for every machine, and
-`scale_exponent` computes what `scale` computes. Both functions compute as a person would on paper:
-with exact fractions, one branch for each case, and one number at a time. Both functions are written
-to be read, and no other module calls them. Tests check that both give the same results as `convert`
-and `scale`.
+`scale_exponent` computes what `scale` computes. The module computes as a person would on paper:
+with exact fractions, one branch for each case, and one number at a time. The module is written to
+be read, and no other module calls it. Tests check that its results equal those of `convert` and
+`scale`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def encode(
 
     Only stochastic rounding reads `random`, an integer below 2**30.
     """
-    negative = copysign(1.0, x) < 0  # this also reads the sign of a zero or NaN
-    if isnan(x):  # without a NaN code, NaN becomes the largest number
+    negative = copysign(1.0, x) < 0  # `copysign` also reads the sign of a zero or NaN.
+    if isnan(x):  # Without a NaN code, NaN becomes the largest number.
         if element.nan_code is None:
             return element.max_code
         return _with_sign(element.nan_code, negative, element)

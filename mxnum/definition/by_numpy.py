@@ -49,7 +49,7 @@ class Settings(NamedTuple):
 
     rounding: Rounding = Rounding.RNE
     overflow: Overflow = Overflow.SATURATE
-    #: A rule for scales of the format's kind; unused if the caller gives the scales.
+    #: A rule of the type that fits the format's scales; unused if the caller gives the scales.
     scale_rule: ScaleRule | FloatScaleRule = ScaleRule.FLOOR
     nonfinite: Nonfinite = Nonfinite.BLOCK
     #: The magnitude that sets the scale of a block; None if scaling is symmetric.

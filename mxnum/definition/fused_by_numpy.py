@@ -35,7 +35,7 @@ class Vectors:
 
 
 class _Parts(NamedTuple):
-    """Numbers in parts: signed significands, exponents, masks of signs, infinities and NaN."""
+    """Numbers in parts: signed significands, exponents, and masks (negative, infinite, NaN)."""
 
     significand: Array
     exponent: Array
@@ -81,7 +81,7 @@ def _side(x: Vectors, unit: MatrixUnit, padded: int, zero_exponent: int) -> _Sid
     """Return the rows of an operand, extended to the length `padded` with zeros."""
     elements, point = _of_codes(x.codes, x.element).padded(padded), x.element.mantissa_bits
     elements = elements._replace(exponent=np.where(elements.significand == 0, zero_exponent, elements.exponent))
-    if unit.group > 1:  # a group adds exactly, so all significands get the unit of the smallest number
+    if unit.group > 1:  # terms of a group add exactly, so all significands get the unit of the smallest number
         shift = np.where(elements.significand == 0, 0, elements.exponent - x.element.emin)
         elements = elements._replace(significand=elements.significand << shift, exponent=np.zeros_like(shift))
         point -= x.element.emin
@@ -176,8 +176,8 @@ def _aligned(significand: Array, exponent: Array, largest: Array, point: int, ke
 def _promoted(total: Array, chain: Array, sides: tuple[_Side, _Side], at: int) -> Array:
     """Return the float32 totals plus the accumulators times the factors of both operands.
 
-    The product of the two factors is rounded. Its product with the accumulator is not rounded:
-    total = fma(factor of a * factor of b, accumulator, total).
+    The product of the two factors is rounded to float32. Then total = fma(product, accumulator,
+    total), which rounds once.
     """
     if sides[0].factors is None and sides[1].factors is None:
         return np.asarray(fused_sum.make_add(_FLOAT32)(total, chain))

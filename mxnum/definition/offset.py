@@ -1,4 +1,4 @@
-"""Asymmetric scaling: find and subtract the offsets of blocks, find half-range scales, decode."""
+"""Asymmetric scaling: find and subtract offsets of blocks, find scales from half-ranges, decode."""
 
 from __future__ import annotations
 

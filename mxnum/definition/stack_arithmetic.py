@@ -1,8 +1,8 @@
 """NVFP4 as each software stack computes it, bit for bit, with the float32 operations of its source.
 
 NVFP4 has E2M1 elements in blocks of 16, an E4M3 scale for each block and one float32 for the
-tensor. Stacks agree on the meaning of elements and scales, but round different intermediate
-results. So the bits of two stacks differ. For each stack this file has four functions:
+tensor. Stacks agree on the meaning of elements and scales. Their bits differ, because the stacks
+round different intermediate results. For each stack this file has four functions:
 
 - `global_scale(largest)` returns the float32 that the stack keeps for the tensor, in the direction
   that the stack uses;
@@ -12,12 +12,12 @@ results. So the bits of two stacks differ. For each stack this file has four fun
   input; the result is rounded to E2M1 (to nearest even, saturating);
 - `decoded(element, scale, global_scale, largest)` returns the decoded value of an element.
 
-The four functions are pure. They compute float32 numbers with + * /, comparisons and `select`. They
-run on numpy arrays and, compiled, in loops over large arrays (`engine.rounding.by_stack`). Each
-operation rounds once to nearest even, as in IEEE 754, and keeps subnormal numbers. This library's
-own definition rounds to E4M3 and E2M1. An infinity goes through the operations as it does in the
-stack. A NaN in the input raises an error, because even the kernels of one stack treat NaN
-differently.
+The four functions are pure: they compute float32 numbers with + * /, comparisons and `select`. The
+functions run on numpy arrays and, compiled, in loops over large arrays
+(`engine.rounding.by_stack`). Each operation rounds once to nearest even, as in IEEE 754, and keeps
+subnormal numbers. This library's own definition rounds to E4M3 and E2M1. An infinity goes through
+the operations as it does in the stack. A NaN in the input raises an error, because even the kernels
+of one stack treat NaN differently.
 
 A global scale has a direction. In the direction "encode" the global scale is called S. S is near
 2688 / largest, and encoding multiplies numbers by S. In the direction "decode" the global scale is
@@ -185,7 +185,7 @@ def _compressed_tensors_divisor(scale: Any, S: Any) -> Any:
     return scale / S
 
 
-# ModelOpt, if ModelOpt itself computes the scales from the tensor.
+# The arithmetic of ModelOpt if ModelOpt itself computes the scales from the tensor.
 
 
 @dialect
@@ -222,7 +222,7 @@ class Stack:
     #: The E2M1 code for a NaN that the operations produce. If None, the code depends on the NaN's
     #: sign, which differs between processors.
     nan_element: int | None = None
-    #: True if a scaled number of -0 is encoded as -0, False if it is encoded as +0.
+    #: True if -0 after scaling is encoded as -0, False if it is encoded as +0.
     keeps_negative_zero: bool = True
     #: True if inputs are divided by the factor, False if they are multiplied by it.
     divides: bool = False

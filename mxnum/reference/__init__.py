@@ -1,4 +1,4 @@
-"""What MX formats mean, in code that is written to be read: exact fractions, step by step.
+"""The meaning of MX formats, in code that is written to be read: exact fractions, step by step.
 
 Tests compare everything that this library computes with this package. The reference therefore
 shares only the description of the formats with the fast code. A number is an `Exact`: a sign and a

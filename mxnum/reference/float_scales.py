@@ -1,4 +1,4 @@
-"""Find scales that are floats, find tensor scales, and decode their codes."""
+"""Find scales that are floats, find tensor scales, and decode scale codes."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ def float_scale(numbers: Sequence[Fraction], fmt: MXFormat, rule: FloatScaleRule
     `numbers` are the finite numbers of the block, and m is their largest magnitude. The quotient q
     = m / (largest element * t) is rounded once to the format of the scale. If q is beyond the
     largest number of this format, the scale is the largest number. The rules called four over six
-    have two candidates: the scales for q and for 3/2 q. These rules round the elements to nearest
-    even with each candidate and take the candidate with the smaller sum of errors. If the sums are
-    equal, they take the scale for q.
+    have two candidates: the scales for q and for 3/2 q. The four-over-six rules round the elements
+    to nearest even with each candidate and take the candidate with the smaller sum of errors. If
+    the sums are equal, the rules take the scale for q.
     """
     e, number = fmt.element, fmt.scale.number
     assert number is not None

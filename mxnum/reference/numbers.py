@@ -1,4 +1,4 @@
-"""Exact numbers, their rounding to a format, and what codes and E8M0 scales mean."""
+"""Exact numbers, their rounding to a format, and the values of codes and E8M0 scales."""
 
 from __future__ import annotations
 
@@ -94,11 +94,11 @@ def floor_log2(v: Fraction) -> int:
 class Layout(NamedTuple):
     """The codes of a format that have a special role."""
 
-    sign: int  # the value of the sign bit; lower codes are positive
-    largest: int  # the code of the largest finite number
+    sign: int  # The value of the sign bit; lower codes are positive.
+    largest: int  # The code of the largest finite number.
     infinity: int | None
-    nan: int | None  # the NaN code that quantization writes, with the sign bit clear
-    emin: int  # the exponent of the smallest normal numbers, which sets the spacing of subnormals and integers
+    nan: int | None  # The NaN code that quantization writes, with the sign bit clear.
+    emin: int  # The exponent of the smallest normal numbers; it sets the spacing of subnormals and integers.
 
 
 @cache
@@ -124,8 +124,8 @@ def layout(e: ElementFormat) -> Layout:
 def decode_exact(code: int, element: Element) -> Exact:
     """Return the number that an element's code means without a scale.
 
-    A float code means (-1)^S * 2^(E-bias) * 1.M, a subnormal number (-1)^S * 2^(1-bias) * 0.M, or
-    infinity or NaN. An integer code means its two's complement times 2**-m; in INT8, this is the
+    A float code means (-1)^S * 2^(E-bias) * 1.M, or a subnormal number (-1)^S * 2^(1-bias) * 0.M,
+    or infinity or NaN. An integer code means its two's complement times 2**-m; in INT8, this is the
     integer / 64. The INT8 code 0x80 means -2, although quantization never writes it.
     """
     e = formats.element(element)
@@ -189,7 +189,7 @@ def round_to(
         if code <= largest:
             return signed(code)
 
-    # The number is beyond the largest finite number: it is infinite, or it overflows.
+    # Here x is beyond the largest finite number, because x is infinite or overflows.
     beyond = {Overflow.SATURATE: None, Overflow.IEEE: nan if infinity is None else infinity}[overflow]
     stays = {
         Rounding.RNE: False, Rounding.RNA: False, Rounding.SR: False, Rounding.RTZ: True, Rounding.RTO: True,
@@ -264,10 +264,10 @@ def shared_scale(values: Iterable[float | Fraction], element: Element, *, scale_
 
     The block's largest finite magnitude is A = f * 2**E with 1 <= f < 2, and emax is the exponent
     of the largest element. The rule `floor`, of section 6.3 of OCP MX v1.0, takes the exponent E -
-    emax; numbers near A can then saturate. `ceil` adds one to this exponent if f > 1. `even` adds
-    one to it if f, rounded to m bits, becomes 2. `half_up` adds one if f >= 7/4, and
-    `floor_plus_one` always adds one. `rceil` takes the least exponent with which A / 2**exponent
-    does not exceed the largest element. The exponent of every rule is limited to -127..127.
+    emax; numbers near A can then saturate. The exponent of `floor` is raised by one in `ceil` if f
+    > 1, in `even` if f, rounded to m bits, becomes 2, in `half_up` if f >= 7/4, and in
+    `floor_plus_one` always. `rceil` takes the least exponent with which A / 2**exponent does not
+    exceed the largest element. The exponent of every rule is limited to -127..127.
     """
     e = formats.element(element)
     rule = errors.choose_member("scale_rule", scale_rule, ScaleRule)
