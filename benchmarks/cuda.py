@@ -38,7 +38,7 @@ def require() -> None:
     from numba import cuda
 
     if not cuda.is_available():
-        raise RuntimeError("the question 'cuda' needs a GPU that numba-cuda can use, and finds none")
+        raise RuntimeError("the question 'cuda' needs a GPU that numba-cuda can use, but there is none")
 
 
 def measure(session: Session) -> Cells:

@@ -58,7 +58,7 @@ STEPS = (
         ("probe", "--operands", "e4m3", "-k", "32", "--count", "20", "--force", "-o", "OUT/cases.txt"),
     ),
     Step(
-        "speed", 3, "Time each kernel in multiples of the device's copy, at 2^26 and 2^28 numbers.",
+        "speed", 3, "Time each kernel in multiples of the time of a copy on the GPU, at 2^26 and 2^28 numbers.",
         ("benchmarks", "cuda_speed", "--out", "OUT", "--resume"),
         ("--quick", "--sizes", "64", "--out", "OUT"), tuple(_SIMULATOR.items()),
     ),

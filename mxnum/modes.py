@@ -129,8 +129,8 @@ class ScaleRule(_DocumentedEnum):
     RCEIL = "rceil", "The least s with A <= max * 2**s, where max is the largest element."
     HALF_UP = (
         "half_up",
-        "E - emax, plus 1 iff f >= 7/4, which rounds A half up at the mantissa width of E2M1, for every element, as "
-        "compressed-tensors (and so vLLM) does. For e2m1 this rule equals `even`.",
+        "E - emax, plus 1 iff f >= 7/4. For every element, A is thus rounded half up to the one mantissa bit of E2M1, "
+        "as compressed-tensors (and so vLLM) does. For e2m1 this rule equals `even`.",
     )
     FLOOR_PLUS_ONE = (
         "floor_plus_one",
@@ -147,8 +147,8 @@ class FloatScaleRule(_DocumentedEnum):
     finite elements are all 0 has the scale 0.
     """
 
-    NEAREST = "nearest", "Rounds q to nearest, ties to even (the default)."
-    RCEIL = "rceil", "Rounds q upward, to the least scale for which no number lies beyond max."
+    NEAREST = "nearest", "Rounds the quotient q to nearest, ties to even (the default)."
+    RCEIL = "rceil", "Rounds the quotient q upward, to the least scale for which no number lies beyond max."
     FOUR_OVER_SIX_ABSOLUTE = (
         "four_over_six_absolute",
         "For E2M1. Two scales are tried: q rounded to nearest, which maps m to 6, and 3/2 q rounded to nearest, "
@@ -173,7 +173,7 @@ class FloatScaleRule(_DocumentedEnum):
 
     @property
     def error_power(self) -> int:
-        """The power of the errors that are summed to compare scales; 0 if no scales are compared."""
+        """The power of the errors that are summed to compare scales; 0 if no scale is compared."""
         match self:
             case FloatScaleRule.NEAREST | FloatScaleRule.RCEIL:
                 return 0
@@ -244,8 +244,12 @@ class OffsetRange(_DocumentedEnum):
     The block has an offset O, and the differences d = x - O are quantized.
     """
 
-    EXACT = "exact", "The largest |d|, which the elements must represent (the default)."
-    HALF = "half", "(max - min) / 2, as in the Meta study. Some |d| can be larger, because O is rounded."
+    EXACT = "exact", "The largest difference |d|, which the elements must represent (the default)."
+    HALF = (
+        "half",
+        "Half the range of the block, (max - min) / 2, as Yang and others write it (ARITH 2025). Some differences |d| "
+        "can be larger, because O is rounded.",
+    )
 
     @cached_property
     def is_half(self) -> bool:
