@@ -100,7 +100,7 @@ MEMORY: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
 
 
 def _memory(name: str, size: str, seed: str) -> dict[str, Any]:
-    """Return the MiB used besides input and results, by tracemalloc's count and by the system's."""
+    """Return the MiB used besides input and results, as counted by tracemalloc and by the system."""
     import tracemalloc
 
     import mxnum as mx

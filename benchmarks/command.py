@@ -125,7 +125,7 @@ def _asked(options: argparse.Namespace) -> list[str]:
     asked = set(options.questions or _default_questions()) | (
         {"cuda", "cuda_speed"} & set(known) if options.cuda else set()
     )
-    for name in asked:  # raises errors about missing requirements before any question runs
+    for name in asked:  # `require` raises errors before any question runs
         getattr(questions.get(name), "require", lambda: None)()
     return [name for name in known if name in asked]
 

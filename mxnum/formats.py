@@ -295,7 +295,7 @@ def _plain(name: str) -> str:
 
 
 def element(name: str | ElementFormat) -> ElementFormat:
-    """Return the element or float type that `name` names or writes out (see `get`).
+    """Return the element or float type of a name or notation (see `get`).
 
     An `ElementFormat` is returned as it is. A notation with blocks or scales raises ValueError,
     because an element has no blocks and no scales.
@@ -446,7 +446,7 @@ def get_e8m0(name: str | MXFormat, what: str) -> MXFormat:
 
 
 def get(name: str | MXFormat) -> MXFormat:
-    """Return the format that `name` names or writes out; an `MXFormat` is returned as it is.
+    """Return the format of a name or notation; an `MXFormat` is returned as it is.
 
     Case and separators do not matter (``mxfp8-e4m3``). A shorter name that fits only one format is
     accepted (``MXFP4``).

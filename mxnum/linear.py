@@ -34,8 +34,8 @@ class LinearContext:
     #: before quantization.
     x: Array
     weight: Array
-    #: The operands of the product: input and weight quantized along the input features, or
-    #: unchanged.
+    #: The operands of the product: input and weight, quantized along the input features unless the
+    #: caller gave None.
     operand_x: MXArray | Array
     operand_weight: MXArray | Array
     shape: tuple[int, ...]

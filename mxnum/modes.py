@@ -3,9 +3,9 @@
 Each kind of choice is a string enum: ``Rounding.RNE == "rne"``. Functions of the public API accept
 the string or the enum's member.
 
-Code that depends on a mode never has an `else` for all remaining members. The code matches all
-members, looks the mode up in a table of all members, calls `which`, or reads a property that this
-module defines. Code that does not handle a new mode yet therefore raises an error for this mode.
+Code that depends on a mode matches all members, looks the mode up in a table of all members, calls
+`which`, or reads a property that this module defines. No code has an `else` for all remaining
+modes. Code that does not handle a new mode yet therefore raises an error for this mode.
 tests/test_modes.py checks that the whole package follows this rule.
 """
 

@@ -46,7 +46,7 @@ class Operand:
     step: float = 0.0
     #: If True, the error of each layer is scaled, so that its root mean square is that of the floor
     #: rule's error in the same format, with rounding to nearest. "clamp" cuts off at the magnitude
-    #: that gives this root mean square.
+    #: that gives an error of this root mean square.
     matched: bool = False
     #: The rows and columns of tiles, which replace blocks along the summed axis. With tiles, the
     #: forward and the backward product of a weight use the same rounded numbers.

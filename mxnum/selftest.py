@@ -258,7 +258,7 @@ def _on_gpu(name: str) -> Pairs:
 
 
 def _compared(what: str, pairs: Pairs) -> Check:
-    """Compare pairs of arrays bit by bit. Two NaNs are equal only if their bits are."""
+    """Compare pairs of arrays bit by bit. NaNs with different bits count as different."""
     numbers = wrong = 0
     first = ""
     for ours, right in pairs:

@@ -1,8 +1,8 @@
 """NVFP4 as each software stack computes it, bit for bit, with the float32 operations of its source.
 
 NVFP4 has E2M1 elements in blocks of 16, an E4M3 scale for each block and one float32 for the
-tensor. Stacks agree on the meaning of elements and scales. Their bits differ, because the stacks
-round different intermediate results. For each stack this file has four functions:
+tensor. Stacks agree on the meaning of elements and scales. The bits of two stacks differ, because
+the stacks round different intermediate results. For each stack this file has four functions:
 
 - `global_scale(largest)` returns the float32 that the stack keeps for the tensor, in the direction
   that the stack uses;
