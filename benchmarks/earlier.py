@@ -30,11 +30,11 @@ addresses of a process's memory change its times. Unless a row says otherwise, c
 along rows, rounding to nearest even and floor scales."""
 
 Function = Callable[[], object]
-#: The number of pairs of processes, and the largest number of elements for which a call allocates
-#: its results.
+#: PAIRS is the number of pairs of processes. SMALL is the largest number of elements for which a
+#: call allocates its results.
 PAIRS, SMALL = 3, 4096
 _PLACE, _E4M3 = "MXNUM_EARLIER", "mxfp8_e4m3"
-#: The goal of most rows, and the goals of rows that may take longer.
+#: COMMON is the goal of most rows, and LIMITS has the goals of rows that may take longer.
 COMMON, LIMITS = 1.05, {"float64": 1.5, "float16": 1.5, "packed, 4 bits": 1.3, "packed, 6 bits": 1.3}
 
 #: The keywords of the quantizing function, for each row that differs from the common case only in

@@ -130,7 +130,7 @@ def run(step: Step, out: Path, rehearse: bool, seconds: float) -> dict[str, Any]
         try:
             status = process.wait(seconds)
         except (subprocess.TimeoutExpired, KeyboardInterrupt):
-            process.send_signal(signal.SIGINT)  # makes the step write its checkpoints
+            process.send_signal(signal.SIGINT)  # the signal makes the step write its checkpoints
             try:
                 process.wait(PATIENCE)
             except subprocess.TimeoutExpired:  # the process ignores interruptions
@@ -172,7 +172,7 @@ recipe = { gradients = "mxfp8_e4m3" }
 
 
 def rehearsed(out: Path) -> None:
-    """Write the small studies of a rehearsal beside the results."""
+    """Write the files that describe the small studies of a rehearsal to the results' folder."""
     for name, text in (("pairs", _PAIRS), ("drift", _DRIFT)):
         (out / f"{name}.toml").write_text(text)
 

@@ -456,8 +456,9 @@ def get(name: str | MXFormat) -> MXFormat:
     ``int<bits>``, or a known element or MX format. `bias` is by default 2**(exponent bits - 1) - 1,
     and `block` is 32. ``specials`` are none, nan or ieee (see `ElementFormat`). ``scale`` is e8m0
     or another key of `SCALES`, as in ``e4m3:block=128,scale=float32``. A tensor scale is written
-    ``tensor_scale=float32``; not all scales allow one. With `bias` or `specials`, the name of a
-    known element sets only the widths of its fields: ``e4m3:specials=none`` has no NaN.
+    ``tensor_scale=float32``; some types of ``scale`` allow no tensor scale. With `bias` or
+    `specials`, the name of a known element sets only the widths of its fields:
+    ``e4m3:specials=none`` has no NaN.
 
     >>> from mxnum import formats
     >>> formats.get("e3m4:bias=3,block=16")

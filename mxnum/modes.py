@@ -18,7 +18,7 @@ from typing import Self, assert_never
 from mxnum import errors
 from mxnum.formats import ELEMENTS, MXFormat
 
-#: The public names of this module. `which` is for the package alone.
+#: The public names of this module. Only the package itself uses `which`.
 __all__ = ["Accumulate", "FloatScaleRule", "Nonfinite", "OffsetRange", "Overflow", "Rounding", "ScaleRule"]
 
 

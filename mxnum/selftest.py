@@ -191,7 +191,8 @@ def _numbers(fmt: MXFormat, source: ElementFormat) -> Array:
         x = (random.choice(points, (ROWS, COLUMNS)) * scales).astype(dtype)
         x[1::3] = (random.standard_normal((len(x[1::3]), COLUMNS)) * scales[1::3]).astype(dtype)
     bits = x.view(f"u{dtype.itemsize}")
-    bits[::2] += random.integers(0, 3, bits[::2].shape).astype(bits.dtype)  # adds 0, 1 or 2 units in the last place
+    # The numbers of every second row move by 0, 1 or 2 units in the last place.
+    bits[::2] += random.integers(0, 3, bits[::2].shape).astype(bits.dtype)
     top, sign = source.max_code, 1 << (source.bits - 1)
     bits[-1, :8] = 0, sign, 1, 1 | sign, top, top | sign, 1 << source.mantissa_bits, (1 << source.mantissa_bits) - 1
     has_nan = fmt.element.nan_code is not None

@@ -220,7 +220,7 @@ def _quantized(stack: Stack, x: Array, blocks: Blocks, tensor: Any) -> tuple[Arr
     codes = _encoded(scaled, E2M1)
     if not stack.keeps_negative_zero:
         codes[scaled == 0] = 0
-    codes[is_nan] = stack.nan_element or 0  # elements of a block with a NaN scale
+    codes[is_nan] = stack.nan_element or 0  # elements that scaling turns into NaN
     return codes, scales
 
 

@@ -24,7 +24,7 @@ def make_round(target: ElementFormat, rounding: Rounding, width: int, word: int)
     Magnitude codes count the representable magnitudes from zero, as if there were no largest
     exponent. The code is k * 2**m + q for exponent step k and significand q, so rounding up to the
     next power of two needs no special case. A number is called even or odd if its code is even or
-    odd. All numbers beyond the largest give max_code + 1.
+    odd. All numbers beyond the largest number give max_code + 1.
     """
     MANTISSA = target.mantissa_bits
     EMIN = target.emin

@@ -48,7 +48,7 @@ class Part(NamedTuple):
 
 
 def part(value: Exact, emin: int) -> Part:
-    """Return a number as a `Part`. A zero has the exponent -126, a subnormal number `emin`."""
+    """Return a number as a `Part`. Zeros get the exponent -126, and subnormal numbers `emin`."""
     if value.kind != "finite" or value.magnitude == 0:
         return Part(value, Fraction(0), -126)
     exponent = max(floor_log2(value.magnitude), emin)

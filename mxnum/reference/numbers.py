@@ -264,8 +264,8 @@ def shared_scale(values: Iterable[float | Fraction], element: Element, *, scale_
 
     The block's largest finite magnitude is A = f * 2**E with 1 <= f < 2, and emax is the exponent
     of the largest element. The rule `floor`, of section 6.3 of OCP MX v1.0, takes the exponent E -
-    emax; numbers near A can then saturate. The exponent of `floor` is raised by one in `ceil` if f
-    > 1, in `even` if f, rounded to m bits, becomes 2, in `half_up` if f >= 7/4, and in
+    emax; numbers near A can then saturate. Four rules can add one to the exponent of `floor`:
+    `ceil` adds one if f > 1, `even` if f rounds to 2 in m bits, `half_up` if f >= 7/4, and
     `floor_plus_one` always. `rceil` takes the least exponent with which A / 2**exponent does not
     exceed the largest element. The exponent of every rule is limited to -127..127.
     """
