@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def speed(name: str, flags: str) -> float:
-    """Return the numbers that emitted C quantizes in a second of processor time."""
+    """Return how many numbers emitted C quantizes in a second of processor time."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "m.h").write_text(reference_model("c", name, name="m"))
         (Path(folder) / "m.c").write_text(PROGRAM)

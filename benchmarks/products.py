@@ -29,9 +29,9 @@ BLOCK_GOALS = {
     "avx2": {"mxfp4_e2m1": 0.9, "mxint4": 0.9, "mxint8": 1.2, "mxfp6_e2m3": 1.2, "mxfp6_e3m2": 1.2, "nvfp4": 1.3},
     "": {"mxfp4_e2m1": 1.1, "mxint4": 1.1, "mxint8": 1.1, "mxfp6_e2m3": 1.1, "mxfp6_e3m2": 1.1},
 }
-#: `sequential` takes the instructions of BLAS, and one more instruction for each packed element.
-#: These instructions add 3 % at 1024 × 1024 × 1024. Another 1.5 % goes to the search for NaN, and
-#: to writing and reading float32 numbers, which have four times the bytes of codes.
+#: `sequential` takes the instructions of BLAS, and one more instruction for each packed element,
+#: which adds 3 % at 1024 × 1024 × 1024. Another 1.5 % goes to the search for NaN, and to writing
+#: and reading float32 numbers, which have four times the bytes of codes.
 GOALS = {"sequential": 1.1, "blas": 1.02}
 
 

@@ -434,8 +434,7 @@ def names(scale: str | None = None) -> tuple[str, ...]:
 def get_e8m0(name: str | MXFormat, what: str) -> MXFormat:
     """Return `get(name)`; raise ValueError unless the format's scales are powers of two.
 
-    `what` is the first word of the error message, the name of the function that needs such a
-    format.
+    `what` begins the error message: the name of the function that needs powers of two.
     """
     fmt = get(name)
     if not fmt.scale.power_of_two:

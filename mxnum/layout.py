@@ -23,7 +23,7 @@ def resolve_blocks(
     """Return the tuple `blocks`, a block's length along each axis, from the arguments of a caller.
 
     `axis` (default: the last) and `block_size` (default: the format's) make blocks along one axis.
-    `block_shape=(r, c)` tiles the last two axes. Instead of these arguments, a caller can give
+    `block_shape=(r, c)` tiles the last two axes. Instead of all other arguments, a caller can give
     `blocks` itself.
     """
     rank = len(shape)

@@ -176,8 +176,8 @@ def _aligned(significand: Array, exponent: Array, largest: Array, point: int, ke
 def _promoted(total: Array, chain: Array, sides: tuple[_Side, _Side], at: int) -> Array:
     """Return the float32 totals plus the accumulators times the factors of both operands.
 
-    The product of the two factors is rounded to float32. Then total = fma(product, accumulator,
-    total), which rounds once.
+    The product of the two factors is rounded to float32. The new total, fma(product, accumulator,
+    total), is rounded once.
     """
     if sides[0].factors is None and sides[1].factors is None:
         return np.asarray(fused_sum.make_add(_FLOAT32)(total, chain))

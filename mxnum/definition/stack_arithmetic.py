@@ -226,8 +226,8 @@ class Stack:
     keeps_negative_zero: bool = True
     #: True if inputs are divided by the factor, False if they are multiplied by it.
     divides: bool = False
-    #: Some stacks compute the first operations of a block scale in the tensor's type. For such a
-    #: stack, this function makes `block_scale` from a function that rounds a float32 number to the
+    #: Some stacks compute the first operations of a block scale in the tensor's type. Then
+    #: `block_scale_in` makes `block_scale` from a function that rounds float32 numbers to the
     #: tensor's type. None for a stack that computes block scales only in float32.
     block_scale_in: Callable[[Any], Any] | None = None
     #: The types of tensors that the stack accepts.
