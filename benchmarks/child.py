@@ -1,4 +1,4 @@
-"""Measure what needs a fresh process: the time of first calls, and memory."""
+"""Measure the time of first calls, and memory use, in fresh processes."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ MEMORY: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
 
 
 def _memory(name: str, size: str, seed: str) -> dict[str, Any]:
-    """Return the MiB used besides input and results, once by tracemalloc, once by the system."""
+    """Return the MiB used besides input and results, as tracemalloc and the system count them."""
     import tracemalloc
 
     import mxnum as mx
@@ -116,7 +116,7 @@ def _memory(name: str, size: str, seed: str) -> dict[str, Any]:
     tracemalloc.stop()
     del result
     try:
-        Path("/proc/self/clear_refs").write_text("5")  # resets the peak memory that the system records
+        Path("/proc/self/clear_refs").write_text("5")  # 5 resets the peak memory that the system records
         before = _status("VmRSS")
         result = function(mx, x)
         seen: Any = (_status("VmHWM") - before - result.nbytes) / 2**20

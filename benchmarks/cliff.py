@@ -52,8 +52,8 @@ OTHERS: dict[str | mx.MXFormat, str] = {
     INT6: "mxint8",
 }
 
-#: Widths in bits of integer elements that no OCP format has, and the OCP format that is the
-#: baseline, also packed.
+#: WIDTHS are widths in bits that no OCP element has. SIX_BITS is the OCP format whose packed codes
+#: are the baseline.
 WIDTHS, SIX_BITS = (3, 5, 7), "mxfp6_e2m3"
 
 
@@ -172,7 +172,7 @@ def _other_functions(x: Array, names: tuple[str, ...], session: Session) -> Cell
 
 
 def _elements(x: Array, q: mx.MXArray) -> Iterator[tuple[str, Function, Function]]:
-    """Yield for each row its name, the common case, and a function of elements or scales alone."""
+    """Yield a row's name, the common case, and a call of `encode`, `decode` or `shared_scale`."""
     element, there = q.format.element, partial(mx.quantize, x, q.format)
     yield "encode", there, partial(mx.encode, x, element)
     yield "encode, rtz", there, partial(mx.encode, x, element, rounding="rtz")

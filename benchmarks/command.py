@@ -73,7 +73,7 @@ def parse_size(text: str) -> int:
 
 
 def _answered_at_once(options: argparse.Namespace) -> bool:
-    """Handle `--list` and `--render`, which need no measurement; return True if one was given."""
+    """Handle `--list` and `--render`, which measure nothing; return True if either was given."""
     if options.list:
         for name in questions.names():
             print(f"{name:<12} {questions.get(name).TITLE}")
@@ -90,7 +90,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m benchmarks",
         description="Measure times of mxnum in multiples of memory copies, BLAS and other libraries, and plot them.",
         epilog="A run of all questions is saved as results.json, and its page is the page of the docs. A quick run is "
-        "saved as quick.json, and a run of some questions under their names, with plots and a page beside the file.",
+        "saved as quick.json. A run of some questions is saved under the names of these questions, with plots and a "
+        "page beside the file.",
     )
     parser.add_argument("questions", nargs="*", metavar="QUESTION", help=f"some of: {', '.join(questions.names())}")
     parser.add_argument("--list", action="store_true", help="list the questions")
@@ -124,7 +125,7 @@ def _asked(options: argparse.Namespace) -> list[str]:
     asked = set(options.questions or _default_questions()) | (
         {"cuda", "cuda_speed"} & set(known) if options.cuda else set()
     )
-    for name in asked:  # raises errors about missing requirements before any question runs
+    for name in asked:  # `require` raises errors before any question runs
         getattr(questions.get(name), "require", lambda: None)()
     return [name for name in known if name in asked]
 
@@ -161,7 +162,7 @@ def _started(asked: list[str], session: Session, command: str) -> Result:
 def _take_earlier(result: Result, path: Path) -> None:
     """Keep the answers of an earlier run if sources, machine and settings are the same.
 
-    If the earlier run did not finish a question, its measured cells are kept.
+    If the earlier run did not finish a question, the measured cells of this question are kept.
     """
     if not path.exists():
         return
@@ -249,7 +250,7 @@ def _publish(result: Result, path: Path) -> None:
     """Draw plots and write the page of results.
 
     The page is saved in the folder of the result. If the result is one of `PAGE_PARTS`, the page of
-    the docs is written instead.
+    the docs is written and no other page.
     """
     paths = _plot_paths(result, path)
     drawn = {}
@@ -262,7 +263,7 @@ def _publish(result: Result, path: Path) -> None:
                 if plots.draw(table, measurements, plot):
                     drawn[answer.name, table.key] = plot
     for old in path.parent.glob(f"{path.stem}_*.svg"):
-        if old not in drawn.values():  # remove a plot of an earlier run
+        if old not in drawn.values():  # a plot of an earlier run
             old.unlink()
     if path.resolve().parent == RESULTS and path.name in PAGE_PARTS:
         target = PAGE

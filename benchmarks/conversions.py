@@ -19,7 +19,8 @@ writes the same number of float32 values; a conversion to bytes or bits writes l
 writes into an existing array. The first row compares the baseline with itself: its spread is the noise of the
 measurement."""
 
-#: The goal of each row, for arrays in DRAM. Goals of packed codes depend on the bits of an element.
+#: The goal of each row, for arrays in DRAM. Goals of packed codes depend on the width of an
+#: element.
 GOALS_DRAM = {
     "fake_quantize, out=": 1.0,
     "quantize, out=": 0.85,
@@ -30,9 +31,9 @@ GOALS_DRAM = {
     "from_packed and dequantize, out=, 6 bits": 0.8,
 }
 #: The goals for arrays in the second-level cache come from counting instructions. A block of 32
-#: takes 36 vector instructions, two per cycle; a copy moves the same 256 bytes in about 9 cycles.
-#: So the loop takes 2.0 times as long as the copy. The fixed cost of a call adds 1.2 times the time
-#: of copying 64K elements.
+#: takes 36 vector instructions in 18 cycles. A copy moves the same 256 bytes in about 9 cycles, so
+#: the loop takes 2.0 times as long as the copy. The fixed cost of a call adds 1.2 times the time of
+#: copying 64K elements.
 GOALS_L2 = {"fake_quantize, out=": 3.3}
 
 

@@ -38,11 +38,11 @@ def require() -> None:
     from numba import cuda
 
     if not cuda.is_available():
-        raise RuntimeError("the question 'cuda' needs a GPU that numba-cuda can use, and finds none")
+        raise RuntimeError("the question 'cuda' needs a GPU that numba-cuda can use, but there is none")
 
 
 def measure(session: Session) -> Cells:
-    """Yield the properties of the device, and the cells that say whether its bits are right."""
+    """Yield the properties of the device, and cells that say if the device's bits are right."""
     require()
     yield from device_of(session)
     yield from _libraries(session)
@@ -143,8 +143,8 @@ def _said(row: str, column: str, compared: int, wrong: str) -> Measurement:
 def _workers() -> Iterator[Callable[[Callable[[], Any]], Callable[[], Any]]]:
     """Yield a function `start(function)`, which runs a function in another process.
 
-    `start` returns a function that waits for the result. In the simulator the function runs in the
-    calling process.
+    `start` returns a function that waits for the result. In numba's simulator the function runs in
+    the calling process.
     """
     from numba.cuda.core import config
 

@@ -125,7 +125,7 @@ def compared(x: Any, name: str, modes: dict[str, Any]) -> Pairs:
 
 
 def _packed(given: Comparison) -> Pairs:
-    """Compare codes that are held packed, their transposes and slices."""
+    """Compare packed codes, and transposes and slices of packed codes."""
     x = data.normal(given.count, given.seed)
     q, want = mx.quantize(to_gpu(x), given.format, packed=True), mx.quantize(x, given.format, packed=True)
     yield x.size, "packed=True", q, want
@@ -137,7 +137,7 @@ def _packed(given: Comparison) -> Pairs:
 
 
 def _products(given: Comparison) -> Pairs:
-    """Compare products of a format and the next format, with sums by blocks and sequential sums."""
+    """Compare products of operands in two formats, with sums by blocks and sequential sums."""
     names = formats.names("e8m0")
     other = names[(names.index(given.format) + 1) % len(names)]
     side = max(2, int((given.count // 64) ** 0.5))
@@ -234,7 +234,7 @@ LIBRARIES: dict[str, tuple[str, Callable[[], Library]]] = {
 
 
 def of_library(name: str, on_stream: bool, count: int, seed: int) -> tuple[int, str]:
-    """Compare arrays of a library; the result has the same form as that of `Comparison.run`.
+    """Compare arrays of a library, and return the same kind of result as `Comparison.run`.
 
     Raise ImportError if the library is not installed or finds no GPU.
     """

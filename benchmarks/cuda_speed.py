@@ -1,4 +1,4 @@
-"""Time each kernel on a GPU as a multiple of the device's own copy."""
+"""Time each kernel on a GPU as a multiple of the time of a copy on the device."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LIMIT = 1 / 0.85
 CALLS = 10
 #: The bytes that a copy of float32 moves for each element.
 COPIED = 8.0
-#: In calls on `LARGE` or more elements, kernels take more of the time than Python.
+#: In calls on `LARGE` or more elements, kernels take more time than Python.
 LARGE = 1 << 28
 #: Bytes moved for each element: a float32 is read, a code of one byte and 1/32 of a scale are
 #: written.
@@ -49,7 +49,8 @@ def _arrays(x: Any) -> tuple[Any, Any, Callable[[], object]]:
     """Return the numbers on the GPU, a result array of the same size, and a function that copies.
 
     The arrays are CuPy's if CuPy finds a GPU, because CuPy takes memory from a pool. numba asks the
-    driver for memory at each call, and returns memory in batches while everything waits.
+    driver for memory at each call, and returns memory in batches while all other work on the GPU
+    waits.
     """
     from numba import cuda
 
@@ -59,7 +60,7 @@ def _arrays(x: Any) -> tuple[Any, Any, Callable[[], object]]:
         there = cupy.asarray(x)
         out = cupy.empty_like(there)
         return there, out, partial(out.data.copy_from_device_async, there.data, there.nbytes)
-    except Exception:  # not installed, or without a GPU, as in the simulator
+    except Exception:  # CuPy is not installed, or finds no GPU, as in the simulator
         there = cuda.to_device(x)
         out = cuda.device_array(x.shape, np.float32)
         return there, out, partial(out.copy_to_device, there)

@@ -14,7 +14,7 @@ OCP = ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4_e2m1", "mx
 #: One format of each width, for quick runs.
 FEW = ("mxfp8_e4m3", "mxfp6_e2m3", "mxfp4_e2m1")
 
-#: Numbers of elements: float32 arrays of 64 MiB, larger than most caches, and of 256 KiB.
+#: DRAM elements of float32 take 64 MiB, more than most caches hold. L2 elements take 256 KiB.
 DRAM, L2 = 1 << 24, 1 << 16
 
 
@@ -35,7 +35,7 @@ def normal(size: int, seed: int) -> Array:
 
 
 def size_name(size: int) -> str:
-    """Return a number of elements in binary multiples, such as ``16M`` for 2**24."""
+    """Return a number of elements as text with a binary prefix, such as ``16M`` for 2**24."""
     for shift, unit in ((30, "G"), (20, "M"), (10, "K")):
         if size >= 1 << shift and size % (1 << shift) == 0:
             return f"{size >> shift}{unit}"

@@ -1,6 +1,7 @@
 """Measure how fast emitted C quantizes on one core: ``python -m benchmarks.emitted``.
 
-The table is Markdown, with millions of numbers a second, the best of several runs. It needs gcc.
+The command prints a Markdown table: millions of numbers per second, in the fastest of several runs.
+The command needs gcc.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def main() -> None:
 
 
 def speed(name: str, flags: str) -> float:
-    """Return the numbers that emitted C quantizes in a second of processor time."""
+    """Return how many numbers emitted C quantizes in a second of processor time."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "m.h").write_text(reference_model("c", name, name="m"))
         (Path(folder) / "m.c").write_text(PROGRAM)

@@ -1,8 +1,8 @@
 """Emulate MX with tensor operations, by the algorithm published with the microxcaling library.
 
-This emulation is a baseline, written for the comparison. The emulation finds the shared exponent
-with a float32 logarithm, scales the elements, rounds each element by its own exponent, and scales
-back. Each step is a float32 operation on whole tensors.
+This emulation is a baseline, written for the comparison with mxnum. The emulation finds the shared
+exponent with a float32 logarithm, scales the elements, rounds each element by its own exponent, and
+scales back. Each step is a float32 operation on whole tensors.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""``python -m benchmarks.gpu``: run what needs a GPU, the most important step first.
+"""Run the checks and measurements that need a GPU: ``python -m benchmarks.gpu``.
 
-Each step runs a separate command, which can be interrupted and resumed. The queue prints the time
-that each step will take, runs the steps that are not done, and writes their outcomes to
-`queue.json` in the folder of the results. Without a GPU the queue ends with an error;
-``--rehearse`` runs the same commands in numba's simulator and on the CPU, at sizes that take a
-minute or two each.
+The most important step runs first. Each step is a separate command, which can be interrupted and
+resumed. The queue prints the time that each step will take, runs the steps that are not done, and
+writes their outcomes to `queue.json` in the folder of the results. Without a GPU the queue ends
+with an error; ``--rehearse`` runs the same commands in numba's simulator and on the CPU, at sizes
+that take a minute or two each.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ STEPS = (
         ("probe", "--operands", "e4m3", "-k", "32", "--count", "20", "--force", "-o", "OUT/cases.txt"),
     ),
     Step(
-        "speed", 3, "Time each kernel in multiples of the device's copy, at 2^26 and 2^28 numbers.",
+        "speed", 3, "Time each kernel in multiples of the time of a copy on the GPU, at 2^26 and 2^28 numbers.",
         ("benchmarks", "cuda_speed", "--out", "OUT", "--resume"),
         ("--quick", "--sizes", "64", "--out", "OUT"), tuple(_SIMULATOR.items()),
     ),
@@ -96,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             cuda.require()
         except RuntimeError as problem:
-            print(f"The queue needs a GPU: {problem}. Without one: --rehearse, or --list.", file=sys.stderr)
+            print(f"The queue needs a GPU: {problem}. Without a GPU, use --rehearse or --list.", file=sys.stderr)
             return 2
     options.out.mkdir(parents=True, exist_ok=True)
     if options.rehearse:
@@ -117,7 +117,7 @@ def read(out: Path) -> dict[str, dict[str, Any]]:
 
 
 def run(step: Step, out: Path, rehearse: bool, seconds: float) -> dict[str, Any]:
-    """Run one step, and return its exit status (None if it was interrupted) and its seconds.
+    """Run one step; return its exit status (None if it was interrupted) and duration in seconds.
 
     The output of the step is shown and kept in a log.
     """
@@ -130,7 +130,7 @@ def run(step: Step, out: Path, rehearse: bool, seconds: float) -> dict[str, Any]
         try:
             status = process.wait(seconds)
         except (subprocess.TimeoutExpired, KeyboardInterrupt):
-            process.send_signal(signal.SIGINT)  # so that the step writes its checkpoints
+            process.send_signal(signal.SIGINT)  # the signal makes the step write its checkpoints
             try:
                 process.wait(PATIENCE)
             except subprocess.TimeoutExpired:  # the process ignores interruptions
@@ -172,7 +172,7 @@ recipe = { gradients = "mxfp8_e4m3" }
 
 
 def rehearsed(out: Path) -> None:
-    """Write the small studies of a rehearsal beside the results."""
+    """Write the files that describe the small studies of a rehearsal to the results' folder."""
     for name, text in (("pairs", _PAIRS), ("drift", _DRIFT)):
         (out / f"{name}.toml").write_text(text)
 

@@ -35,7 +35,7 @@ def describe() -> dict[str, Any]:
 
 
 def commit() -> str:
-    """Return the commit of the sources, followed by ``+`` if files differ from it.
+    """Return the commit of the sources, followed by ``+`` if files differ from the commit.
 
     Return "" outside a checkout.
     """
@@ -52,7 +52,7 @@ def available_bytes() -> int | None:
 
 @dataclass(frozen=True)
 class Clock:
-    """Processor time of the machine and of this program, in seconds since their starts."""
+    """Seconds of processor time, of the machine and of this program, each since its start."""
 
     total: float
     busy: float

@@ -1,4 +1,4 @@
-"""Compare mxnum with other libraries: the times from float32 to MX and back, and the values."""
+"""Compare mxnum with other libraries: times of converting float32 to MX and back, and values."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def _curve(axis: Any, shown: list[Measurement]) -> None:
 
 
 def _plain_numbers(axis: Any) -> None:
-    """Label an axis with plain numbers: 1, 2, 5, 10, ..., or if it is long 1, 10, 100, ..."""
+    """Label an axis with plain numbers: 1, 2, 5, 10, ..., or 1, 10, 100, ... on a long axis."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     low, high = axis.get_data_interval()

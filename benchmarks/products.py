@@ -21,17 +21,17 @@ float32 products of the same size."""
 
 #: Goals of `block` at 1024 × 1024 × 1024, for each set of integer instructions of the processor.
 #: The goals come from counting instructions. With VNNI, 16 sums over a block of 32 take 12
-#: instructions; float32 takes 32. Packing adds a twentieth. E4M3 needs vectors of float64, which
-#: have half as many lanes as float32 (2.0 times); each block adds four instructions for eight sums
-#: (0.2 times). E5M2 has no goal.
+#: instructions, while float32 takes 32. Packing adds a twentieth. E4M3 takes twice as long as
+#: float32, because vectors of float64 have half as many lanes. In each block, four more
+#: instructions for eight sums add 0.2 times the time of float32. E5M2 has no goal.
 BLOCK_GOALS = {
     "vnni": {"mxfp4_e2m1": 0.5, "mxint4": 0.5, "mxint8": 0.5, "mxfp6_e2m3": 0.5, "mxfp6_e3m2": 0.8, "nvfp4": 0.8},
     "avx2": {"mxfp4_e2m1": 0.9, "mxint4": 0.9, "mxint8": 1.2, "mxfp6_e2m3": 1.2, "mxfp6_e3m2": 1.2, "nvfp4": 1.3},
     "": {"mxfp4_e2m1": 1.1, "mxint4": 1.1, "mxint8": 1.1, "mxfp6_e2m3": 1.1, "mxfp6_e3m2": 1.1},
 }
 #: `sequential` takes the instructions of BLAS, and one more instruction for each packed element,
-#: which is 3 % at 1024 × 1024 × 1024. Writing and reading float32 numbers, which have four times
-#: the bytes of codes, and the search for NaN take another 1.5 %.
+#: which adds 3 % at 1024 × 1024 × 1024. Another 1.5 % goes to the search for NaN, and to writing
+#: and reading float32 numbers, which have four times the bytes of codes.
 GOALS = {"sequential": 1.1, "blas": 1.02}
 
 

@@ -1,9 +1,9 @@
 """Measure how long `mxnum.prove` takes to prove emitted models: ``python -m benchmarks.prove``.
 
-The command prints a Markdown table with seconds of processor time on one core, for reading and
-solving. The time of yosys and clang, which are other processes, is not included. `--formats` names
-formats, `--language` is systemverilog or c, and `--elements` measures conversions of elements to
-elements instead, in SystemVerilog.
+The command prints a Markdown table with the seconds of processor time that reading and solving take
+on one core. The time of yosys and clang, which are other processes, is not included. `--formats`
+names formats, `--language` is systemverilog or c, and `--elements` measures conversions of elements
+to elements, in SystemVerilog, instead of formats.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mxnum.emit import reference_model
 
 FORMATS = [name for name in formats.names() if formats.get(name).scale.power_of_two]
 RULE = "rceil"
-#: The port for random bits, and the argument of `encode` that it gives.
+#: The port for random bits, and the argument of `encode` that the port supplies.
 RANDOM = (", input [29:0] random", ", m::align_random({2'b0, random})")
 
 
@@ -63,7 +63,7 @@ def measured(language: str, name: str, operation: str, **settings: Any) -> str:
 
 
 def print_elements(names: list[str]) -> None:
-    """Print the seconds for conversions of each element to each other one, under all scales."""
+    """Print the seconds for conversions of each element to each other element, under all scales."""
     print(f"| conversion | {' | '.join(map(str, Rounding))} |\n|{'---|' * (len(Rounding) + 1)}")
     for source, target in itertools.permutations(names, 2):
         title = f"{formats.get(source).element.name} to {formats.get(target).element.name}"

@@ -1,4 +1,4 @@
-"""Define what a question is, and the session with which each question measures.
+"""Define the interface of a question, and the session with which each question measures.
 
 A question is a module of this package with a `TITLE`, a `TEXT` that says what is compared, and a
 function ``measure(session)``, which yields pairs of a table and a measurement. To add a question,
@@ -59,7 +59,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Session:
-    """The settings of a run: how much it measures, and for how long."""
+    """The settings of a run: which sizes to measure, how often, and for how long."""
 
     quick: bool = False
     #: Element counts that replace the element counts of a question.

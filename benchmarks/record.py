@@ -27,7 +27,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Measurement:
-    """One cell of a table: a median with quartiles, a text, or why nothing was measured."""
+    """One cell of a table: a median with quartiles, a text, or the reason for a missing number."""
 
     row: str
     column: str

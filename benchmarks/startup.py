@@ -28,7 +28,7 @@ are installed."""
 
 GOALS = {"warm": 0.2, "cold": 3.0}
 WITH_SCIPY = "warm, SciPy there"
-#: The first calls that have a goal without compiled code on disk; all other first calls have none.
+#: Without compiled code on disk, only these first calls have a goal.
 COMMON = ("quantize", "fake_quantize", "quantize and dequantize")
 
 
@@ -83,7 +83,7 @@ def _whole_commands(session: Session) -> Cells:
 
 
 def _seconds(arguments: list[str], folder: str) -> float:
-    """Return the seconds of a Python process; `folder` holds compiled code."""
+    """Return the duration of a Python process in seconds; `folder` holds compiled code."""
     path = os.pathsep.join(filter(None, [str(child.ROOT), os.environ.get("PYTHONPATH", "")]))
     environment = {**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": folder}
     started = perf_counter()

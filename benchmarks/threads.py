@@ -1,4 +1,4 @@
-"""Measure how much faster several threads are, and check that every bit stays the same."""
+"""Measure how much faster several threads are than one, and check that all bits stay the same."""
 
 from __future__ import annotations
 

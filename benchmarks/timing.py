@@ -17,8 +17,8 @@ from time import perf_counter_ns
 
 Function = Callable[[], object]
 
-#: The shortest time that is measured, in ns. A measurement repeats short calls until `SHORTEST_NS`
-#: have passed, because a shorter time would mostly be the time of the clock and of the call.
+#: The shortest time to measure, in ns. A measurement repeats short calls until `SHORTEST_NS` have
+#: passed, because a shorter time would mostly be the time of the clock and of the call.
 SHORTEST_NS = 1_000_000
 #: The baseline is timed for a quarter of the function's time, but at most for
 #: `LONGEST_BASELINE_NS`.
@@ -56,8 +56,8 @@ def timed(function: Function, calls: int = 1) -> int:
 def ratios(baseline: Function, function: Function, *, rounds: int, seconds: float, least: int = 3) -> list[float]:
     """Return for each round the time of `function` divided by the time of `baseline`.
 
-    There are at least `least` and at most `rounds` rounds; after `seconds`, no round beyond `least`
-    begins. The first call of each function may compile, so it is not timed.
+    The function runs `rounds` rounds, but stops early after `seconds` if `least` rounds are done.
+    The first call of each function may compile, so the first call is not timed.
     """
     baseline()
     function()
@@ -86,7 +86,8 @@ def ratios(baseline: Function, function: Function, *, rounds: int, seconds: floa
 def _timed(function: Function, calls: int, is_short: bool) -> int:
     """Return the nanoseconds for a number of calls.
 
-    If calls are short, an extra call runs first, to bring the function's data back into the caches.
+    If `is_short` is True, an extra call runs first, to bring the function's data back into the
+    caches.
     """
     if is_short:
         function()

@@ -4,7 +4,8 @@
     q = mx.quantize(x, "mxfp8_e4m3")
     q.codes, q.scales, q.dequantize()
 
-Importing this package loads numpy and no other package. The first call that needs numba loads it.
+Importing this package loads numpy and no other package. numba is loaded by the first call that
+needs compiled code.
 """
 
 from mxnum import analysis, formats, units

@@ -26,7 +26,7 @@ def require(condition: bool, argument: str, accepted: str, got: object) -> None:
 
 
 def shown(got: object) -> str:
-    """Return the `repr` of a value, for a numpy number without the number's type."""
+    """Return the `repr` of a value; for a numpy number, "1.5" instead of "np.float64(1.5)"."""
     return repr(got.item() if type(got).__module__ == "numpy" and hasattr(got, "item") and not got.shape else got)  # type: ignore[attr-defined]
 
 
@@ -39,7 +39,8 @@ def require_type(condition: bool, argument: str, accepted: str, got: object) -> 
 def require_dtype(argument: str, dtype: Any, wanted: Any, of: str = "") -> None:
     """Raise TypeError unless an array has the numpy dtype `wanted`.
 
-    `of` ends the message's description of the accepted array. It says what the array holds.
+    `of` completes the message's description of the accepted array: it names the contents, for
+    example " of scale codes".
     """
     if dtype != wanted:
         order, got = (" in native byte order", dtype.str) if dtype.name == wanted.name else ("", dtype.name)
@@ -49,7 +50,8 @@ def require_dtype(argument: str, dtype: Any, wanted: Any, of: str = "") -> None:
 def choose(argument: str, value: Any, accepted: Sequence[str]) -> str:
     """Return `value` if it is one of the accepted strings.
 
-    For any other value, raise an error that lists the accepted strings and suggests the likeliest.
+    For any other value, raise an error that lists the accepted strings and suggests the likeliest
+    string.
     """
     if isinstance(value, str) and value in accepted:
         return str(value)
@@ -60,7 +62,7 @@ def choose(argument: str, value: Any, accepted: Sequence[str]) -> str:
 def choose_name(where: str, name: Any, accepted: Sequence[str]) -> str:
     """Return `name` if it is accepted as a keyword or as a key; raise ValueError otherwise.
 
-    `where` is a description for the message of what has such keys, for example "an operand".
+    `where` names the owner of the keys in the error message, for example "an operand".
     """
     if name in accepted:
         return str(name)
@@ -68,7 +70,7 @@ def choose_name(where: str, name: Any, accepted: Sequence[str]) -> str:
 
 
 def known_fields(table: dict[str, Any], kind: Any, where: str, also: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return `table`; raise ValueError unless each key is a field of `kind` or in `also`.
+    """Return `table`; raise ValueError unless each key is a field of `kind` or is in `also`.
 
     `kind` is a dataclass.
     """
@@ -83,8 +85,8 @@ _DIGITS = "0123456789"
 def _guess(value: Any, accepted: Sequence[str]) -> str:
     """Return the end of an error message that lists accepted strings: a suggestion, or a full stop.
 
-    The suggestion is an accepted string that is spelled like the value, or with which the value
-    ends. A type that differs from the value only in its width is not suggested, because a user who
+    The suggestion is an accepted string that is spelled like the value, or that the value ends
+    with. A type that differs from the value only in its width is not suggested, because a user who
     writes "float64" does not mean "float16".
     """
     text = value if isinstance(value, str) else ""
@@ -158,7 +160,7 @@ def exclusive(first: str, second: str) -> ValueError:
 def nonfinite(argument: str, index: tuple[int, ...], accepted: str, found: str) -> ValueError:
     """Return the ValueError for an array that must not hold a NaN or infinity.
 
-    `found` is the first such number in words, for example "a NaN", and `index` its index.
+    `found` names the first NaN or infinity in words, for example "a NaN", and `index` is its index.
     """
     return ValueError(f"Argument {argument!r} must be {accepted}; there is {found}{_place(index)}.")
 
@@ -166,7 +168,7 @@ def nonfinite(argument: str, index: tuple[int, ...], accepted: str, found: str) 
 def outside(argument: str, index: tuple[int, ...], accepted: str, found: object) -> ValueError:
     """Return the ValueError for an array with a number out of range.
 
-    `found` is the first such number, and `index` its index.
+    `found` is the first number out of range, and `index` is the index of this number.
     """
     return ValueError(f"Argument {argument!r} must be {accepted}, not {found!r}{_place(index)}.")
 
@@ -179,8 +181,8 @@ def _place(index: tuple[int, ...]) -> str:
 def shared_tensor_scale(argument: str) -> ValueError:
     """Return the ValueError for a call that would change the tensor scale of a part of an array.
 
-    The rest of the array has the same tensor scale, so its values would change too. Raise this
-    error before anything is written.
+    A new tensor scale would also change the values of all other parts, because all parts share the
+    tensor scale. A caller raises this error before it writes to the array.
     """
     return ValueError(
         f"Argument {argument!r} must be a whole array if its tensor scale changes, not a part, because other "
@@ -209,7 +211,7 @@ def needs_extra(what: str, package: str, extra: str) -> ModuleNotFoundError:
 
 
 def no_driver(reason: object) -> RuntimeError:
-    """Return the RuntimeError for an array on a GPU that cannot be used, for a reason."""
+    """Return the RuntimeError for an array on a GPU that mxnum cannot use; `reason` says why."""
     said = " ".join(str(reason).split())
     return RuntimeError(f"Arrays on a GPU need a CUDA driver and a GPU that numba-cuda can use; reason: {said}")
 

@@ -26,12 +26,12 @@ class ElementFormat:
     """A binary number format of at most 64 bits: an MX element, or the float type of an array.
 
     Floats are sign | exponent | mantissa with subnormals as in IEEE 754. With
-    ``exponent_bits=1, bias=1`` the values of a float are evenly spaced. With ``integer=True`` these
-    values are stored in two's complement, as OCP MX stores INT8.
+    ``exponent_bits=1, bias=1`` the values of a float are evenly spaced. With ``integer=True``
+    evenly spaced values are stored in two's complement, as OCP MX stores INT8.
     """
 
     name: str
-    #: Width of the exponent field. Integers have the width 1, because then all values, subnormal
+    #: Width of the exponent field. An integer has a width of 1, because then all values, subnormal
     #: and normal, are evenly spaced.
     exponent_bits: int
     #: The number m of stored fraction bits.
@@ -43,8 +43,8 @@ class ElementFormat:
     #: True if codes are in two's complement. Decoding accepts the most negative code, but encoding
     #: never gives it.
     integer: bool = False
-    #: True if a NaN is written without a sign, as in float arrays. Otherwise a NaN keeps the
-    #: input's sign.
+    #: True if a NaN is written without a sign, as in float arrays; False if a NaN keeps the input's
+    #: sign.
     canonical_nan: bool = False
 
     def __post_init__(self) -> None:
@@ -84,7 +84,7 @@ class ElementFormat:
 
     @cached_property
     def max_code(self) -> int:
-        """The magnitude code of the largest finite value."""
+        """The code of the largest finite value; its sign bit is 0."""
         all_ones = (1 << (self.exponent_bits + self.mantissa_bits)) - 1
         match self.specials:
             case "ieee":
@@ -102,7 +102,7 @@ class ElementFormat:
 
     @cached_property
     def nan_code(self) -> int | None:
-        """The code written for NaN, all ones in elements and the quiet NaN in float arrays."""
+        """The code written for NaN: all ones in an element, the quiet NaN in a float array."""
         if self.specials == "none":
             return None
         if self.canonical_nan:
@@ -169,8 +169,9 @@ def two_complement(name: str, bits: int) -> ElementFormat:
 class ScaleFormat:
     """The format of a block's scale: a power of two, or an unsigned float.
 
-    The codes of a float scale are the codes of `number` without the sign bit. An array of scales
-    with 32 or 16 bits has the float type of the scales. An array of 8-bit scale codes is uint8.
+    The codes of a float scale are the codes of the float format `number` without the sign bit. An
+    array of scales with 32 or 16 bits has the float type of the scales. An array of 8-bit scale
+    codes is uint8.
     """
 
     name: str
@@ -187,7 +188,7 @@ class ScaleFormat:
 
     @property
     def power_of_two(self) -> bool:
-        """True if a code means 2**(code - bias), False if a code is that of a float."""
+        """True if a code means 2**(code - bias), False if a code is the code of a float."""
         return self.number is None
 
     @property
@@ -263,7 +264,7 @@ def _is_written_out(name: object) -> bool:
     return isinstance(name, str) and ":" in name
 
 
-#: The formats that each short name, without separators, may mean.
+#: The formats that each short name may mean. Short names are written without separators.
 _SHORT = {
     "mxfp8": ("mxfp8_e4m3", "mxfp8_e5m2"),
     "mxfp6": ("mxfp6_e3m2", "mxfp6_e2m3"),
@@ -294,7 +295,7 @@ def _plain(name: str) -> str:
 
 
 def element(name: str | ElementFormat) -> ElementFormat:
-    """Return the element or float type that `name` names or writes out (see `get`).
+    """Return the element or float type of a name or notation (see `get`).
 
     An `ElementFormat` is returned as it is. A notation with blocks or scales raises ValueError,
     because an element has no blocks and no scales.
@@ -312,7 +313,7 @@ def element(name: str | ElementFormat) -> ElementFormat:
 class MXFormat:
     """An MX format, made of element, scale and block length: ``MXFormat("e4m3", "e8m0", 32)``.
 
-    `element` and `scale` may be names (those of scales are the keys of `SCALES`). With
+    `element` and `scale` may be names. The names of scales are the keys of `SCALES`. With
     ``tensor_scale="float32"`` the elements of an array, or of each of its rows, share a second
     factor, a float32. The default of `name` is ``mx_<element>_<block>``, followed by the scales if
     these are not E8M0.
@@ -360,8 +361,8 @@ class MXFormat:
     def notation(self) -> str:
         """The string from which `get` makes this format, either a known name or the settings.
 
-        For a format with a name of its own, `get` returns another name but the same settings, so
-        the bits are the same.
+        If a caller chose the name of the format, the notation lists the settings. From this
+        notation `get` makes a format with another name, which gives the same bits.
         """
         if _FORMATS.get(self.name) == self:
             return self.name
@@ -381,7 +382,7 @@ class MXFormat:
     def bits_per_element(self) -> float:
         """The bits stored per element, a share of the block's scale included. MXFP4 has 4.25.
 
-        A tensor scale does not count.
+        The bits of a tensor scale are not counted.
         """
         return self.element.bits + self.scale.bits / self.block
 
@@ -395,7 +396,7 @@ class MXFormat:
 def scale_names(fmt: MXFormat) -> str:
     """Return the names of a format's scales: ``e8m0``, or ``e4m3 (and float32)``.
 
-    The name in parentheses is that of the tensor scale.
+    The name in parentheses is the type of the tensor scale.
     """
     return fmt.scale.name + (f" (and {fmt.tensor_scale})" if fmt.tensor_scale else "")
 
@@ -433,7 +434,7 @@ def names(scale: str | None = None) -> tuple[str, ...]:
 def get_e8m0(name: str | MXFormat, what: str) -> MXFormat:
     """Return `get(name)`; raise ValueError unless the format's scales are powers of two.
 
-    `what` is the subject of the error message: the function that needs such scales.
+    `what` begins the error message: the name of the function that needs powers of two.
     """
     fmt = get(name)
     if not fmt.scale.power_of_two:
@@ -444,7 +445,7 @@ def get_e8m0(name: str | MXFormat, what: str) -> MXFormat:
 
 
 def get(name: str | MXFormat) -> MXFormat:
-    """Return the format that `name` names or writes out; an `MXFormat` is returned as it is.
+    """Return the format of a name or notation; an `MXFormat` is returned as it is.
 
     Case and separators do not matter (``mxfp8-e4m3``). A shorter name that fits only one format is
     accepted (``MXFP4``).
@@ -454,8 +455,9 @@ def get(name: str | MXFormat) -> MXFormat:
     ``int<bits>``, or a known element or MX format. `bias` is by default 2**(exponent bits - 1) - 1,
     and `block` is 32. ``specials`` are none, nan or ieee (see `ElementFormat`). ``scale`` is e8m0
     or another key of `SCALES`, as in ``e4m3:block=128,scale=float32``. A tensor scale is written
-    ``tensor_scale=float32``; not all scales allow one. With `bias` or `specials`, the name of a
-    known element sets only the widths of its fields: ``e4m3:specials=none`` has no NaN.
+    ``tensor_scale=float32``; some types of ``scale`` allow no tensor scale. With `bias` or
+    `specials`, the name of a known element sets only the widths of its fields:
+    ``e4m3:specials=none`` has no NaN.
 
     >>> from mxnum import formats
     >>> formats.get("e3m4:bias=3,block=16")
@@ -498,7 +500,10 @@ def _written_out(text: str) -> MXFormat:
 
 
 def _parsed(text: str) -> MXFormat:
-    """Return the format that a notation describes. Errors may name arguments of constructors."""
+    """Return the format that a notation describes.
+
+    Error messages may name arguments of constructors instead of the caller's text.
+    """
     base, _, rest = text.partition(":")
     base = find("format", base, (*ELEMENTS, *_FORMATS)) or base.lower()
     given: dict[str, str] = {}
@@ -532,7 +537,8 @@ def _parsed(text: str) -> MXFormat:
     return _around(text, ElementFormat(base, exponent_bits, mantissa_bits, bias, specials), given)
 
 
-#: The keys of a notation that describe the element, and those that describe blocks and scales.
+#: The keys of a notation. `_OF_ELEMENTS` describe the element, and `_OF_BLOCKS` describe the blocks
+#: and the scales.
 _OF_ELEMENTS, _OF_BLOCKS = ("bias", "specials"), ("block", "scale", "tensor_scale")
 
 

@@ -20,10 +20,11 @@ def resolve_blocks(
     block_shape: Sequence[int] | None = None,
     blocks: Sequence[int] | None = None,
 ) -> Blocks:
-    """Return the tuple `blocks`, a block's length along each axis, that a caller's arguments mean.
+    """Return the tuple `blocks`, a block's length along each axis, from the arguments of a caller.
 
     `axis` (default: the last) and `block_size` (default: the format's) make blocks along one axis.
-    `block_shape=(r, c)` tiles the last two axes. Alternatively the caller gives `blocks` itself.
+    `block_shape=(r, c)` tiles the last two axes. Instead of all other arguments, a caller can give
+    `blocks` itself.
     """
     rank = len(shape)
     if blocks is not None:
@@ -52,7 +53,7 @@ def normalize_axis(axis: Any, rank: int) -> int:
 
 
 def scales_shape(shape: tuple[int, ...], blocks: Blocks) -> tuple[int, ...]:
-    """Return the shape of the scales, ceil(shape / blocks). A short last block counts."""
+    """Return the shape of the scales, ceil(shape / blocks): a short last block has a scale too."""
     return tuple(-(-length // block) for length, block in zip(shape, blocks, strict=True))
 
 

@@ -34,8 +34,8 @@ class LinearContext:
     #: before quantization.
     x: Array
     weight: Array
-    #: The operands of the product: input and weight quantized along the input features, or
-    #: unchanged.
+    #: The operands of the product: input and weight, quantized along the input features unless the
+    #: caller gave None.
     operand_x: MXArray | Array
     operand_weight: MXArray | Array
     shape: tuple[int, ...]
@@ -151,12 +151,12 @@ def linear_backward(
 
     The gradient of x is grad_y W, with both operands quantized along the outputs. The gradient of
     the weight is grad_y^T x, with both operands quantized along the samples. The gradient of the
-    bias is the sum of grad_y over the samples. This sum does not quantize grad_y, but rounds it to
-    float32 and adds in float32, in order.
+    bias is the sum of grad_y over the samples, where grad_y is rounded to float32 and not
+    quantized. The samples are added in order, in float32.
 
     `gradients` says how grad_y is quantized. All other settings are those of the forward pass.
     `threads` means the same as in `matmul`. `out` is a `LinearGradients`, or another sequence of
-    three arrays to write to. None in the place of an array requests a new array.
+    three arrays to write to. For each item of `out` that is None, the function makes a new array.
     """
     errors.require_type(isinstance(context, LinearContext), "context", "a LinearContext", type(context).__name__)
     grad = float_array("grad_y", grad_y)[0]
@@ -217,7 +217,7 @@ def _stored(y: Array, shape: tuple[int, ...], out: Any) -> Array:
 
 
 def _options(argument: str, value: Quantization) -> Mapping[str, Any] | None:
-    """Return the keywords of `quantize` that `value` means, with the format resolved."""
+    """Return the keywords of `quantize` that `value` stands for; the format is an `MXFormat`."""
     if value is None:
         return None
     options = dict(value) if isinstance(value, Mapping) else {"format": value}
@@ -238,8 +238,8 @@ def _check_blocks(
 ) -> None:
     """Raise ValueError unless the operands fit `accumulate`.
 
-    `matmul` would raise too, but with a message that names `a` and `b` instead of this module's
-    arguments.
+    Without this check `matmul` would raise an error whose message names `a` and `b` instead of this
+    module's arguments.
     """
     if isinstance(accumulate, MatrixUnit) or not accumulate.by_block:
         return
@@ -252,7 +252,7 @@ def _check_blocks(
 
 
 def _check_operands(accumulate: Accumulate | MatrixUnit, *named: tuple[str, Any]) -> None:
-    """Raise ValueError, with the name that an operand has here, unless a matrix unit takes it."""
+    """Raise an error, with the operand's name, if a matrix unit does not take an operand."""
     if isinstance(accumulate, MatrixUnit):
         from mxnum.array.unit_operands import unit_operand
 
@@ -263,8 +263,8 @@ def _check_operands(accumulate: Accumulate | MatrixUnit, *named: tuple[str, Any]
 def _quantized(x: Array, options: Mapping[str, Any] | None, axis: int, which: int, threads: int | None) -> Any:
     """Return x quantized along an axis, or x itself if `options` is None.
 
-    `which` is 0 for an operand's first quantization and 1 for the second, so that each draws random
-    bits from its own stream.
+    `which` is 0 for an operand's first quantization and 1 for the second, so that each of the two
+    draws random bits from its own stream.
     """
     if options is None:
         return x

@@ -3,10 +3,10 @@
 Each kind of choice is a string enum: ``Rounding.RNE == "rne"``. Functions of the public API accept
 the string or the enum's member.
 
-Code that depends on a mode never compares with one member and leaves all others to `else`. Instead
-it matches all members, looks the mode up in a table of all members, calls `which`, or reads a
-property that this module defines. So a new mode raises an error in all code that does not handle it
-yet. tests/test_modes.py checks that the whole package follows this rule.
+Code that depends on a mode matches all members, looks the mode up in a table of all members, calls
+`which`, or reads a property that this module defines. No code has an `else` for all remaining
+modes. Code that does not handle a new mode yet therefore raises an error for this mode.
+tests/test_modes.py checks that the whole package follows this rule.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Self, assert_never
 from mxnum import errors
 from mxnum.formats import ELEMENTS, MXFormat
 
-#: The public names of this module. `which` is for the package alone.
+#: The public names of this module. Only the package itself uses `which`.
 __all__ = ["Accumulate", "FloatScaleRule", "Nonfinite", "OffsetRange", "Overflow", "Rounding", "ScaleRule"]
 
 
@@ -33,9 +33,10 @@ class _DocumentedEnum(StrEnum):
 
 
 def which(mode: StrEnum, *known: StrEnum) -> tuple[bool, ...]:
-    """Return a flag for each mode in `known`: True if it is `mode`. Raise an error if none is.
+    """Return a flag for each mode in `known`, which is True for `mode` and False for all others.
 
-    A factory calls `which`, so the flags are constants in the function that the factory makes.
+    Raise an error if `mode` is not in `known`. Factories call `which`, so that the flags are
+    constants in the functions that the factories make.
     """
     answers = tuple(mode == one for one in known)
     if not any(answers):
@@ -49,8 +50,8 @@ class Rounding(_DocumentedEnum):
     """The rounding of the exact quotient x / 2**scale to an element value, in one step.
 
     Even and odd refer to the code k * 2**m + q, where q is the significand and k counts exponent
-    steps without an upper limit. A code is even if the significand is even, except in e3m0, where
-    codes are even and odd in turn from exponent to exponent.
+    steps without an upper limit. A code is even if the significand is even. The element e3m0 is an
+    exception: its codes alternate between even and odd from one exponent to the next.
     """
 
     RNE = "rne", "To nearest, ties to the even code (the default)."
@@ -80,7 +81,8 @@ class Rounding(_DocumentedEnum):
 class Overflow(_DocumentedEnum):
     """The result for a number that is rounded beyond the element's largest finite value.
 
-    This is decided by rounding with an unbounded exponent.
+    To decide whether a number lies beyond this value, the number is rounded as if there were no
+    largest exponent.
     """
 
     SATURATE = (
@@ -117,8 +119,8 @@ class Overflow(_DocumentedEnum):
 class ScaleRule(_DocumentedEnum):
     """The exponent of the E8M0 scale of a block with largest magnitude A = f * 2**E, 1 <= f < 2.
 
-    Only finite numbers count for A. The exponent is then clamped to -127..127. A block with A = 0
-    or without finite elements has scale code 0.
+    Only finite numbers count for A. Each member below gives an exponent, which is then clamped to
+    -127..127. A block with A = 0 or without finite elements has scale code 0.
     """
 
     FLOOR = "floor", "E - emax (OCP MX section 6.3, the default)."
@@ -127,8 +129,8 @@ class ScaleRule(_DocumentedEnum):
     RCEIL = "rceil", "The least s with A <= max * 2**s, where max is the largest element."
     HALF_UP = (
         "half_up",
-        "E - emax, plus 1 iff f >= 7/4, which rounds A half up at the mantissa width of E2M1, for every element, as "
-        "compressed-tensors (and so vLLM) does. For e2m1 this rule equals `even`.",
+        "E - emax, plus 1 iff f >= 7/4. For every element, A is thus rounded half up to the one mantissa bit of E2M1, "
+        "as compressed-tensors (and so vLLM) does. For e2m1 this rule equals `even`.",
     )
     FLOOR_PLUS_ONE = (
         "floor_plus_one",
@@ -145,8 +147,8 @@ class FloatScaleRule(_DocumentedEnum):
     finite elements are all 0 has the scale 0.
     """
 
-    NEAREST = "nearest", "Rounds q to nearest, ties to even (the default)."
-    RCEIL = "rceil", "Rounds q upward, to the least scale for which no number lies beyond max."
+    NEAREST = "nearest", "Rounds the quotient q to nearest, ties to even (the default)."
+    RCEIL = "rceil", "Rounds the quotient q upward, to the least scale for which no number lies beyond max."
     FOUR_OVER_SIX_ABSOLUTE = (
         "four_over_six_absolute",
         "For E2M1. Two scales are tried: q rounded to nearest, which maps m to 6, and 3/2 q rounded to nearest, "
@@ -160,7 +162,7 @@ class FloatScaleRule(_DocumentedEnum):
 
     @property
     def rounds_up(self) -> bool:
-        """True if q is rounded up, False if it is rounded to nearest."""
+        """True if the exact quotient q is rounded up, False if q is rounded to nearest."""
         match self:
             case FloatScaleRule.RCEIL:
                 return True
@@ -171,7 +173,7 @@ class FloatScaleRule(_DocumentedEnum):
 
     @property
     def error_power(self) -> int:
-        """The power of the errors that are summed to compare two scales; 0 if none are compared."""
+        """The power of the errors that are summed to compare scales; 0 if no scale is compared."""
         match self:
             case FloatScaleRule.NEAREST | FloatScaleRule.RCEIL:
                 return 0
@@ -192,7 +194,7 @@ def scale_rules(fmt: MXFormat) -> tuple[ScaleRule | FloatScaleRule, ...]:
 
 
 def scale_rule_of(fmt: MXFormat, asked: str | ScaleRule | FloatScaleRule | None) -> ScaleRule | FloatScaleRule:
-    """Return the scale rule that `asked` names, or for None the format's default rule.
+    """Return the scale rule that `asked` names, or the format's default rule if `asked` is None.
 
     Raise ValueError if the format does not have the rule.
     """
@@ -242,8 +244,12 @@ class OffsetRange(_DocumentedEnum):
     The block has an offset O, and the differences d = x - O are quantized.
     """
 
-    EXACT = "exact", "The largest |d|, which the elements must represent (the default)."
-    HALF = "half", "(max - min) / 2, as in the Meta study. Some |d| can be larger, because O is rounded."
+    EXACT = "exact", "The largest difference |d|, which the elements must represent (the default)."
+    HALF = (
+        "half",
+        "Half the range of the block, (max - min) / 2, as Yang and others write it (ARITH 2025). Some differences |d| "
+        "can be larger, because O is rounded.",
+    )
 
     @cached_property
     def is_half(self) -> bool:
@@ -262,9 +268,10 @@ class Accumulate(_DocumentedEnum):
 
     A sum without terms is +0.
 
-    In `exact` and in each term of `block`, a NaN, 0 * infinity or infinities of both signs give
-    NaN. Otherwise an infinity stays, and an exact zero is +0. The result is a float32. If the
-    caller asks for another type, the result is rounded to nearest even once more.
+    In `exact` and in each term of `block`, the sum is NaN if there is a NaN, 0 * infinity, or
+    infinities of both signs. The sum is infinite if there are infinities of one sign and no NaN. An
+    exact zero is +0. The result is a float32. If the caller asks for another type, the result is
+    rounded to nearest even once more.
     """
 
     EXACT = "exact", "The exact sum of the exact products of exact values, rounded once to float32. Slow."
@@ -289,7 +296,7 @@ class Accumulate(_DocumentedEnum):
     def by_block(self) -> bool:
         """True if elements are summed block by block before they are scaled.
 
-        The blocks of the two operands must then have the same length.
+        If True, the blocks of the two operands must have the same length.
         """
         match self:
             case Accumulate.BLOCK:

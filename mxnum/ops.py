@@ -66,8 +66,8 @@ def quantize(
     ----------
     x
         The array, of any shape, strides and byte order. A list of Python floats is taken as
-        float64. If x is a PyTorch tensor, the result holds tensors. This applies to every function
-        here.
+        float64. If x is a PyTorch tensor, the result holds tensors, as in every function of this
+        module.
     format
         An `MXFormat`, or a name that `mxnum.formats.get` accepts.
     axis, block_size
@@ -91,8 +91,8 @@ def quantize(
     arithmetic
         ``"exact"`` computes what the library defines. For ``nvfp4``, `arithmetic` may also name a
         stack of `mxnum.stacks`, to reproduce the stack's float32 operations bit for bit. A stack
-        fixes modes and scales and rounds without random bits, so these arguments must then be left
-        out.
+        fixes modes and scales and rounds without random bits, so the arguments for modes, scales
+        and random bits must be left out.
     offset
         ``"float16"`` selects asymmetric scaling: the midpoint of each block, rounded to float16, is
         subtracted before scaling. `offset_range` selects the magnitude that sets the scale (see
@@ -103,15 +103,15 @@ def quantize(
     seed, stream, first
         Instead of `random_bits`: draw the words from Philox4x32-10, with `seed` as its key, and
         `stream` and the C-order index of the element as its counter. The words depend neither on
-        threads, nor on the device, nor on memory layout. Indices count from `first`. To give a part
-        of a larger array the random bits that it has in the whole array, pass as `first` the index
-        of the part's first element in the whole array.
+        threads, nor on the device, nor on memory layout. Indices count from `first`. If x is a part
+        of a larger array, pass as `first` the index of the part's first element in the larger
+        array: the part then gets the same random bits as in the larger array.
     packed
         True packs codes narrower than a byte, as `MXArray.pack` does. For large arrays packing is
         faster.
     threads
         The number of threads that may work on a large array (default: the number set by
-        `NUMBA_NUM_THREADS` or `numba.set_num_threads`). The result does not depend on it.
+        `NUMBA_NUM_THREADS` or `numba.set_num_threads`). The result does not depend on `threads`.
     out
         An MX array of the same shape, format and blocks to write to, packed or not. `out` saves
         time, because allocating new memory takes longer than quantizing. In host memory `out` may
@@ -136,7 +136,7 @@ def quantize(
     if arithmetic != "exact":
         arrays, workers = (array, None if into is None else into[0]), checked_threads(threads)
         _check_alone(arithmetic, settings, arrays, scale_rule, scales, tensor_scale, seed, random_bits)
-        # raises an error for arguments that the stack would ignore
+        # `_random` raises an error for arguments that the stack would ignore.
         _random(array.shape, settings.rounding, None, None, stream, first, sr_bits)
         made = stacks.quantize(array, arithmetic, blocks=settings.blocks, packed=is_packed, threads=workers)
         parts, tensor = (made.codes, made.scales), np.array(made.tensor_scale)
@@ -189,7 +189,7 @@ def fake_quantize(
 
     The keywords are those of `quantize`, except that `out` is a plain array to write to. The values
     are rounded to the dtype of x, in native byte order, to nearest even. A magnitude beyond the
-    range of this dtype becomes infinite.
+    range of the dtype becomes infinite.
 
     >>> import numpy as np, mxnum as mx
     >>> mx.fake_quantize(np.array([0.3, 1.2, 5.0], np.float32), "mxfp4_e2m1")
@@ -203,7 +203,7 @@ def fake_quantize(
     into = None if out is None else checked_out(host_view("out", out), array.shape, array.dtype)
     if arithmetic != "exact":
         _check_alone(arithmetic, settings, (array, into), scale_rule, scales, tensor_scale, seed, random_bits)
-        # raises an error for arguments that the stack would ignore
+        # `_random` raises an error for arguments that the stack would ignore.
         _random(array.shape, settings.rounding, None, None, stream, first, sr_bits)
         workers = checked_threads(threads)
         made = stacks.fake_quantize(array, arithmetic, blocks=settings.blocks, threads=workers, out=into)
@@ -234,7 +234,7 @@ def fake_quantizer(
     The arguments are checked once for all calls of the function. The function takes no arguments.
     Each call quantizes the current numbers of x, writes their values to `out`, and returns `out`.
     Only one thread may call the function at a time. The keywords are those of `fake_quantize`,
-    without stochastic rounding, offsets and given scales.
+    except those for stochastic rounding, offsets and given scales.
 
     >>> import numpy as np, mxnum as mx
     >>> x, out = np.zeros(3, np.float32), np.empty(3, np.float32)
@@ -245,8 +245,8 @@ def fake_quantizer(
     """
     mode = errors.choose_member("rounding", rounding, _DETERMINISTIC)
     if not isinstance(x, np.ndarray) or formats.get(format).tensor_scale:
-        # Nothing can be prepared here, because the memory of a tensor, the stream of a GPU and the
-        # tensor scale of x may differ at each call.
+        # No request can be prepared before the calls, because the memory of a tensor, the stream of
+        # a GPU and the tensor scale of x may differ at each call.
         errors.require_type(
             isinstance(x, np.ndarray) or is_tensor(x) or on_device(x), "x", "an array", type(x).__name__
         )
@@ -289,8 +289,8 @@ def shared_scale(
 ) -> Array:
     """Return the scales that `quantize` chooses without offsets: 8-bit codes, or floats.
 
-    With ``nonfinite="element"`` a NaN is ignored. (`quantize` raises ValueError for a NaN if the
-    element has no NaN.)
+    With ``nonfinite="element"`` a NaN is ignored. In `quantize`, a NaN raises ValueError if the
+    element has no NaN.
 
     >>> import numpy as np, mxnum as mx
     >>> mx.shared_scale(np.array([[1.0, 500.0]]), "mxfp8_e4m3", scale_rule="rceil")
@@ -327,7 +327,7 @@ def encode(
     """Return the element codes of x at scale 1, as the smallest unsigned integers that fit.
 
     `element` may also be a float type: ``encode(x, "bfloat16", rounding="sr", seed=1)`` narrows by
-    stochastic rounding. This differs from a cast in two ways. An infinity saturates unless
+    stochastic rounding. `encode` differs from a cast in two ways. An infinity saturates unless
     ``overflow="ieee"`` is given, and a NaN loses its sign.
 
     >>> import numpy as np, mxnum as mx
@@ -408,11 +408,11 @@ def _completed(request: Request, tensor_scale: Any, into: tuple[Any, ...]) -> An
 def _tensor_scale(engine: Any, request: Request, asked: Any) -> tuple[Any, Any]:
     """Return the tensor scale as an array, and the largest magnitude of each block.
 
-    The tensor scale is None in a format without one. The largest magnitudes are None if they were
-    not needed.
+    The tensor scale is None in a format without a tensor scale. The largest magnitudes are None if
+    they were not needed.
     """
     array, settings = request.x, request.settings
-    if asked is None and settings.by_powers_of_two:  # fast path: no tensor scale with E8M0
+    if asked is None and settings.by_powers_of_two:  # fast path: E8M0 needs no tensor scale
         return None, None
     fmt, shape = settings.format, settings.shape
     if fmt.tensor_scale is None or not (asked is None or isinstance(asked, str)):
@@ -446,7 +446,7 @@ def _stores_packed(packed: Any, settings: Settings, out: Any) -> bool:
         (out.format, out.shape, out.blocks) != (fmt, shape, blocks)
         or has_offsets != wanted
         or (packed and not is_packed)
-    ):  # fast path: one condition if everything fits
+    ):  # fast path: a single check if everything fits
         errors.require(out.format == fmt, "out", f"of format {fmt.name}", out.format.name)
         errors.require(out.shape == shape, "out", f"of shape {shape}", out.shape)
         errors.require(out.blocks == blocks, "out", f"in blocks {blocks}", out.blocks)
@@ -466,7 +466,7 @@ def _writable_parts(out: MXArray) -> tuple[Any, Any, Any]:
 def _check_alone(arithmetic: str, settings: Settings, arrays: tuple[Any, Any], *others: Any) -> None:
     """Raise an error unless a stack's arithmetic can run: nvfp4, host memory, default modes.
 
-    `others` are arguments that must be None, because the stack fixes what they would set.
+    `others` are arguments for settings that the stack fixes, so each must be None.
     """
     if not isinstance(arithmetic, stacks.Stack):
         errors.choose("arithmetic", arithmetic, ("exact", *stacks.STACKS))

@@ -1,8 +1,9 @@
 """Draw plots of quantization and its errors (extra ``plots``).
 
 Each function draws into `ax`, or into a new figure, and returns the axes. ``axes.figure.savefig``
-writes a file. `mxnum.output.palette` has the colour of each scale rule, format and arm. Each also
-has its own marker or line style, for readers who cannot distinguish the colours.
+writes a file. `mxnum.output.palette` has the colour of each scale rule, format and arm. In a plot,
+each scale rule also has its own marker or line style, for readers who cannot distinguish the
+colours.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def histogram(x: Any, format: str | MXFormat, *, scale_rule: str | None = None, 
     The title gives the shares of elements that become zero or lie beyond the largest value.
     `layout` stands for axis, block_size, block_shape or blocks, as in `mxnum.quantize`. NaN blocks
     and non-finite elements are left out. Zeros, and blocks whose scale is zero, are not drawn, but
-    count in the shares. Elements are divided by the tensor scale too, if there is one.
+    count in the shares. Elements are also divided by the tensor scale, if the format has one.
     """
     fmt = formats.get(format)
     array, _ = float_array("x", x)
@@ -102,9 +103,10 @@ def histogram(x: Any, format: str | MXFormat, *, scale_rule: str | None = None, 
 def block_map(
     x: Any, format: str | MXFormat, *, quantity: str = "normalized_rmse", ax: Any = None, **options: Any
 ) -> Any:
-    """Draw a coloured cell for each block of a matrix. By default its colour shows the error.
+    """Draw a coloured cell for each block of a matrix.
 
-    `options` are keywords of `mxnum.analysis.measure`.
+    The colour shows the block's error by default. `options` are keywords of
+    `mxnum.analysis.measure`.
     """
     errors.choose("quantity", quantity, tuple(_MAPPED))
     fmt = formats.get(format)
@@ -146,7 +148,8 @@ def sawtooth(
 ) -> Any:
     """Draw the relative error of a block whose numbers are all equal, against that number.
 
-    Each scale rule has a line. If the format has a tensor scale, the largest number drawn sets it.
+    Each scale rule has a line. If the format has a tensor scale, the largest number drawn
+    determines the tensor scale.
     """
     fmt = formats.get(format)
     mode = errors.choose_member("rounding", rounding, Rounding)
@@ -174,7 +177,7 @@ def design_space(exploration: Exploration, *, ax: Any = None, **wanted: Any) -> 
 
     Each scale rule has its own marker, which is hollow for candidates with an offset.
 
-    `wanted` selects by the fields of a candidate, for example ``rounding="rne", block="1x32"``.
+    `wanted` selects candidates by their fields, for example ``rounding="rne", block="1x32"``.
     """
     ranked = exploration.ranked(**wanted)
     errors.require(bool(ranked), "wanted", "fields that some candidate has", wanted)
@@ -232,7 +235,7 @@ def _axes(ax: Any, size: tuple[float, float]) -> Any:
 
 
 def _each(per_block: Array, blocks: Sequence[int], shape: tuple[int, ...]) -> Array:
-    """Return an array with the value of its block for each element."""
+    """Return an array that gives each element the value of its block."""
     assert per_block.shape == scales_shape(shape, tuple(blocks))
     for axis, (block, length) in enumerate(zip(blocks, shape, strict=True)):
         per_block = np.repeat(per_block, min(block, length), axis)

@@ -80,8 +80,8 @@ def matmul(
     c
         An addend that broadcasts to the result, rounded to float32. Sums start from the addend,
         with two exceptions. In ``"exact"`` the addend is one more term of the exact sum. In
-        ``"blas"`` it is added in float32 after the sum. For a matrix unit, c is the addend of the
-        first instruction, and has the unit's accumulator type.
+        ``"blas"`` the addend is added to the sum in float32. For a matrix unit, c is the addend of
+        the first instruction, and has the unit's accumulator type.
     accumulate
         An `Accumulate`, which describes the orders of summation, or a matrix unit. ``"block"``
         needs both operands quantized along the summed axis: ``axis=-1`` for a, ``axis=-2`` for b. A
@@ -90,9 +90,9 @@ def matmul(
         axis. The operands of a unit may also be arrays of float8, float16, bfloat16 or float32
         (which TF32 truncates).
     out_dtype
-        float32, bfloat16 or float16. By default the type of `out`, or the type of the sum, which is
-        float32 except for some units. If `out_dtype` is narrower than the sum's type, the sum is
-        rounded once more.
+        float32, bfloat16 or float16. The default is the type of `out`, if given, else the type of
+        the sum. The type of the sum is float32 except for some units. If `out_dtype` is narrower
+        than the sum's type, the sum is rounded once more.
     threads
         The number of threads that may work on a large product (default: the number set by
         `NUMBA_NUM_THREADS` or `numba.set_num_threads`). The result does not depend on `threads`.
@@ -131,7 +131,8 @@ def mma(a: Any, b: Any, c: Any, unit: str | MatrixUnit, *, threads: int | None =
         Arrays of shapes (..., M, K) and (..., K, N), where K is the length of an instruction of the
         unit. `mxnum.units.describe` tells which operands a unit takes.
     c
-        An array of the accumulator's type that broadcasts to (..., M, N). None stands for zeros.
+        An array of the accumulator's type that broadcasts to (..., M, N). None means that c is
+        zero.
     unit
         A `MatrixUnit` or the name of one.
     threads
@@ -156,7 +157,7 @@ def mma(a: Any, b: Any, c: Any, unit: str | MatrixUnit, *, threads: int | None =
 def accumulation(value: Any, argument: str = "accumulate") -> Accumulate | MatrixUnit:
     """Return the `Accumulate` or the matrix unit that a caller's value names."""
     unit = None if isinstance(value, Accumulate) else units.find(value)
-    if unit is None and isinstance(value, str) and "_" in value:  # then it must be a unit's name
+    if unit is None and isinstance(value, str) and "_" in value:  # only the names of units contain "_"
         errors.choose(argument, value, units.names())
     return unit if unit is not None else errors.choose_member(argument, value, Accumulate)
 
@@ -240,7 +241,7 @@ def _warn(unit: MatrixUnit, k: int, length: int, has_addend: bool, result: Array
 
 
 def _held(operand: Any) -> Any:
-    """Return the array of an operand that shows in which library's type the result is wanted."""
+    """Return an array of the library (numpy or torch) from which operand and result come."""
     return operand.scales if isinstance(operand, MXArray) else operand
 
 
@@ -252,7 +253,8 @@ def _axes(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
 def _operand(name: str, value: Any, mode: Accumulate) -> Any:
     """Return the engine's operand for an MX array or an array of floats.
 
-    Unless sums are by blocks, an MX array with float scales is decoded to float64, which is exact.
+    An MX array with float scales is decoded to float64, without error, unless `mode` sums by
+    blocks.
     """
     from mxnum.engine.products.operands import Operand
 
@@ -280,10 +282,10 @@ def _scales_by_code(scale: ScaleFormat) -> Array | None:
 
 
 def _tensor_scales(a: Any, b: Any, mode: Accumulate) -> list[Array]:
-    """Return the operands' tensor scales, by which a sum by blocks is multiplied at the end.
+    """Return the operands' tensor scales, which multiply the finished sum over all blocks.
 
-    The scales broadcast with the result, so an operand must have one tensor scale along the summed
-    axis.
+    The tensor scales must broadcast with the result, so an operand with several tensor scales along
+    the summed axis raises ValueError.
     """
     found = []
     for name, x, axis in (("a", a, -1), ("b", b, -2)) if mode.by_block else ():
@@ -307,7 +309,7 @@ def _product(
     """Return the product of two operands whose last axis is summed, plus `c`.
 
     `shape` is the shape of the result, and `how` is (out_dtype, threads, out), as in `matmul`. The
-    sum is multiplied by the product of the tensor scales before it is rounded to `out_dtype`.
+    product of the tensor scales multiplies the sum before the sum is rounded to `out_dtype`.
     """
     out_dtype, threads, out = how
     if tensor_scales and c is not None:

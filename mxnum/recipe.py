@@ -1,4 +1,4 @@
-"""Recipes: which tensors training rounds, and how. All code here that trains reads a recipe."""
+"""Recipes: which tensors training rounds, and how. All code of mxnum that trains reads a recipe."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TRANSFORMS = ("hadamard",)
 
 @dataclass(frozen=True)
 class Operand:
-    """The rounding of a tensor before training uses it. The default leaves the tensor unrounded.
+    """The rounding of a tensor before training uses it. `Operand()` leaves the tensor unrounded.
 
     Examples
     --------
@@ -36,7 +36,7 @@ class Operand:
     rounding: str = "rne"
     #: The length of a block, or None for the format's block length.
     block_size: int | None = None
-    #: How the error e = Q(x) - x of gamma and beta is applied. Only `mxnum.lab.mlp` reads this.
+    #: How the error e = Q(x) - x of gamma and beta is applied. Only `mxnum.lab.mlp` reads `error`.
     #: "quantize" replaces x by x + e. "random_sign" gives e a fresh random sign for each element
     #: and step, so that the error has no bias but the same size. "one_sided" replaces x by x - |e|.
     #: "shuffle" permutes e among the features at each step. "clamp" cuts x off where the format
@@ -44,16 +44,16 @@ class Operand:
     #: scales.
     error: str = "quantize"
     step: float = 0.0
-    #: If True, the error of each layer is given the size of another error: the root mean square of
-    #: the floor rule's error in the same format, with rounding to nearest. Errors are scaled to
-    #: this size, and "clamp" cuts off at the magnitude that gives this size.
+    #: If True, the error of each layer is scaled, so that its root mean square is that of the floor
+    #: rule's error in the same format, with rounding to nearest. "clamp" cuts off at the magnitude
+    #: that gives an error of this root mean square.
     matched: bool = False
     #: The rows and columns of tiles, which replace blocks along the summed axis. With tiles, the
     #: forward and the backward product of a weight use the same rounded numbers.
     block_shape: tuple[int, int] | None = None
     #: None, or "hadamard", which multiplies blocks of 16 along the summed axis by an orthogonal
     #: matrix before quantizing. Both operands of a product use the same matrix, so the exact
-    #: product does not change. Only `mxnum.torch` reads this.
+    #: product does not change. Only `mxnum.torch` reads `transform`.
     transform: Literal["hadamard"] | None = None
 
     def __post_init__(self) -> None:
@@ -115,7 +115,7 @@ class Operand:
         return self.format not in (None, "bfloat16") and self.error != "grid"
 
     def keywords(self, axis: int) -> dict[str, Any]:
-        """Return `mxnum.quantize`'s keywords that round this operand in blocks along `axis`."""
+        """Return keywords for `mxnum.quantize` that round this operand in blocks along `axis`."""
         options: dict[str, Any] = {"rounding": self.rounding, "scale_rule": self.scale_rule}
         if self.block_shape is not None:
             return {**options, "block_shape": self.block_shape}
@@ -135,9 +135,9 @@ class Operand:
 
 
 def plain(operand: Operand) -> str | dict[str, Any]:
-    """Return a value of strings and numbers from which `Operand.of` makes this operand.
+    """Return a string or a dictionary from which `Operand.of` makes this operand.
 
-    The value is "float32", the name of a format if nothing else is set, or a dictionary.
+    The string is "float32", or the name of a format if nothing else is set.
     """
     unusual = {"format": operand.format, **_unusual(operand, Operand(operand.format))}
     if set(unusual) == {"format"}:
@@ -151,12 +151,12 @@ BFLOAT16 = Operand("bfloat16")
 
 @dataclass(frozen=True)
 class Recipe:
-    """The tensors that training rounds, and how. The default is float32 throughout.
+    """The tensors that training rounds, and how. `Recipe()` leaves all tensors in float32.
 
-    The operands of a matrix product are quantized along the summed axis. In the forward pass these
-    are weights and activations, along the input features. For the weight's gradient, activations
-    and output gradients are quantized along the batch. For the input's gradient, weights and output
-    gradients are quantized along the output features.
+    The operands of a matrix product are quantized along the summed axis. In the forward pass,
+    weights and activations are quantized along the input features. For the weight's gradient,
+    activations and output gradients are quantized along the batch. For the input's gradient,
+    weights and output gradients are quantized along the output features.
 
     With `vector="bfloat16"` every operand of a product is rounded to bfloat16 before it is
     quantized, and stays bfloat16 if it has no format. The results of products, of layer norm and of
@@ -189,10 +189,10 @@ class Recipe:
     #: `accumulate` of `mxnum.torch` overrides `unit`. Only `mxnum.torch` reads `unit` and
     #: `unit_backward`.
     unit: str | None = None
-    #: The matrix unit of the two products of the backward pass; None means `unit`.
+    #: The matrix unit of the two products of the backward pass. None means the same unit as `unit`.
     unit_backward: str | None = None
     #: True if `vector` rounds the result of every step within layer norm, as microxcaling does, and
-    #: not only the input and output. Only `mxnum.torch` reads this.
+    #: not only the input and output. Only `mxnum.torch` reads `vector_steps`.
     vector_steps: bool = False
 
     def __post_init__(self) -> None:
@@ -223,8 +223,8 @@ class Recipe:
         """Return a recipe with one format for weights, activations and gradients, in both passes.
 
         `layer_norm` is the operand for gamma and beta ("float32" for no rounding). By default gamma
-        and beta have the format of the other operands. With ``vector="bfloat16"``, "float32" means
-        bfloat16 in `format` and `layer_norm`. Other keywords are fields of `Operand`.
+        and beta have the format of the other operands. With ``vector="bfloat16"``, "float32" as the
+        value of `format` or `layer_norm` means bfloat16. Other keywords are fields of `Operand`.
         """
         each = replace(Operand.of(format), **errors.known_fields(operand, Operand, "an operand"))
         rows = replace(each, block_shape=None, transform=None)
@@ -268,7 +268,7 @@ class Recipe:
         return cls.uniform(value, layer_norm=FLOAT32)
 
     def but(self, **changes: Any) -> Recipe:
-        """Return a copy of the recipe with other values of some fields.
+        """Return a copy of the recipe with changed fields.
 
         >>> Recipe.uniform("mxfp8_e4m3").but(gradients="mxfp8_e5m2").gradients.format
         'mxfp8_e5m2'
@@ -285,7 +285,7 @@ class Recipe:
         return Recipe(weights=self.weights, weights_backward=self.weights_backward)
 
     def __str__(self) -> str:
-        """Return a line that describes the recipe. Operands with equal rounding stand together.
+        """Return a line that describes the recipe and lists operands with equal rounding together.
 
         >>> print(Recipe.named("bfloat16"))
         bfloat16; vector operations in bfloat16
@@ -318,7 +318,7 @@ class Recipe:
     def from_dict(cls, table: Mapping[str, Any]) -> Recipe:
         """Return the recipe that a table from `to_dict` describes.
 
-        The table has a format's name or another table for each operand. ``uniform`` sets all
+        For each operand, the table has the name of a format or another table. ``uniform`` sets all
         operands.
 
         >>> print(Recipe.from_dict({"uniform": "mxfp8_e4m3", "gamma": "float32", "beta": "float32"}))
@@ -397,7 +397,7 @@ _WHOLE = (1 << 30, 1 << 30)
 
 
 def _hopper_fp8(format: Format) -> Recipe:
-    """Make the recipe of FP8 training on Hopper GPUs with a scale for each tensor.
+    """Make the recipe of FP8 training on Hopper GPUs: each tensor has one scale.
 
     Gradients are E5M2. The products of the backward pass add partial sums in float32, like
     TransformerEngine with use_split_accumulator.

@@ -11,9 +11,8 @@ from mxnum.array.arguments import checked_out, checked_threads
 from mxnum.memory.dtypes import Array, as_array, float_array
 from mxnum.memory.tensors import answer, host_view
 
-#: The fixed signs of other software, by name. TransformerEngine uses these signs for the operands
-#: of the weight gradient: `get_wgrad_sign_vector` in
-#: transformer_engine/pytorch/tensor/nvfp4_tensor.py.
+#: The fixed signs of other software, by name. TransformerEngine's signs are for the operands of the
+#: weight gradient (`get_wgrad_sign_vector` in transformer_engine/pytorch/tensor/nvfp4_tensor.py).
 SIGNS = {"transformer_engine": (1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1)}
 _SIZES = tuple(4**n for n in range(1, 8))
 
@@ -30,7 +29,7 @@ def hadamard(
 ) -> Array:
     """Return the Hadamard transform of every `size` numbers along an axis, divided by sqrt(size).
 
-    This matrix is orthogonal.
+    The matrix of the transform is orthogonal.
 
     Each result is the exact sum y[i] = (signs[0] x[0] ± signs[1] x[1] ± ...) / sqrt(size), rounded
     once to the type of x, to nearest even. Term j is subtracted if the bitwise AND of i and j has
@@ -48,16 +47,16 @@ def hadamard(
         An array of `size` numbers 1 or -1 (default: all 1). ``"transformer_engine"`` stands for the
         fixed signs of TransformerEngine's random Hadamard transform, which needs `size` 16.
     inverse
-        True for the inverse transform, whose matrix is the transpose. It multiplies by the signs
-        after the sums, not before.
+        True for the inverse transform, whose matrix is the transpose. The inverse transform
+        multiplies by the signs after the sums, not before.
     threads
         The number of threads that may work on a large array (default: as many as numba uses).
     out
         An array of the shape and type of x to write to, which may be x.
 
     An exact zero is +0, and a sum that rounds to zero keeps its sign. If the terms have a NaN or
-    infinities of both signs, the result is NaN. Otherwise an infinity stays. A sum too large for
-    the type becomes infinite.
+    infinities of both signs, the result is NaN. If the terms have infinities of one sign and no
+    NaN, the result is infinite. A sum too large for the type becomes infinite.
 
     >>> import numpy as np, mxnum as mx
     >>> mx.hadamard(np.array([8.0, 0.0, 0.0, 0.0], np.float32), size=4)
@@ -78,7 +77,7 @@ def hadamard(
     d = _checked_signs(signs, length)
     into = checked_out(host_view("out", out), array.shape, array.dtype)
     errors.require_type(into is None or isinstance(into, np.ndarray), "out", "in host memory", "an array on a GPU")
-    from mxnum.engine.rotations import host  # imported late, because it loads numba
+    from mxnum.engine.rotations import host  # imported late, because this module loads numba
 
     made = host.hadamard(array, source, along, d, inverse, into, checked_threads(threads))
     return answer(made, x, out)

@@ -2,7 +2,7 @@
 
 ``mxnum selftest`` is for a processor, an operating system or a version of numpy or numba on which
 the project was not tested. The command checks common calls within seconds, or every kind of call
-with ``--all``. It prints a report that users can paste into an issue.
+with ``--all``, and prints a report that users can paste into an issue.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ ROWS = 12
 
 @dataclass(frozen=True)
 class Check:
-    """The outcome of the check of one kind of call, number by number, against the reference."""
+    """The outcome for one kind of call, whose results are compared with those of the reference."""
 
     what: str
     numbers: int
-    #: The number of wrong results. `first` describes the first one.
+    #: The number of wrong results. `first` describes the first wrong result.
     wrong: int
     first: str = ""
 
@@ -100,7 +100,7 @@ def facts_text(facts: dict[str, str]) -> str:
 
 
 def facts() -> dict[str, str]:
-    """Return the versions of packages, a description of the machine, and which loops run."""
+    """Return versions of packages, a description of the machine, and the kind of loops that run."""
     from mxnum.engine.machine import workers
 
     installed = {}
@@ -146,7 +146,7 @@ Pairs = list[tuple[Any, Any]]
 
 
 def _cases() -> Iterator[tuple[str, Callable[[], Pairs]]]:
-    """Yield the name of each case and a function that computes it.
+    """Yield the name of each case and a function that computes its results.
 
     Loops compile only when the function is called.
     """
@@ -178,8 +178,8 @@ def _cases() -> Iterator[tuple[str, Callable[[], Pairs]]]:
 def _numbers(fmt: MXFormat, source: ElementFormat) -> Array:
     """Return rows of numbers that are difficult to round, at many scales.
 
-    There are element values, midpoints between element values, neighbours of both, normally
-    distributed numbers, and special values.
+    The rows hold element values, midpoints between element values, the neighbours of these numbers,
+    normally distributed numbers, and special values.
     """
     random = np.random.default_rng(SEED)
     grid = np.array(sorted({v for v in fmt.element.values() if np.isfinite(v)}))
@@ -191,11 +191,12 @@ def _numbers(fmt: MXFormat, source: ElementFormat) -> Array:
         x = (random.choice(points, (ROWS, COLUMNS)) * scales).astype(dtype)
         x[1::3] = (random.standard_normal((len(x[1::3]), COLUMNS)) * scales[1::3]).astype(dtype)
     bits = x.view(f"u{dtype.itemsize}")
-    bits[::2] += random.integers(0, 3, bits[::2].shape).astype(bits.dtype)  # 0, 1 or 2 units in the last place
+    # The numbers of every second row move by 0, 1 or 2 units in the last place.
+    bits[::2] += random.integers(0, 3, bits[::2].shape).astype(bits.dtype)
     top, sign = source.max_code, 1 << (source.bits - 1)
     bits[-1, :8] = 0, sign, 1, 1 | sign, top, top | sign, 1 << source.mantissa_bits, (1 << source.mantissa_bits) - 1
     has_nan = fmt.element.nan_code is not None
-    # Infinity, and a NaN, or minus infinity if the element has no NaN.
+    # One infinity, and one NaN. An element without NaN gets minus infinity instead of the NaN.
     bits[-2, 3], bits[-3, 40] = top + 1, top + 2 if has_nan else sign | (top + 1)
     return x
 
@@ -258,7 +259,7 @@ def _on_gpu(name: str) -> Pairs:
 
 
 def _compared(what: str, pairs: Pairs) -> Check:
-    """Compare pairs of arrays bit by bit. NaNs must have the same bits too."""
+    """Compare pairs of arrays bit by bit. NaNs with different bits count as different."""
     numbers = wrong = 0
     first = ""
     for ours, right in pairs:

@@ -1,12 +1,12 @@
 """Compute NVFP4 as each software stack does, bit for bit, by `definition.stack_arithmetic`.
 
-Compiled loops quantize large arrays. numpy quantizes small arrays, so that nothing is compiled for
-them, and the rare arrays with infinities, NaN scales, or factors that are zero or infinite. The
-loops and numpy both compute with the processor's floats. Every function raises RuntimeError if the
-processor's floats do not round to nearest even or do not keep subnormals.
+Compiled loops quantize large arrays. numpy quantizes small arrays, for which compiling would take
+too long. numpy also quantizes the rare arrays with infinities, NaN scales, or factors that are zero
+or infinite. The loops and numpy both compute with the processor's floats. Every function raises
+RuntimeError if the processor's floats do not round to nearest even or do not keep subnormals.
 
-In this module a NaN scale has the code 0x7F. In a stack, the sign of a NaN scale, and the elements
-of its block, depend on the sign that the processor gives a NaN.
+In this module a NaN scale has the code 0x7F. In the stacks themselves, the sign of a NaN scale, and
+the elements of its block, depend on the sign that the processor gives a NaN.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Quantized(NamedTuple):
     codes: Array
     #: E4M3 codes, one for each block.
     scales: Array
-    #: The scale that the stack keeps for the tensor. Some stacks multiply by this scale, others
-    #: divide.
+    #: The scale that the stack keeps for the tensor. Some stacks multiply by `global_scale`, others
+    #: divide by it.
     global_scale: np.float32
     #: The factor by which decoding multiplies, computed from `global_scale`.
     tensor_scale: np.float32
@@ -111,7 +111,7 @@ def fake_quantize(
         largest = _largest(x, chosen, threads)
         tensor = _global_scale(chosen, x.dtype, largest)
         # The loops must not overwrite x, because numpy starts again from x if the loops cannot
-        # compute it.
+        # compute the result.
         into = None if out is None or np.may_share_memory(x, out) else out
         values = loops.fake_quantize(x, blocks, chosen, tensor, largest, threads, into, by_way_of_codes)
     if out is None or values is out:
@@ -121,7 +121,7 @@ def fake_quantize(
 
 
 def _checked(x: Array, stack: str | Stack, blocks: Blocks | None) -> tuple[Stack, Blocks, bool]:
-    """Return the stack, the blocks, and True if `blocks` was None, so that blocks are rows.
+    """Return the stack, the blocks, and True if the blocks are rows because `blocks` was None.
 
     Raise an error for an array that the stack does not take.
     """
@@ -153,7 +153,8 @@ def _check_environment(stack: Stack) -> None:
 def _loops(size: int, stack: Stack) -> Any:
     """Return the engine's module of loops, or None if numpy must compute the array.
 
-    numpy computes small arrays, stacks that a caller made, and all arrays if loops cannot run.
+    numpy computes small arrays, all arrays of a `Stack` that a caller made, and all arrays if loops
+    cannot run.
     """
     if size <= SMALL or STACKS.get(stack.name) is not stack:
         return None
@@ -180,7 +181,7 @@ def _global_scale(stack: Stack, dtype: Any, largest: Any) -> Any:
 def block_scale_of(stack: Stack, dtype: Any) -> Callable[[Any, Any], Any]:
     """Return the function of a stack that computes blocks' scales, before rounding to E4M3.
 
-    Its arguments are the blocks' largest magnitudes and the global scale. `dtype` is the type of
+    The function takes the blocks' largest magnitudes and the global scale. `dtype` is the type of
     the tensor.
     """
     if stack.block_scale_in is None:
@@ -201,10 +202,10 @@ def _by_numpy(x: Array, blocks: Blocks, stack: Stack, tensor: Any, packed: bool)
 
 
 def _quantized(stack: Stack, x: Array, blocks: Blocks, tensor: Any) -> tuple[Array, Array]:
-    """Return the codes and scales of x, computed by numpy at once."""
+    """Return the codes and scales of x, computed by numpy in one piece."""
     wide = x.astype(np.float32)
     found = block_scale_of(stack, x.dtype)(_largest_of_blocks(np.abs(wide), blocks), tensor)
-    # abs also removes the sign of a NaN, because scales have no sign.
+    # Scales have no sign, so `abs` removes every sign, even the sign of a NaN.
     scales = _encoded(np.abs(np.asarray(found, np.float32)), E4M3)
     scales = np.where(scales == 0, np.uint8(stack.for_zero), scales)
     factor = spread(np.asarray(stack.factor(_values(scales, E4M3), tensor)), blocks, x.shape)
@@ -219,15 +220,15 @@ def _quantized(stack: Stack, x: Array, blocks: Blocks, tensor: Any) -> tuple[Arr
     codes = _encoded(scaled, E2M1)
     if not stack.keeps_negative_zero:
         codes[scaled == 0] = 0
-    codes[is_nan] = stack.nan_element or 0  # for elements of a block with a NaN scale
+    codes[is_nan] = stack.nan_element or 0  # elements that scaling turns into NaN
     return codes, scales
 
 
 def _largest_of_blocks(magnitudes: Array, blocks: Blocks) -> Array:
     """Return the largest magnitude of each block.
 
-    Fast path: if the block length is a power of two along the last axis, each block is halved by an
-    elementwise maximum of its halves until one number remains.
+    Fast path for blocks along the last axis whose length is a power of two: replace each block by
+    the elementwise maximum of its halves, until one number remains.
     """
     if not blocks:
         return magnitudes
@@ -242,7 +243,7 @@ def _largest_of_blocks(magnitudes: Array, blocks: Blocks) -> Array:
 
 
 def dequantize(made: Quantized, stack: str | Stack, *, threads: int | None = None) -> Array:
-    """Return the values in float32, by the arithmetic of `stack`. Codes must not be packed."""
+    """Return the values in float32, by the arithmetic of `stack`. Packed codes raise ValueError."""
     errors.require(not made.packed, "made", "unpacked, with one code in each byte", "packed")
     threads = checked_threads(threads)
     chosen, by_block = of(stack), _scales_by_block(made)
@@ -262,7 +263,7 @@ def _scales_by_block(made: Quantized) -> Array:
     errors.require(
         largest < 1 << E2M1.bits, "made", f"one with codes below {1 << E2M1.bits}, one in each byte", largest
     )
-    by_rows = scales.ndim < codes.ndim  # made by `quantize` without `blocks`
+    by_rows = scales.ndim < codes.ndim  # True if `quantize` was called without `blocks`
     fits = codes.shape == (len(scales), BLOCK) if by_rows else scales.shape == scales_shape(codes.shape, made.blocks)
     accepted = f"one whose codes, one in each byte, and scales have shapes that fit blocks {made.blocks}"
     errors.require(fits, "made", accepted, (codes.shape, scales.shape))

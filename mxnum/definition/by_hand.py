@@ -1,10 +1,10 @@
 """Convert a number to a code one step at a time, in the standard's words. Read this file first.
 
 `encode` computes what `convert`, `pack` and `unpack` compute for every machine, and
-`scale_exponent` computes what `scale` computes. Both functions compute as a person would on paper:
-with exact fractions, one branch for each case, and one number at a time. They are written to be
-read, and no other module calls them. Tests check that they give the same results as the functions
-of those modules.
+`scale_exponent` computes what `scale` computes. `by_hand` computes as a person would on paper: with
+exact fractions, one branch for each case, and one number at a time. `by_hand` is written to be
+read, and no other module calls it. Tests check that `by_hand` gives the same results as `convert`
+and `scale`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def encode(
 
     Only stochastic rounding reads `random`, an integer below 2**30.
     """
-    negative = copysign(1.0, x) < 0  # this also reads the sign of a zero or NaN
-    if isnan(x):  # an element without a NaN code gets its largest number
+    negative = copysign(1.0, x) < 0  # `copysign` also reads the sign of a zero or NaN.
+    if isnan(x):  # Without a NaN code, NaN becomes the largest number.
         if element.nan_code is None:
             return element.max_code
         return _with_sign(element.nan_code, negative, element)
@@ -33,18 +33,17 @@ def encode(
         return _with_sign(_beyond(negative, element, rounding, overflow, is_infinite=True), negative, element)
     y = abs(Fraction(x)) / Fraction(2) ** scale
 
-    # 1. The exponent: that of the largest power of two up to y, but no less than emin. A number
-    #    below 2**emin is subnormal: it has the exponent of the smallest normal numbers, and no
-    #    leading 1.
+    # 1. The exponent is that of the largest power of two up to y, but at least emin. A number below
+    #    2**emin is subnormal: it has the exponent emin and no leading 1.
     exponent = max(_floor_log2(y), element.emin) if y else element.emin
 
-    # 2. The significand: y in units of the last place. There are m places after the binary point.
+    # 2. The significand is y in units of the last place, with m places after the binary point.
     m = element.mantissa_bits
     significand = y / Fraction(2) ** (exponent - m)
 
     # 3. The code of the nearest number towards zero. Codes count the magnitudes from 0 up: first
-    #    the subnormal ones, then 2**m for each exponent. So the next code is always that of the
-    #    next larger number, even where the exponent changes.
+    #    the subnormal magnitudes, then 2**m magnitudes for each exponent. So the next code always
+    #    means the next larger magnitude, even where the exponent changes.
     kept = floor(significand)
     is_normal = kept >= 2**m
     code = ((exponent - element.emin + 1) * 2**m + kept - 2**m) if is_normal else kept
@@ -54,18 +53,18 @@ def encode(
     if _goes_on(rest, code, negative, rounding, random):
         code += 1
 
-    # 5. Overflow: the code of a number beyond the largest.
+    # 5. Overflow: another code for a number beyond the largest number.
     if code > element.max_code:
         code = _beyond(negative, element, rounding, overflow)
 
-    # 6. The sign: the bit before the others, or two's complement.
+    # 6. The sign: the first bit of the code, or two's complement.
     return _with_sign(code, negative, element)
 
 
 def _goes_on(rest: Fraction, code: int, negative: bool, rounding: Rounding, random: int) -> bool:
     """Return True if a magnitude is rounded up to the next code.
 
-    The magnitude lies above `code` by the part `rest` of the distance to the next code.
+    The magnitude is the value of `code` plus `rest` times the distance to the next value.
     """
     half = Fraction(1, 2)
     match rounding:
@@ -81,7 +80,7 @@ def _goes_on(rest: Fraction, code: int, negative: bool, rounding: Rounding, rand
             return rest > 0 and negative
         case Rounding.RTO:  # an inexact number goes to the odd neighbour
             return rest > 0 and code % 2 == 0
-        case Rounding.SR:  # up with probability `rest`, of which 30 bits count
+        case Rounding.SR:  # up with probability `rest`, truncated to 30 bits
             return floor(rest * 2**30) + random >= 2**30
         case _:
             assert_never(rounding)
@@ -90,9 +89,9 @@ def _goes_on(rest: Fraction, code: int, negative: bool, rounding: Rounding, rand
 def _beyond(
     negative: bool, element: ElementFormat, rounding: Rounding, overflow: Overflow, is_infinite: bool = False
 ) -> int:
-    """Return the code of a magnitude beyond the largest: the largest, infinity or NaN.
+    """Return the code for a magnitude that is too large: the largest number, infinity or NaN.
 
-    NaN stands for infinity where the element has no infinity.
+    An element without infinity gets NaN instead of infinity.
     """
     special = element.nan_code if element.infinity_code is None else element.infinity_code
     if overflow.saturates or special is None:

@@ -40,8 +40,7 @@ from mxnum.layout import Blocks, scales_shape
 from mxnum.memory.dtypes import Array, scale_dtype, signed_bits, stored_bits
 from mxnum.modes import FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
 
-#: The number of elements converted at a time: few enough that intermediate arrays stay in the
-#: caches.
+#: The number of elements converted at a time, so few that intermediate arrays stay in the caches.
 PIECE = 1 << 15
 
 
@@ -50,7 +49,7 @@ class Settings(NamedTuple):
 
     rounding: Rounding = Rounding.RNE
     overflow: Overflow = Overflow.SATURATE
-    #: A rule for scales of the format's kind; unused if the caller gives the scales.
+    #: A rule of the type that fits the format's scales; unused if the caller gives the scales.
     scale_rule: ScaleRule | FloatScaleRule = ScaleRule.FLOOR
     nonfinite: Nonfinite = Nonfinite.BLOCK
     #: The magnitude that sets the scale of a block; None if scaling is symmetric.
@@ -104,8 +103,8 @@ def quantize(
 def looks_at_elements(rule: ScaleRule | FloatScaleRule) -> bool:
     """Return True if the rule's scale depends on all elements of a block.
 
-    Only the engine computes such rules. Every other rule finds the scale from the block's largest
-    magnitude.
+    If True, only the engine computes the scale. If False, the scale depends only on the block's
+    largest magnitude.
     """
     return isinstance(rule, FloatScaleRule) and rule.error_power > 0
 
@@ -151,7 +150,7 @@ def tensor_scale(largest: Array, source: ElementFormat, fmt: MXFormat) -> Array:
 def largest_of(x: Array, axis: int | None = None) -> Array:
     """Return the bit pattern of the largest finite magnitude of all numbers, or along an axis.
 
-    If an axis is given, it has length 1 in the result.
+    If `axis` is given, this axis has length 1 in the result.
     """
     bits, source = signed_bits(np.ascontiguousarray(x)).astype(np.int64), FLOATS[x.dtype.name]
     finite = np.where(_is_finite(bits, source), _magnitude(bits, source), 0)
@@ -161,8 +160,9 @@ def largest_of(x: Array, axis: int | None = None) -> Array:
 def exceed(x: Array, fmt: MXFormat, scales: Array, tensors: Array, asked: Settings, words: Array | None) -> Array:
     """Return, for each number, True if its quotient rounds to more than the largest element.
 
-    The quotient is the number divided by its scale and tensor scale. It is rounded to a format with
-    one more exponent bit, in which numbers beyond the largest element have codes above `max_code`.
+    The quotient is the number divided by its scale and tensor scale. For the comparison, the
+    quotient is rounded to a format with one more exponent bit, in which numbers beyond the largest
+    element have codes above the element's `max_code`.
     """
     e, source = fmt.element, FLOATS[x.dtype.name]
     wider = ElementFormat("wider", e.exponent_bits + 1, e.mantissa_bits, e.bias)
@@ -186,10 +186,9 @@ def _code_bits(scale: ScaleFormat) -> int:
 def quotients(x: Array, scale: ScaleFormat, scales: Array, tensor_scale: Array | None) -> Array:
     """Return |x| divided by the scale and the tensor scale of each number, in float64.
 
-    The quotients are rounded. But if a number has at most 40 binary digits, each returned quotient
-    is above, equal to or below that number just as the exact quotient is. The values of elements
-    and the midpoints between them are such numbers. A finite number divided by zero or infinity
-    gives zero.
+    Each returned quotient is rounded, but compares with every number of at most 40 binary digits as
+    the exact quotient does. The values of elements, and the midpoints between them, have fewer
+    digits. A finite number divided by zero or infinity gives zero.
     """
     source = FLOATS[x.dtype.name]
     magnitude = _magnitude(signed_bits(x).astype(np.int64), source)
@@ -213,7 +212,7 @@ def _tensor_bits(tensor_scale: Array | None) -> Array:
 
 
 def _factors(scale: ScaleFormat, codes: Array, tensors: Array) -> tuple[Array, ...]:
-    """Return the scales as arguments of dialect functions: their codes, or the parts of factors."""
+    """Return scales as arguments of dialect functions: E8M0 codes, or the parts of factors."""
     if scale.power_of_two:
         return (codes,)
     return tuple(np.broadcast_to(part, codes.shape) for part in make_factor(scale)(codes, tensors))
@@ -252,7 +251,7 @@ def _quantized(
 ) -> Quantized:
     """Quantize one piece of an array.
 
-    Scales and tensor scales are given as bit patterns, one for each block.
+    `scales` and `tensors` hold bit patterns, one for each block.
     """
     source, element, shape = FLOATS[x.dtype.name], fmt.element, x.shape
     bits = signed_bits(x).astype(np.int64)
@@ -294,7 +293,7 @@ def _is_finite(bits: Array, source: ElementFormat) -> Array:
 def _ends(bits: Array, is_finite: Array, source: ElementFormat, blocks: Blocks) -> tuple[Array, Array]:
     """Return the largest and the smallest finite number of each block, as ordered integers.
 
-    See `make_to_ordered` for these integers.
+    `make_to_ordered` defines ordered integers.
     """
     ordered = make_to_ordered(source)(bits)
     infinity = source.max_code + 1
@@ -303,7 +302,7 @@ def _ends(bits: Array, is_finite: Array, source: ElementFormat, blocks: Blocks) 
 
 
 def _patterns(source: ElementFormat, high: Array, low: Array) -> tuple[Array, Array]:
-    """Return the bit patterns of these ends of blocks, or +0 for blocks without a finite number."""
+    """Return the bit patterns of the ends from `_ends`, or +0 if a block has no finite number."""
     from_ordered = make_from_ordered(source)
     missing = low > high
     return from_ordered(np.where(missing, 0, high)), from_ordered(np.where(missing, 0, low))

@@ -65,7 +65,7 @@ def positions(part: Slices, shape: tuple[int, ...]) -> Array:
 
 
 def random_words(index: Array, seed: int, stream: int) -> Array:
-    """Return the words that `mxnum.quantize(seed=, stream=)` uses at these C-order indices."""
+    """Return the words that `mxnum.quantize(seed=, stream=)` uses at the C-order `index`."""
     group = index >> 2
     low = 0xFFFFFFFF
     counter = group & low, group >> 32, np.int64(stream & low), np.int64(stream >> 32)

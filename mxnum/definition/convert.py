@@ -41,8 +41,8 @@ def make_encode(
 def make_decode(element: ElementFormat, target: ElementFormat) -> Callable[..., Any]:
     """Return `decode(code, scale)`, which rounds element value * 2**(scale - 127) to `target`.
 
-    `decode` returns a bit pattern. It rounds to nearest even, and overflow gives infinity. The
-    scale code 0xFF gives NaN for every element code.
+    `decode` returns a bit pattern, rounded to nearest even. Overflow gives infinity. The scale code
+    0xFF gives NaN for every element code.
     """
     width, word = working_width(element, target), word_bits(element, target)
     unpack = make_unpack(element, width)

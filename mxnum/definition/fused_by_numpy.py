@@ -1,7 +1,7 @@
 """Compute many dot products as a matrix unit adds them, by the definition on numpy arrays.
 
 The dialect functions of `fused_sum` run without compilation, on arrays of 64-bit integers. Each row
-of such an array belongs to a dot product, and each column to a term of the sums.
+of an array belongs to one dot product, and each column to one term of the sums.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Vectors:
 
 
 class _Parts(NamedTuple):
-    """Numbers in parts: signed significands, exponents, masks of signs, infinities and NaN."""
+    """Numbers in parts: signed significands, exponents, and masks (negative, infinite, NaN)."""
 
     significand: Array
     exponent: Array
@@ -47,7 +47,7 @@ class _Parts(NamedTuple):
         return _Parts(*(x[index] for x in self))
 
     def padded(self, length: int) -> _Parts:
-        """Return these rows, extended to `length` with zeros."""
+        """Return the rows, extended to `length` with zeros."""
         width = ((0, 0), (0, length - self.sign.shape[1]))
         fills = (0, ZERO_EXPONENT, False, False, False)
         return _Parts(*(np.pad(x, width, constant_values=fill) for x, fill in zip(self, fills, strict=True)))
@@ -71,7 +71,7 @@ def _of_scales(codes: Array, scale: ScaleFormat) -> _Parts:
 class _Side(NamedTuple):
     elements: _Parts
     scales: _Parts | None
-    #: The float32 scales that are factors of promotions; None if these factors are 1.
+    #: The float32 scales by which promotions multiply partial sums; None if there are no scales.
     factors: Array | None
     block: int
     point: int
@@ -81,7 +81,7 @@ def _side(x: Vectors, unit: MatrixUnit, padded: int, zero_exponent: int) -> _Sid
     """Return the rows of an operand, extended to the length `padded` with zeros."""
     elements, point = _of_codes(x.codes, x.element).padded(padded), x.element.mantissa_bits
     elements = elements._replace(exponent=np.where(elements.significand == 0, zero_exponent, elements.exponent))
-    if unit.group > 1:  # groups add exactly: all significands get the unit of the smallest number
+    if unit.group > 1:  # terms of a group add exactly, so all significands get the unit of the smallest number
         shift = np.where(elements.significand == 0, 0, elements.exponent - x.element.emin)
         elements = elements._replace(significand=elements.significand << shift, exponent=np.zeros_like(shift))
         point -= x.element.emin
@@ -100,7 +100,7 @@ class _Terms(NamedTuple):
 
 
 def _products(a: _Side, b: _Side, unit: MatrixUnit, indices: Array) -> _Terms:
-    """Return the terms that the products at these indices give to a fused sum."""
+    """Return the terms of a fused sum: the products of the elements at `indices`."""
     p, q = (side.elements.at((slice(None), indices)) for side in (a, b))
     invalid = p.nan | q.nan | (p.infinite & (q.significand == 0) & ~q.infinite & ~q.nan)
     invalid |= q.infinite & (p.significand == 0) & ~p.infinite & ~p.nan
@@ -128,11 +128,11 @@ def dots(
     align: Callable[..., Any] = fused_sum.align,
     zero_exponent: int = ZERO_EXPONENT,
 ) -> Array:
-    """Return the bit patterns of a·b + c for each pair of rows; `k` is the K of the instructions.
+    """Return the bit patterns of a·b + c for each pair of rows; `k` is the instructions' length K.
 
-    `c` holds bit patterns of the accumulator's type. To try other rules, pass a function with the
-    arguments of `fused_sum.align` as `align`, or another exponent for operands that are zero as
-    `zero_exponent`.
+    `c` holds bit patterns of the accumulator's type. To try other rules, pass another function with
+    the arguments of `fused_sum.align` as `align`. `zero_exponent` is the exponent of operands that
+    are zero.
     """
     accumulator, length = FLOATS[unit.accumulator], a.codes.shape[1]
     padded = -(-length // k) * k
@@ -155,7 +155,7 @@ def dots(
 
 
 def _fused_sum(terms: _Terms, chain: Array, unit: MatrixUnit, point: int, align: Callable[..., Any]) -> Array:
-    """Return the bit pattern of each fused sum of terms and its addend in `chain`."""
+    """Return the bit patterns of fused sums: the terms plus the addends in `chain`."""
     accumulator, kept = FLOATS[unit.accumulator], unit.fraction_bits
     own = accumulator.mantissa_bits
     c = _of_codes(chain, accumulator)
@@ -174,10 +174,10 @@ def _aligned(significand: Array, exponent: Array, largest: Array, point: int, ke
 
 
 def _promoted(total: Array, chain: Array, sides: tuple[_Side, _Side], at: int) -> Array:
-    """Return the float32 totals plus the accumulators, multiplied by the factors of both operands.
+    """Return the float32 totals plus the accumulators times the factors of both operands.
 
-    The product of the factors is rounded, but its product with the accumulator is not: total =
-    fma(factor of a * factor of b, accumulator, total).
+    The product of the two factors is rounded to float32. The new total, fma(product, accumulator,
+    total), is rounded once.
     """
     if sides[0].factors is None and sides[1].factors is None:
         return np.asarray(fused_sum.make_add(_FLOAT32)(total, chain))
@@ -189,7 +189,7 @@ def _promoted(total: Array, chain: Array, sides: tuple[_Side, _Side], at: int) -
         high = product + addend
         part = high - product
         low = (product - (high - part)) + (addend - part)
-        # Round to odd in float64. Rounding to float32 then gives the same as rounding the exact
+        # Round to odd in float64, so that rounding to float32 gives the same as rounding the exact
         # sum.
         bits = high.view(np.int64)
         inexact = np.isfinite(high) & (low != 0) & (bits & 1 == 0)
@@ -202,7 +202,7 @@ def _floats(codes: Array) -> Array:
 
 
 def _with_one_nan(codes: Array, accumulator: ElementFormat) -> Array:
-    """Return the bit patterns, with each NaN replaced by that of all bits set but the sign."""
+    """Return the bit patterns; each NaN becomes the NaN with all bits set except the sign."""
     mask = (1 << accumulator.bits) - 1
     magnitude = codes & (mask >> 1)
     return np.where(magnitude > accumulator.max_code + 1, mask >> 1, codes & mask).astype(f"u{accumulator.bits // 8}")

@@ -1,9 +1,9 @@
 """Compute fused sums as matrix units do: align, truncate and add terms, then round once.
 
-A term has a sign, an exponent and a significand that is not normalized. Its value is significand *
-2**(exponent - point), where `point` counts the fraction bits of the significand. Words have 64
-bits. The numbers that describe a matrix unit, such as its fraction bits, are arguments of the
-functions. One compiled loop can therefore serve all units.
+A term has a sign, an exponent and a significand that is not normalized. The value of a term is
+significand * 2**(exponent - point), where `point` counts the fraction bits of the significand.
+Words have 64 bits. The numbers that describe a matrix unit, such as its fraction bits, are
+arguments of the functions, so that one compiled loop serves all units.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mxnum.formats import ElementFormat
 from mxnum.modes import Overflow, Rounding
 from mxnum.units.unit import SUM_BITS, ZERO_EXPONENT
 
-#: States of a sum: infinity, minus infinity, and NaN, which has the bits of both.
+#: States of a sum: infinity, minus infinity, and NaN. The bitwise OR of both infinities is NaN.
 PLUS, MINUS, INVALID = 1, 2, 3
 _WORD = 64
 _FARTHEST = _WORD - 2
@@ -62,7 +62,7 @@ def align(sign, exponent, significand, largest, left, right):
     """Return a term in units of 2**(largest - F), truncated toward zero, for F fraction bits.
 
     `largest` is at least `exponent`, the exponent of the term. `left` is max(F - point, 0), and
-    `right` is max(point - F, 0).
+    `right` is max(point - F, 0), where `point` counts the fraction bits of the significand.
     """
     distance = largest - exponent + right
     distance = select(distance > _FARTHEST, _FARTHEST, distance)
@@ -77,7 +77,7 @@ def make_finish(accumulator: ElementFormat, rounding: Rounding) -> Callable[...,
     The sum is total * 2**(largest - fraction_bits). The last `below` bits of the result are set to
     zero. If the sum is zero or rounds to zero, the result is +0. If the sum is beyond the largest
     number, the result is infinite. If `state` is not 0, the result is an infinity or NaN, as
-    `state` says. This NaN has all bits set except the sign.
+    `state` says. A result of NaN has all bits set except the sign.
     """
     BITS, INFINITY, ALL_ONES = accumulator.bits, accumulator.max_code + 1, (1 << (accumulator.bits - 1)) - 1
     normalize, round_magnitude = make_normalize(SUM_BITS), make_round(accumulator, rounding, SUM_BITS, _WORD)

@@ -1,4 +1,4 @@
-"""Asymmetric scaling: find offsets of blocks, subtract them, find half-range scales, decode."""
+"""Asymmetric scaling: find and subtract offsets of blocks, find scales from half-ranges, decode."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def make_midpoint(source: ElementFormat) -> Callable[..., Any]:
     """Return `midpoint(largest, smallest)`, which rounds (largest + smallest) / 2 once to float16.
 
     `largest` and `smallest` are the bit patterns of a block's largest and smallest finite number. A
-    midpoint beyond the largest float16 number, 65504, becomes that number with its own sign.
+    midpoint beyond the largest float16 number becomes 65504 or -65504.
     """
     width = working_width(source, OFFSET)
     unpack = make_unpack(source, width)

@@ -20,19 +20,18 @@ SR_BITS = 30
 def make_round(target: ElementFormat, rounding: Rounding, width: int, word: int) -> Callable[..., Any]:
     """Return `round_magnitude(sign, exponent, significand, random)`, which finds a magnitude code.
 
-    The argument is the number significand * 2**(exponent - width), normalized or zero. Magnitude
-    codes count the representable magnitudes from zero, as if there were no largest exponent. The
-    code is k * 2**m + q for exponent step k and significand q. Rounding up to the next power of two
-    therefore needs no special case. "Even" and "odd" are properties of this code. All numbers
-    beyond the largest give max_code + 1.
+    The arguments describe the number significand * 2**(exponent - width), normalized or zero.
+    Magnitude codes count the representable magnitudes from zero, as if there were no largest
+    exponent. The code is k * 2**m + q for exponent step k and significand q, so rounding up to the
+    next power of two needs no special case. A number is called even or odd if its code is even or
+    odd. All numbers beyond the largest number give max_code + 1.
     """
     MANTISSA = target.mantissa_bits
     EMIN = target.emin
     LAST_STEP = target.emax - target.emin
     BEYOND = target.max_code + 1
     DISCARDED = width - MANTISSA
-    # A larger shift would give the same result, because this one already leaves less than half a
-    # quantum.
+    # No larger shift is needed: a shift by SHIFT_LIMIT already leaves less than half a quantum.
     SHIFT_LIMIT = word - 2
     RNE, RNA, RTP, RTN, SR, RTO, _RTZ = which(
         rounding, Rounding.RNE, Rounding.RNA, Rounding.RTP, Rounding.RTN, Rounding.SR, Rounding.RTO, Rounding.RTZ
@@ -77,10 +76,10 @@ def make_round(target: ElementFormat, rounding: Rounding, width: int, word: int)
 
 
 def limits(rounding: Rounding) -> tuple[bool, bool]:
-    """Return whether finite numbers beyond the largest become the largest, for each sign.
+    """Return, for each sign, True if numbers that are too large become the largest finite number.
 
-    The overflow mode is one that does not saturate. The first boolean is True if a finite x > max
-    gives max. The second is True if a finite x < -max gives -max.
+    The result is for overflow modes that do not saturate. The first boolean is True if a finite x >
+    max gives max, and the second is True if a finite x < -max gives -max.
     """
     return {
         Rounding.RNE: (False, False),

@@ -50,8 +50,9 @@ def philox4x32(c0, c1, c2, c3, k0, k1):
 def make_align_random(sr_bits: int) -> Callable[..., Any]:
     """Return `align_random(word)`, which shifts the low `sr_bits` bits to the top of SR_BITS bits.
 
-    `pack` compares the shifted bits. For r bits R, floor(delta * 2**r) + R >= 2**r exactly if
-    floor(delta * 2**30) + R * 2**(30-r) >= 2**30. One kernel can therefore serve every r.
+    Stochastic rounding in `pack` reads the shifted bits, so that one kernel serves every number r
+    of random bits. For r bits R, floor(delta * 2**r) + R >= 2**r exactly if floor(delta * 2**30) +
+    R * 2**(30-r) >= 2**30.
     """
     MASK = (1 << sr_bits) - 1
     UP = SR_BITS - sr_bits

@@ -15,7 +15,7 @@ LAST_SCALE = E8M0.nan_code - 1
 
 
 def scale_width(source: ElementFormat, element: ElementFormat) -> int:
-    """Return a significand width in which the amax and the thresholds of all rules are exact."""
+    """Return a significand width that holds `amax` and the thresholds of all rules exactly."""
     return max(source.mantissa_bits, element.mantissa_bits + 1, 2)
 
 
@@ -23,8 +23,9 @@ def scale_constants(element: ElementFormat, rule: ScaleRule, width: int) -> tupl
     """Return the arguments `bias` and `first_bumped` of `scale_code`.
 
     `first_bumped` is the least significand for which the rule's exponent is one more than that of
-    `floor`. Let f = significand / 2**width. The exponent is one more if f > 1 (ceil), f >= 2 -
-    2**-(m+1) (even), f > max / 2**emax (rceil), f >= 7/4 (half_up), or always (floor_plus_one).
+    `floor`. Let f = significand / 2**width. The rule adds one to the exponent of `floor` if f > 1
+    (ceil), f >= 2 - 2**-(m+1) (even), f > max / 2**emax (rceil), f >= 7/4 (half_up), or always
+    (floor_plus_one).
     """
     MANTISSA = element.mantissa_bits
     return E8M0.bias - element.emax, {

@@ -1,27 +1,27 @@
 """NVFP4 as each software stack computes it, bit for bit, with the float32 operations of its source.
 
 NVFP4 has E2M1 elements in blocks of 16, an E4M3 scale for each block and one float32 for the
-tensor. Stacks agree on what these numbers mean. They round different intermediate results, so the
-bits of two stacks differ. For each stack this file has four functions:
+tensor. Stacks agree on the meaning of elements and scales. The bits of two stacks differ, because
+the stacks round different intermediate results. For each stack this file has four functions:
 
-- `global_scale(largest)` returns the float32 that the stack keeps for the tensor, in the stack's
-  own direction;
+- `global_scale(largest)` returns the float32 that the stack keeps for the tensor, in the direction
+  that the stack uses;
 - `block_scale(block_largest, global_scale)` returns the number that the stack rounds to E4M3 (to
   nearest even, saturating);
 - `factor(scale, global_scale)` returns the number by which the stack multiplies or divides each
   input; the result is rounded to E2M1 (to nearest even, saturating);
 - `decoded(element, scale, global_scale, largest)` returns the decoded value of an element.
 
-These four functions are pure. They compute float32 numbers with + * /, comparisons and `select`.
-They run on numpy arrays and, compiled, in loops over large arrays (`engine.rounding.by_stack`).
-Each operation rounds once to nearest even, as in IEEE 754, and keeps subnormal numbers. This
-library's own definition rounds to E4M3 and E2M1. An infinity goes through the operations as it does
-in the stack. A NaN in the input raises an error, because even the kernels of one stack treat NaN
-differently.
+The four functions are pure: they compute float32 numbers with + * /, comparisons and `select`. The
+functions run on numpy arrays and, compiled, in loops over large arrays
+(`engine.rounding.by_stack`). Each operation rounds once to nearest even, as in IEEE 754, and keeps
+subnormal numbers. This library's own definition rounds to E4M3 and E2M1. An infinity goes through
+the operations as it does in the stack. A NaN in the input raises an error, because even the kernels
+of one stack treat NaN differently.
 
-A global scale has a direction. One for "encode", called S, is near 2688 / largest; numbers are
-multiplied by it when they are encoded. One for "decode" is the inverse of S, like
-`MXArray.tensor_scale`.
+A global scale has a direction. In the direction "encode" the global scale is called S. S is near
+2688 / largest, and encoding multiplies numbers by S. In the direction "decode" the global scale is
+the inverse of S, like `MXArray.tensor_scale`.
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ from mxnum.formats import FLOATS
 
 _ONE = np.float32(1)
 _SIX = np.float32(6)
-# This is 1 / 6 rounded to nearest, even if this module is imported under another rounding mode.
+# _SIXTH is 1 / 6 rounded to nearest, even if the processor has another rounding mode during the
+# import.
 _SIXTH = np.float32(0xAAAAAB * 2.0**-26)
 _E4M3_LEAST, _E4M3_MAX = np.float32(-448), np.float32(448)
 _BOTH_MAX = np.float32(448 * 6)
-_BOTH_MAX_INVERSE = np.float32(0xC30C31 * 2.0**-35)  # 1 / 2688, also rounded to nearest
+_BOTH_MAX_INVERSE = np.float32(0xC30C31 * 2.0**-35)  # 1 / 2688 rounded to nearest
 _FLOAT32_MAX = np.finfo(np.float32).max
 _1E8 = np.float32(1e8)
 _LEAST_NORMAL_E4M3, _LEAST_E4M3 = np.float32(2**-6), np.float32(2**-9)
@@ -58,7 +59,8 @@ def _within(x: Any, least: Any, greatest: Any) -> Any:
     return _at_most(select(x < least, least, x), greatest)
 
 
-# TransformerEngine stores the largest magnitude of a tensor, from which each kernel computes S.
+# TransformerEngine stores the largest magnitude of a tensor, and each kernel computes the global
+# scale S from this magnitude.
 
 
 def _transformer_engine_global(largest: Any) -> Any:
@@ -117,9 +119,9 @@ def _torchao_single_block(block_largest: Any, p: Any) -> Any:
     return _within(block_largest / _SIX, _LEAST_NORMAL_E4M3, _E4M3_MAX)
 
 
-# vLLM's emulation in torch. Its caller passes S; the default here is `448 * 6 / largest` as torch
-# computes it. To divide a number by a tensor, torch multiplies the number by the tensor's
-# reciprocal, which rounds twice.
+# vLLM's emulation in torch. Callers of vLLM pass the global scale S. If no S is passed here, S is
+# `448 * 6 / largest` as torch computes this quotient. To divide a number by a tensor, torch
+# multiplies the number by the tensor's reciprocal, which rounds twice.
 
 
 def _number_over_tensor(number: Any, tensor: Any) -> Any:
@@ -150,8 +152,8 @@ def _divided_decoded(element: Any, scale: Any, S: Any, largest: Any) -> Any:
     return element * (scale / S)
 
 
-# compressed-tensors. Like its observers, it computes in the type of the tensor up to the product
-# with S.
+# compressed-tensors. The global scale S, and the block scales up to the product with S, are
+# computed in the type of the tensor.
 
 
 def _compressed_tensors_global(largest: Any) -> Any:
@@ -183,7 +185,7 @@ def _compressed_tensors_divisor(scale: Any, S: Any) -> Any:
     return scale / S
 
 
-# ModelOpt, when it computes the scales from the tensor.
+# The arithmetic of ModelOpt if ModelOpt itself computes the scales from the tensor.
 
 
 @dialect
@@ -207,7 +209,7 @@ class Stack:
     """How one software stack computes NVFP4; the module's docstring describes the functions."""
 
     name: str
-    #: The repository, file and function of the source code that these functions repeat.
+    #: The repository, file and function of the source code that the four functions repeat.
     source: str
     #: The direction of the global scale: "encode" or "decode", or "none" if it is always 1.
     direction: str
@@ -217,16 +219,16 @@ class Stack:
     decoded: Callable[[Any, Any, Any, Any], Any]
     #: The E4M3 code that replaces a scale of zero; 0 if zero is not replaced.
     for_zero: int = 0
-    #: The E2M1 code for a NaN that the operations produce. If None, the code depends on the sign
-    #: that the machine gives this NaN.
+    #: The E2M1 code for a NaN that the operations produce. If None, the code depends on the NaN's
+    #: sign, which differs between processors.
     nan_element: int | None = None
-    #: True if a number keeps its sign where scaling makes it -0.
+    #: True if -0 after scaling is encoded as -0, False if it is encoded as +0.
     keeps_negative_zero: bool = True
     #: True if inputs are divided by the factor, False if they are multiplied by it.
     divides: bool = False
-    #: For a stack whose first operations for block scales are in the tensor's type: a function that
-    #: makes `block_scale` from a function that rounds a float32 number to that type. None for a
-    #: stack that computes block scales only in float32.
+    #: Some stacks compute the first operations of a block scale in the tensor's type. Then
+    #: `block_scale_in` makes `block_scale` from a function that rounds float32 numbers to the
+    #: tensor's type. None for a stack that computes block scales only in float32.
     block_scale_in: Callable[[Any], Any] | None = None
     #: The types of tensors that the stack accepts.
     takes: tuple[str, ...] = ("float32", "bfloat16", "float16")

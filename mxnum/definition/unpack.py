@@ -9,10 +9,10 @@ from typing import Any
 from mxnum.definition.word import dialect, select
 from mxnum.formats import ElementFormat
 
-#: Values of `kind`, which says what an unpacked number is.
+#: Values of `kind`, the class of an unpacked number.
 FINITE, INFINITE, NAN = 0, 1, 2
 
-#: The exponent of zero. It is below the exponent of any other number, whatever the scale, so that
+#: The exponent of zero. Under every scale, the exponents of all other numbers are larger, so that
 #: rounding cannot mistake a zero for a large number.
 ZERO_EXPONENT = -(1 << 12)
 
@@ -65,7 +65,7 @@ def make_unpack(source: ElementFormat, width: int) -> Callable[..., Any]:
 
     |value| = significand * 2**(exponent - width). The significand of a nonzero finite number is
     normalized: 2**width <= significand < 2**(width+1). Zero has an exponent of ZERO_EXPONENT or
-    less. `kind` is FINITE, INFINITE or NAN. If it is INFINITE or NAN, the exponent and the
+    less. `kind` is FINITE, INFINITE or NAN. If `kind` is INFINITE or NAN, the exponent and the
     significand have no meaning, but they fit the word.
     """
     BITS = source.bits

@@ -8,13 +8,13 @@ numpy arrays, numba on CPU and CUDA, and symbolic bit vectors. The rules are:
 - `select` evaluates both arms: write ``z = select(c, 16, 0); m = m << z``, never ``select(c, m <<
   16, m)``;
 - every result of ``+ - <<`` and every shift amount fits the function's word (32 or 64 bits, see
-  `word_bits`). Because of this, int32, int64 and Python ints give the same results, which is
-  proved, not assumed.
+  `word_bits`). Therefore int32, int64 and Python ints give the same results, which is proved, not
+  assumed.
 
-Bit patterns that are as wide as the word are signed (float32 -0.0 is -2**31). Narrower ones may be
-signed or unsigned. Factories of helper functions are cached, so that a helper is one object in all
-functions that call it, and a compiler compiles it once. Arithmetic on a numpy array has the array's
-type, so that type must be at least as wide as the word.
+Bit patterns that are as wide as the word are signed (float32 -0.0 is -2**31). Narrower bit patterns
+may be signed or unsigned. Factories of helper functions are cached, so that a helper is one object
+in all functions that call it, and a compiler compiles it once. Arithmetic on a numpy array has the
+array's type, so that type must be at least as wide as the word.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mxnum.formats import ElementFormat
 Dialect = TypeVar("Dialect", bound=Callable[..., Any])
 
 #: For each type of condition, the function that `select` calls; plain booleans need no entry. A
-#: machine whose conditions have a type of their own adds its function here.
+#: machine with its own type of conditions adds its function to SELECT.
 SELECT: dict[type, Callable[[Any, Any, Any], Any]] = {np.ndarray: np.where}
 
 
@@ -42,7 +42,7 @@ def select(condition: Any, if_true: Any, if_false: Any) -> Any:
 
 
 def dialect(function: Dialect) -> Dialect:
-    """Mark a function as written in the dialect, which tells a compiler that it can compile it."""
+    """Mark a function as written in the dialect, so that machines accept and compile it."""
     function.__dict__["dialect"] = True
     return function
 
@@ -55,8 +55,8 @@ def is_dialect(function: object) -> bool:
 def working_width(source: ElementFormat, target: ElementFormat) -> int:
     """Return the position of a significand's leading bit between unpacking and packing.
 
-    The position is at least one more than in the target, so that rounding always discards at least
-    one bit.
+    The position is at least one more than that of the leading bit in the target, so that rounding
+    always discards at least one bit.
     """
     return max(source.mantissa_bits, target.mantissa_bits + 1)
 
@@ -64,6 +64,6 @@ def working_width(source: ElementFormat, target: ElementFormat) -> int:
 def word_bits(source: ElementFormat, target: ElementFormat) -> int:
     """Return the number of bits of a word that can hold every intermediate result of a conversion.
 
-    The word has 64 bits if source or target is float64, else 32.
+    The word has 64 bits for formats of more than 32 bits or with long significands, else 32.
     """
     return 64 if max(source.bits, target.bits) > 32 or working_width(source, target) > 28 else 32

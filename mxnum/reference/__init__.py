@@ -1,15 +1,15 @@
-"""What MX formats mean, in code that is written to be read: exact fractions, step by step.
+"""The meaning of MX formats, in code that is written to be read: exact fractions, step by step.
 
-Tests compare everything that this library computes with this package. It therefore shares only the
-description of the formats with the fast code. A number is an `Exact`: a sign and a rational
-magnitude, an infinity or a NaN. All results come from four operations on such numbers: the exact
-product, the exact quotient, the exact sum, and one rounding to a format. Speed does not matter
-here.
+Tests compare everything that this library computes with this package. The reference therefore
+shares only the description of the formats with the fast code. A number is an `Exact`: a sign and a
+rational magnitude, an infinity or a NaN. All results come from four operations on exact numbers:
+the exact product, the exact quotient, the exact sum, and one rounding to a format. The speed of the
+reference does not matter.
 
-Most of these operations are in the module `numbers`. `blocks` quantizes and decodes arrays, and
-`float_scales` finds scales that are floats and divides by them. `products` computes dot products,
-`matrix_units` computes them as GPUs do, `hadamard` transforms blocks, and `random` computes the
-random words of stochastic rounding.
+The module `numbers` has the product, the sum and the rounding. `blocks` quantizes and decodes
+arrays, and `float_scales` finds scales that are floats and divides by them. `products` computes dot
+products, `matrix_units` computes dot products as GPUs do, `hadamard` transforms blocks, and
+`random` computes the random words of stochastic rounding.
 """
 
 from mxnum.reference.blocks import Quantized, dequantize, fake_quantize, quantize

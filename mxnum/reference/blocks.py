@@ -118,14 +118,14 @@ def quantize(
 ) -> Quantized:
     """Convert an array to MX: find a scale for each block, divide by it, and round once.
 
-    This is section 6.3 of OCP MX v1.0. `nonfinite` says how NaN and Inf are handled; by default,
-    one makes its whole block NaN. If `offset` is ``"float16"``, each block is first centred: O is
-    the middle of its range in float16, and the differences x - O are scaled and encoded. If
-    `scales` is given, these scales are used instead of a rule, and a NaN scale makes its block NaN.
-    If the format has a tensor scale, each number is divided by the exact product of its block's
-    scale and the tensor scale. There is one tensor scale for the whole array or, if `tensor_scale`
-    is ``"row"``, one for each row along the last axis; `tensor_scale` can also be the scales
-    themselves.
+    The steps are those of section 6.3 of OCP MX v1.0. `nonfinite` says how NaN and Inf are handled;
+    by default, a NaN or Inf makes its whole block NaN. If `offset` is ``"float16"``, each block is
+    first centred: O is the middle of the block's range, rounded to float16, and the differences x -
+    O are scaled and encoded. `scales` replaces the scales that a rule would find, and a NaN scale
+    makes its block NaN. If the format has a tensor scale, each number is divided by the exact
+    product of its block's scale and the tensor scale. There is one tensor scale for the whole array
+    or, if `tensor_scale` is ``"row"``, one for each row along the last axis. `tensor_scale` can
+    also be an array of tensor scales.
     """
     array, fmt = float_array(x), formats.get(format)
     e, wide = fmt.element, FLOAT64 if array.dtype == np.float64 else FLOAT32
@@ -150,7 +150,7 @@ def quantize(
     tensor = _tensor_scale(array, fmt, tensor_scale)
     words: Array = np.full(array.shape, None) if random_bits is None else np.asarray(random_bits)
     errors.require(words.shape == array.shape, "random_bits", f"of shape {array.shape}", words.shape)
-    # This checks the arguments, which the loop below does not do if the array is empty.
+    # Check the arguments before the loop, because the loop checks nothing if the array is empty.
     random_of(mode, None if random_bits is None else 0, sr_bits)
 
     codes, out_scales = np.zeros(array.shape, np.uint8), np.zeros(division.counts, f"u{fmt.scale.bits // 8}")
@@ -189,17 +189,17 @@ def quantize(
 
 
 def _codes(scales: Array, scale: ScaleFormat) -> Array:
-    """Return the codes of scales that are given as an array holds them: as codes, or as floats."""
+    """Return the codes of an array's scales, which are 8-bit codes or floats."""
     return scales if scale.bits == 8 else scales.view(f"u{scale.bits // 8}")
 
 
 def _numbers(codes: Array, scale: ScaleFormat) -> Array:
-    """Return scales as an array holds them, from their codes."""
+    """Return the scales of an array, 8-bit codes or floats, from the codes of the scales."""
     return codes if scale.bits == 8 else codes.view(scale.name)
 
 
 def _tensor_scale(array: Array, fmt: MXFormat, asked: Any) -> Array | None:
-    """Return the tensor scale, in a form that broadcasts with x; None if the format has none."""
+    """Return the tensor scale as an array that broadcasts with x; None if the format has none."""
     if fmt.tensor_scale is None:
         errors.require(asked is None, "tensor_scale", f"None for {fmt.name}, which has none", asked)
         return None
@@ -234,8 +234,8 @@ def dequantize(
 ) -> Array:
     """Return each element times the scale of its block, exact and then rounded once to `dtype`.
 
-    Rounding is to nearest even (RNE). Before it, the product is multiplied by the tensor scale and
-    the block's offset is added, if the array has these.
+    Rounding is to nearest even (RNE). Before rounding, the product is multiplied by the tensor
+    scale, and the block's offset is added, if the array has a tensor scale or offsets.
     """
     fmt, target, codes = (
         formats.get(format),
@@ -258,7 +258,7 @@ def dequantize(
 
 
 def fake_quantize(x: Any, format: str | MXFormat, *, blocks: Sequence[int] | None = None, **options: Any) -> Array:
-    """Quantize, then dequantize into the dtype of x, by RNE with overflow to Inf.
+    """Quantize, then dequantize into the dtype of x, with RNE and overflow to Inf.
 
     The options are the keywords of `quantize`.
     """

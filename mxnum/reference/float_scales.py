@@ -1,4 +1,4 @@
-"""Scales that are floats, and tensor scales: the numbers of their codes, and how they are found."""
+"""Find scales that are floats, find tensor scales, and decode scale codes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def largest(e: ElementFormat) -> Fraction:
 
 
 def scale_number(code: int, scale: ScaleFormat) -> Exact:
-    """Return the number of a scale code: 2**(code - 127) in E8M0, else the float with this code.
+    """Return the value of a scale code: 2**(code - 127) in E8M0, else the float with this code.
 
     Raise ValueError if the sign bit of a float is set.
     """
@@ -61,8 +61,8 @@ def tensor_scale(numbers: Sequence[Fraction], fmt: MXFormat) -> Fraction:
     """Return t = A / (largest element * largest scale), rounded to nearest even in float32.
 
     A is the largest magnitude of all numbers. If A is 0, t is 1. The result is always positive and
-    finite: a quotient that would round to 0 becomes the smallest positive float32 number, and one
-    beyond the largest float32 number becomes that number.
+    finite. A quotient that would round to 0 becomes the smallest positive float32 number, and a
+    quotient that is too large becomes the largest float32 number.
     """
     a = max((abs(v) for v in numbers), default=Fraction(0))
     if a == 0:
@@ -78,10 +78,10 @@ def float_scale(numbers: Sequence[Fraction], fmt: MXFormat, rule: FloatScaleRule
 
     `numbers` are the finite numbers of the block, and m is their largest magnitude. The quotient q
     = m / (largest element * t) is rounded once to the format of the scale. If q is beyond the
-    format's largest number, the scale is that number. The rules called four over six have two
-    candidates: the scales for q and for 3/2 q. They round the elements to nearest even with each
-    candidate and take the one with the smaller sum of errors; if the sums are equal, they take the
-    first.
+    largest number of this format, the scale is the largest number. The rules called four over six
+    have two candidates: the scales for q and for 3/2 q. The four-over-six rules round the elements
+    to nearest even with each candidate and take the candidate with the smaller sum of errors. If
+    the sums are equal, the rules take the scale for q.
     """
     e, number = fmt.element, fmt.scale.number
     assert number is not None

@@ -17,11 +17,12 @@ from mxnum.reference.numbers import ZERO, Exact, exact, plus, round_to, times
 def hadamard(
     x: Any, *, axis: int = -1, size: int = 16, signs: Sequence[int] | None = None, inverse: bool = False
 ) -> Array:
-    """Return H (d * x) / sqrt(size) for every `size` numbers along an axis.
+    """Return the Hadamard transform H (d * x) / sqrt(size) of every `size` numbers along an axis.
 
-    If `inverse` is True, return d * (H x) / sqrt(size). H[i, j] is -1 if the binary numbers i and j
-    have an odd number of ones in common, else 1. Each result is an exact sum of its terms that
-    starts from +0. It is rounded once, to nearest even, in the type of x.
+    If `inverse` is True, return the inverse, d * (H x) / sqrt(size). d are the signs, and H is the
+    Hadamard matrix: H[i, j] is -1 if the bitwise AND of i and j has an odd number of ones, else 1.
+    Each result is the exact sum of its terms, starting from +0, rounded once to nearest even in the
+    type of x.
     """
     array = float_array(x)
     root = int(size**0.5 + 0.5)

@@ -31,7 +31,7 @@ from mxnum.reference.numbers import (
 from mxnum.reference.products import Blocked
 from mxnum.units import MatrixUnit
 
-#: The format for the dtype of each array whose floats have fewer than 16 bits.
+#: The element format of each dtype whose floats have fewer than 16 bits.
 _NARROW = {
     "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2", "float6_e3m2fn": "e3m2", "float6_e2m3fn": "e2m3",
     "float4_e2m1fn": "e2m1",
@@ -40,7 +40,7 @@ ONE = Exact("finite", False, Fraction(1))
 
 
 class Part(NamedTuple):
-    """A number with a significand and an exponent, which need not be normalized."""
+    """A number with its significand and exponent. The significand need not be normalized."""
 
     exact: Exact
     significand: Fraction
@@ -48,7 +48,7 @@ class Part(NamedTuple):
 
 
 def part(value: Exact, emin: int) -> Part:
-    """Return a number as a `Part`, in which zeros have exponent -126, subnormal numbers `emin`."""
+    """Return a number as a `Part`. Zeros get the exponent -126, and subnormal numbers `emin`."""
     if value.kind != "finite" or value.magnitude == 0:
         return Part(value, Fraction(0), -126)
     exponent = max(floor_log2(value.magnitude), emin)
@@ -105,7 +105,7 @@ def fused_sum(terms: Sequence[tuple[Fraction, int]], fraction_bits: int) -> Frac
 
 
 def rounded(total: Fraction, unit: MatrixUnit) -> Exact:
-    """Return the sum in the format of the result; beyond the largest number it is infinite."""
+    """Return the sum in the format of the result; a sum that is too large becomes infinite."""
     accumulator = FLOATS[unit.accumulator]
     if unit.rounding == "rne":
         result = to(Exact("finite", total < 0, abs(total)), accumulator)
@@ -171,8 +171,8 @@ def unit_dot(a: Array | Blocked, b: Array | Blocked, unit: MatrixUnit, c: Any = 
     """Return the bit pattern of a·b + c in the unit's accumulator.
 
     The operands are arrays of floats (types of fewer than 16 bits are from ml_dtypes), or `Blocked`
-    vectors. Arrays of float32 are TF32 operands: their last 13 bits are dropped. `k` is the K of
-    the unit's instructions; None means the last K in `unit.k`.
+    vectors. Arrays of float32 are TF32 operands: their last 13 bits are dropped. `k` is the length
+    K of the unit's instructions; None means the last length in `unit.k`.
     """
     x, y = _operand(a, unit, "a"), _operand(b, unit, "b")
     k = unit.k[-1] if k is None else k

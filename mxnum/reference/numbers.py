@@ -1,4 +1,4 @@
-"""Exact numbers, their rounding to a format, and what codes and E8M0 scales mean."""
+"""Exact numbers, their rounding to a format, and the values of codes and E8M0 scales."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ def scaled(x: Exact, exponent: int) -> Exact:
 def floor_log2(v: Fraction) -> int:
     """Return the integer E with 2**E <= v < 2**(E+1).
 
-    The bit lengths of the numerator and the denominator leave two candidates for E. A comparison
-    with v tells which is right.
+    The bit lengths of the numerator and the denominator leave two candidates for E, and a
+    comparison with v selects the right candidate.
     """
     candidate = v.numerator.bit_length() - v.denominator.bit_length()
     return candidate if two_to(candidate) <= v else candidate - 1
@@ -94,18 +94,18 @@ def floor_log2(v: Fraction) -> int:
 class Layout(NamedTuple):
     """The codes of a format that have a special role."""
 
-    sign: int  # the value of the sign bit; lower codes are positive
-    largest: int  # the code of the largest finite number
+    sign: int  # The value of the sign bit; lower codes are positive.
+    largest: int  # The code of the largest finite number.
     infinity: int | None
-    nan: int | None  # the NaN code that quantization writes, with the sign bit clear
-    emin: int  # the exponent of the smallest normal numbers; subnormals and integers have the same spacing
+    nan: int | None  # The NaN code that quantization writes, with the sign bit clear.
+    emin: int  # The exponent of the smallest normal numbers; it sets the spacing of subnormals and integers.
 
 
 @cache
 def layout(e: ElementFormat) -> Layout:
     """Return the codes of a format that have a special role.
 
-    The codes of infinity and NaN, if any, are the last ones of the largest exponent.
+    If the format has infinity or NaN, their codes have the largest exponent.
     """
     mantissas: int = 2**e.mantissa_bits
     sign: int = 2**e.exponent_bits * mantissas
@@ -124,8 +124,8 @@ def layout(e: ElementFormat) -> Layout:
 def decode_exact(code: int, element: Element) -> Exact:
     """Return the number that an element's code means without a scale.
 
-    A float code means (-1)^S * 2^(E-bias) * 1.M, a subnormal number (-1)^S * 2^(1-bias) * 0.M, or
-    infinity or NaN. An integer code means its two's complement times 2**-m; in INT8, this is the
+    A float code means (-1)^S * 2^(E-bias) * 1.M, or a subnormal number (-1)^S * 2^(1-bias) * 0.M,
+    or infinity or NaN. An integer code means its two's complement times 2**-m; in INT8, this is the
     integer / 64. The INT8 code 0x80 means -2, although quantization never writes it.
     """
     e = formats.element(element)
@@ -145,7 +145,7 @@ def decode_exact(code: int, element: Element) -> Exact:
 def goes_away(rounding: Rounding, negative: bool, below: int, delta: Fraction, random: int, sr_bits: int) -> bool:
     """Return True if a magnitude is rounded away from zero.
 
-    The magnitude lies above that of code `below`, by the part `delta` of the distance to the next.
+    The magnitude is the value of code `below` plus `delta` times the distance to the next value.
     """
     half = Fraction(1, 2)
     choice = {
@@ -167,8 +167,8 @@ def round_to(
     """Return the code of x in format e.
 
     The positive codes count the representable magnitudes upward from zero. The code is k * 2**m + q
-    for exponent step k and significand q. Codes beyond that of the largest number continue this
-    count, so rounding to a code is rounding without a largest exponent.
+    for exponent step k and significand q. The count continues beyond the largest number, so that
+    numbers are rounded as if there were no largest exponent.
     """
     sign, largest, infinity, nan, emin = layout(e)
 
@@ -189,7 +189,7 @@ def round_to(
         if code <= largest:
             return signed(code)
 
-    # The number is beyond the largest finite number: it is infinite, or it overflows.
+    # Here x is beyond the largest finite number, because x is infinite or overflows.
     beyond = {Overflow.SATURATE: None, Overflow.IEEE: nan if infinity is None else infinity}[overflow]
     stays = {
         Rounding.RNE: False, Rounding.RNA: False, Rounding.SR: False, Rounding.RTZ: True, Rounding.RTO: True,
@@ -227,9 +227,9 @@ def encode(
     The quotient is rounded as if there were no largest exponent. If the result is beyond the
     largest finite number, `overflow` decides which code is returned. A result of zero keeps the
     sign of x. NaN gives the NaN code, or +max if the element has no NaN. The scale code 255 (NaN)
-    gives code 0, because the elements of such a block have no meaning. The element may also be
-    float64, float32, bfloat16 or float16. With ``overflow="ieee"`` this is then the ordinary
-    conversion between float types.
+    gives code 0, because the elements of a NaN block have no meaning. The element may also be
+    float64, float32, bfloat16 or float16. With one of these float types and ``overflow="ieee"``,
+    `encode` is the ordinary conversion between float types.
     """
     mode = errors.choose_member("rounding", rounding, Rounding)
     policy = errors.choose_member("overflow", overflow, Overflow)
@@ -252,9 +252,9 @@ def meaning(element: Exact, scale: int, offset: Exact | None = None) -> Exact:
 def decode(code: int, element: Element, *, dtype: str = "float64", scale: int = BIAS) -> int:
     """Return the bit pattern in `dtype` of scale times element, computed exactly and rounded once.
 
-    Rounding is RNE. Every NaN becomes the one with the sign bit clear (0x7FC00000 in float32), and
-    -0 keeps its sign. A product too large for `dtype` becomes infinity. In float64, every product
-    is exact.
+    Rounding is RNE. Every NaN becomes the NaN 0x7FC00000 in float32, or its equivalent in `dtype`,
+    and -0 keeps its sign. A product too large for `dtype` becomes infinity. In float64, every
+    product is exact.
     """
     return round_to(meaning(decode_exact(code, element), scale), float_format(dtype))
 
@@ -264,10 +264,10 @@ def shared_scale(values: Iterable[float | Fraction], element: Element, *, scale_
 
     The block's largest finite magnitude is A = f * 2**E with 1 <= f < 2, and emax is the exponent
     of the largest element. The rule `floor`, of section 6.3 of OCP MX v1.0, takes the exponent E -
-    emax; numbers near A can then saturate. `ceil` adds one if f > 1. `even` adds one if f, rounded
-    to m bits, becomes 2. `rceil` takes the least exponent with which A does not exceed the largest
-    element. `half_up` adds one if f >= 7/4, and `floor_plus_one` always adds one. The exponent is
-    then limited to -127..127.
+    emax; numbers near A can then saturate. Four rules can add one to the exponent of `floor`:
+    `ceil` adds one if f > 1, `even` if f rounds to 2 in m bits, `half_up` if f >= 7/4, and
+    `floor_plus_one` always. `rceil` takes the least exponent with which A / 2**exponent does not
+    exceed the largest element. The exponent of every rule is limited to -127..127.
     """
     e = formats.element(element)
     rule = errors.choose_member("scale_rule", scale_rule, ScaleRule)

@@ -76,7 +76,7 @@ def _exact_dot(a: Iterable[Exact], b: Iterable[Exact]) -> Exact:
     """Return the exact sum of the products; the sum starts from +0.
 
     The sum is NaN if a product is NaN or 0 * Inf, or if there are infinite products of both signs.
-    Otherwise the sum is infinite if a product is.
+    A sum that is not NaN is infinite if a product is infinite.
     """
     total = ZERO
     for p, q in zip(a, b, strict=True):
@@ -91,13 +91,13 @@ def dot(
 
     - `exact`: the exact sum of the exact products is rounded once to float32 (RNE).
     - `block`: for each block, the exact sum of its products, times both scales, is rounded once to
-      float32. These sums are added in float32, in the order of the blocks. If there are tensor
-      scales, their product is rounded to float32, and the total is multiplied by it.
+      float32. The rounded sums are added in float32, in the order of the blocks. If there are
+      tensor scales, their product, rounded to float32, multiplies the total.
     - `sequential`: the operands are rounded to float32, and each product in order is added with a
       fused multiply-add, which rounds once.
 
     Sums start from c, rounded to float32; in the exact sum, c is one more term. If `out_dtype` is
-    not float32, the float32 result is rounded to it.
+    not float32, the float32 result is rounded to `out_dtype`.
     """
     how = errors.choose_member("accumulate", accumulate, (Accumulate.EXACT, Accumulate.BLOCK, Accumulate.SEQUENTIAL))
     target = FLOATS[errors.choose("out_dtype", out_dtype, ("float32", "bfloat16", "float16"))]
