@@ -25,7 +25,7 @@ def measurements(network: Network | TorchNetwork, x: Array, y: Array, step: int)
     zeta
         ||g~ - g|| / ||g||, the lower bound of the operator norm of zeta in g~ = (I + zeta) g. g~ is
         the gradient in the run's precision, and g the gradient in float32 at the same parameters
-        and batch. The released code logs the square of zeta.
+        and batch. The paper's released code logs the square of zeta.
     zeta_gamma, zeta_beta, zeta_bias, zeta_w1, zeta_w2
         ||g~ - g|| / ||g|| for the gradients of one kind of parameter.
     cosine
@@ -33,8 +33,8 @@ def measurements(network: Network | TorchNetwork, x: Array, y: Array, step: int)
     gradient_norm
         ||g~||; `float32_gradient_norm` is ||g||.
     gamma_in_last_bin, activations_in_last_bin, gamma_error, beta_error
-        For each layer: the share of numbers beyond the largest element under the floor rule, and
-        the root mean square of Q(x) - x.
+        For each layer: the share of numbers beyond the largest value that their block can represent
+        under the floor rule, and the root mean square of the rounding error.
     """
     runs, p = len(network.seeds), network.experiment.precision
     network.loss_and_gradients(x, y, step)

@@ -1,7 +1,7 @@
 """Classify histories of losses: excursions that came back, runaways, and high final losses.
 
-The definitions do not depend on architecture or precision. Only the losses decide, after the run
-has ended.
+The definitions do not depend on architecture or precision. Only the losses of a run that has ended
+decide its class.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ Array = Any
 #: An excursion starts at the first loss above this many times the base (the least running median so
 #: far), if the loss also exceeds the share `FORGOTTEN` of the loss before training.
 RISE = 20.0
-#: The share of the loss before training that the start of an excursion must exceed. Without layer
+#: The first loss of an excursion must exceed this share of the loss before training. Without layer
 #: norm a loss may rise a hundredfold and still be small.
 FORGOTTEN = 0.1
 #: An excursion ends at the first loss that is at most this many times the base, if the median of
-#: the `WINDOW` losses from this loss on is so small too.
+#: the `WINDOW` losses from this loss on does not exceed the same limit.
 BACK = 5.0
 #: The number of steps in a running median, and in the window that ends an excursion.
 WINDOW = 100
 #: A run without an excursion is degraded if its final loss is above this many times the final loss
 #: of its control on the same seed.
 DEGRADED = 1.5
-#: The value that replaces a loss that is not finite in `Excursion.area`.
+#: In `Excursion.area`, this value replaces a loss that is not finite.
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -44,10 +44,10 @@ class Excursion:
     base: float
     #: The largest loss of the excursion; infinite if a loss was not finite.
     peak: float
-    #: The sum over steps of log10 of the loss divided by the base.
+    #: The sum of log10(loss / base) over the steps of the excursion.
     area: float
-    #: The step at which the loss was back below the threshold at which the excursion started, by
-    #: the same rule as `end`. At this step the loss may still be high.
+    #: The step at which the loss was back below the threshold above which the excursion had
+    #: started, by the same rule as `end`. At this step the loss may still be high.
     under: int | None = None
 
     def lasts_until(self, steps: int) -> int:
@@ -156,7 +156,7 @@ class Course:
         if any(np.isinf(e.peak) for e in self.counted):
             return Outcome.RUNAWAY
         end = self.counted[-1].end
-        if end is not None and end <= 2 * self.horizon:  # a longer run is judged like the other runs of its arm
+        if end is not None and end <= 2 * self.horizon:  # a return after twice the horizon is too late
             return Outcome.RECOVERED
         return Outcome.RUNAWAY if self.steps >= 2 * self.horizon else Outcome.OPEN
 

@@ -1,4 +1,4 @@
-"""Define a study, and its interface to the network that its arms train."""
+"""Define `Study`, and `Model`, the interface to the network that the arms of a study train."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 from mxnum.lab.mlp.config import Experiment
 
-#: The names of the networks. A network has a module in this package, whose `MODEL` is its `Model`,
-#: and a folder of study files.
+#: The names of the networks. Each network has a folder of study files, and in this package a module
+#: whose `MODEL` is the `Model` of the network.
 MODELS = ("mlp", "language_model")
 #: The default first seed. `secrets.randbelow` drew this seed after all settings in `studies` had
 #: been fixed. `--fresh` draws another first seed.
@@ -71,14 +71,14 @@ class Model:
     base: Any
     #: The key of the configuration in the JSON file of a run.
     key: str
-    #: Defaults of the first seed and of the steps between measurements, and the extra keys, of a
-    #: study file.
+    #: For study files: the default first seed, the default number of steps between measurements,
+    #: and the extra keys.
     first_seed = FIRST_SEED
     measure_every = 250
     extra: tuple[str, ...] = ()
     #: The default number of seeds that one process trains together.
     stack = 1
-    #: True if a run with fewer steps is the beginning of a run with more steps.
+    #: True if a run with fewer steps can be continued to a run with more steps.
     prolongs = False
 
     def folder(self, study: Study) -> str:
@@ -110,7 +110,7 @@ class Model:
         raise NotImplementedError
 
     def files(self, table: dict[str, Any]) -> dict[str, str]:
-        """Return the texts of further files to write for a table, by their suffixes."""
+        """Return the texts of the files to write beside a table's JSON file, by their suffixes."""
         raise NotImplementedError
 
 

@@ -36,7 +36,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """Some seeds of one arm, which one process trains. An interrupted task can run again."""
+    """Some seeds of one arm, which one process trains. An interrupted task can be run again."""
 
     arm: str
     #: An `Experiment`, or a `Setting`.
@@ -200,13 +200,14 @@ def _start_worker(progress: Any, niceness: int) -> None:
     )  # Ctrl-C reaches all processes of the group; only the parent acts on it
     _keep_freed_memory()
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
-    signal.signal(signal.SIGTERM, _leave)  # set last, because SIGTERM before this line would count as a failure
+    signal.signal(signal.SIGTERM, _leave)  # set last, because SystemExit in this function would count as a failure
 
 
 def _keep_freed_memory() -> None:
     """Keep freed memory in the process.
 
-    Otherwise glibc returns the memory to the system, which clears this memory again at every step.
+    By default, glibc returns freed memory to the system, and the system has to clear new memory at
+    every step.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
     if mallopt is not None:
@@ -238,7 +239,7 @@ class Workers(Executor):
         self._pools: set[ProcessPoolExecutor] = set()
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
-        """Run a function of a task when a process is free."""
+        """Run a function on the next free process, and return a future."""
         return self._threads.submit(self._call, function, *arguments, **named)
 
     def _call(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
@@ -303,7 +304,7 @@ def run_all(
 def run_on_cluster(
     tasks: Sequence[Task], scheduler: str, *, say: Say = print, show: Show | None = None
 ) -> list[Failure]:
-    """Run tasks on a dask.distributed cluster that shares this folder; return the failures."""
+    """Run tasks on a dask.distributed cluster that shares the runs' folder; return the failures."""
     with cluster(scheduler) as executor:
         return follow(executor, tasks, None, say, show) if tasks else []
 
