@@ -138,7 +138,7 @@ class Decoder(nn.Module):
 
 
 def emulated(model: Decoder, setting: Setting, seed: int) -> mxt.Emulation:
-    """Return an emulation that applies the recipe to the layers that the setting names."""
+    """Return an emulation that applies the setting's recipe to the setting's layers."""
     products, recipe, where = "blocks.*.attention", setting.recipe, setting.where
     recipes: dict[str, Any] = {"embedding": None, "*": recipe}
     if where == "not_last":

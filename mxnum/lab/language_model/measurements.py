@@ -40,21 +40,21 @@ def errors_of(rows: Iterable[Mapping[str, Any]], step: int) -> dict[str, np.floa
 def measured(logits: Tensor, targets: Tensor, head: Any, operand: Operand) -> dict[str, Any]:
     """Return the measurements at one step, after a backward pass that retained `logits.grad`.
 
-    probability
+    ``probability``
         Quantiles of the probabilities that the model gives the target symbols.
-    gradient_bias
+    ``gradient_bias``
         E[Q]/E[A] - 1 for the targets' components A of the gradient of the logits, and the quantized
         values Q of A, in blocks along the vocabulary. Measurements of the gradient always round to
         nearest, ties to even.
-    gradient_sum
+    ``gradient_sum``
         The sum of the rounded components of a token's gradient, averaged over tokens and divided by
         the mean magnitude of the targets' components.
-    beyond_max, beyond_max_tokens
+    ``beyond_max``, ``beyond_max_tokens``
         The share of the targets' components beyond the largest value that their block can
         represent, in blocks along the vocabulary and along the tokens.
-    overflowing_blocks
+    ``overflowing_blocks``
         The share of the blocks along the vocabulary that overflow.
-    common_weight
+    ``common_weight``
         The norm of the mean row of the last layer's weight, relative to the root mean square norm
         of the rows' deviations from the mean row.
     """

@@ -22,17 +22,17 @@ _REFERENCE = Operand("mxfp8_e4m3")
 def measurements(network: Network | TorchNetwork, x: Array, y: Array, step: int) -> dict[str, Array]:
     """Return measurements of each run, at the run's current parameters on a batch.
 
-    zeta
+    ``zeta``
         ||g~ - g|| / ||g||, the lower bound of the operator norm of zeta in g~ = (I + zeta) g. g~ is
         the gradient in the run's precision, and g the gradient in float32 at the same parameters
         and batch. The paper's released code logs the square of zeta.
-    zeta_gamma, zeta_beta, zeta_bias, zeta_w1, zeta_w2
+    ``zeta_gamma``, ``zeta_beta``, ``zeta_bias``, ``zeta_w1``, ``zeta_w2``
         ||g~ - g|| / ||g|| for the gradients of one kind of parameter.
-    cosine
+    ``cosine``
         The cosine of the angle between g~ and g.
-    gradient_norm
+    ``gradient_norm``
         ||g~||; `float32_gradient_norm` is ||g||.
-    gamma_in_last_bin, activations_in_last_bin, gamma_error, beta_error
+    ``gamma_in_last_bin``, ``activations_in_last_bin``, ``gamma_error``, ``beta_error``
         For each layer: the share of numbers beyond the largest value that their block can represent
         under the floor rule, and the root mean square of the rounding error.
     """

@@ -1,4 +1,4 @@
-"""Classify histories of losses: excursions that came back, runaways, and high final losses.
+"""Classify histories of losses: excursions with a return, runaways, and high final losses.
 
 The definitions do not depend on architecture or precision. Only the losses of a run that has ended
 decide its class.
@@ -101,10 +101,10 @@ def _bases(loss: Array) -> Array:
 
 
 def _back(loss: Array, start: int, limit: float) -> int | None:
-    """Return the first step from `start` that begins a return to the limit, or None.
+    """Return the first step, from `start` on, at which the loss is back at the limit, or None.
 
-    The loss at this step, and at least half of the losses of the window that begins there, are at
-    most the limit.
+    The loss at this step, and at least half of the losses in the window from this step on, must be
+    at most the limit.
     """
     low = loss <= limit
     counts = np.concatenate([[0], np.cumsum(low)])
@@ -119,12 +119,11 @@ class Outcome(StrEnum):
 
     #: No excursion started before the horizon.
     NONE = "none"
-    #: Every excursion that started before the horizon came back.
+    #: The loss came back from every excursion that started before the horizon.
     RECOVERED = "recovered"
-    #: An excursion had not come back by twice the horizon, or a loss was not finite.
+    #: The loss had not come back from an excursion by twice the horizon, or was not finite.
     RUNAWAY = "runaway"
-    #: An excursion had not come back when the run ended, and the run ended before twice the
-    #: horizon.
+    #: The run ended before twice the horizon, and the loss had not come back from an excursion.
     OPEN = "open"
 
 
@@ -162,7 +161,7 @@ class Course:
 
     @property
     def away(self) -> int | None:
-        """The start of the excursion that did not come back, if the run is a runaway."""
+        """The start of the excursion without a return, if the run is a runaway; otherwise None."""
         return self.counted[-1].start if self.outcome is Outcome.RUNAWAY else None
 
     @property
@@ -172,7 +171,7 @@ class Course:
 
     @property
     def peak(self) -> float | None:
-        """The largest peak of the counted excursions, each in units of its base."""
+        """The largest peak of the counted excursions, each divided by its base."""
         return max((e.peak / e.base for e in self.counted), default=None)
 
     def degraded(self, control: Course) -> bool | None:

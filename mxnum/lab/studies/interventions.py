@@ -60,7 +60,7 @@ def actions(base: Experiment) -> dict[str, Experiment]:
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan to act `lead` steps before the divergence, and to train `watch` steps afterwards.
+    """A plan to intervene `lead` steps before the divergence, and to train `watch` steps more.
 
     Actions begin at a multiple of `every` steps. `perturbed` is the number of perturbed controls of
     each seed.
@@ -162,7 +162,7 @@ class Branch(Task):
 
 
 def branches(approach: Approach, plan: Plan) -> list[Branch]:
-    """Return the branches of an approach: its controls and its actions."""
+    """Return the runs that branch off from an approach: controls and actions."""
 
     def branch(arm: str, experiment: Experiment, perturbed: int | None = None) -> Branch:
         directory = arm_directory(approach.directory, f"{arm}, {plan.watch} steps")
@@ -207,7 +207,7 @@ def gather(
     say: Callable[[str], None] = print,
     show: Show | None = None,
 ) -> dict[str, Any]:
-    """Run every action before the divergence of each seed of an arm, and return a table.
+    """Try every action before the divergence of each seed of an arm, and return a table.
 
     The original runs are the study's runs in the folder `runs`; missing runs are trained first.
     After an interruption, the same call continues and does not repeat stored runs. Call this
@@ -303,7 +303,7 @@ class Row:
 
 
 def rows(table: dict[str, Any]) -> list[Row]:
-    """Return rows: the controls, then the actions, each compared with its perturbed controls."""
+    """Return rows: the controls, then each action, compared with the perturbed controls."""
     seeds, watch = table["seeds"], table["plan"]["watch"]
     names = list(seeds[0]["outcomes"])
     perturbed = [name for name in names if name.startswith("perturbed")]

@@ -253,7 +253,7 @@ class Workers(Executor):
         except BrokenExecutor:
             self._local.pool = None
             raise RuntimeError("the process of the task died; perhaps there was not enough memory") from None
-        except SystemExit:  # raised by `_leave` in the worker; this exception must not end this process with status 0
+        except SystemExit:  # raised by `_leave` in a worker; must not end the parent process with status 0
             raise RuntimeError(
                 "the process of the task was asked to end; the task can continue from its last checkpoint"
             ) from None
