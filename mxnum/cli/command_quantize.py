@@ -95,7 +95,7 @@ def _quantized(x: Array, format: str, settings: dict[str, Any]) -> MXArray:
     is_power = formats.get(format).scale.power_of_two  # other formats may have a tensor scale for the whole array
     small = not is_power or x.ndim < 2 or x.size <= _PIECE or settings["axis"] % x.ndim == 0
     # Random bits (with a seed) and error messages depend on an element's index in the whole array,
-    # so these arrays are not split.
+    # so the array is not split.
     if small or settings["seed"] is not None or settings["nonfinite"] != "block":
         return mx.quantize(x, format, **settings)
     first = mx.quantize(x[:1], format, **settings)

@@ -7,5 +7,5 @@
 - `claims`: checks what papers claim about training in these formats, and gives verdicts.
 
 `storage` writes results; `interruptions` delivers signals between training steps. The commands of
-``mxnum lab`` call these packages.
+``mxnum lab`` call the packages of this folder.
 """

@@ -57,7 +57,7 @@ def round_bf16(x, out, bf16):
 
 @_jit
 def largest_of_blocks(bits, largest):
-    """Write the bits of each row's largest magnitude at each offset in its blocks.
+    """Write, for each row and offset in a block, the bits of the largest magnitude over all blocks.
 
     `bits` has the shape (rows, blocks, offsets). NaN counts as the largest magnitude.
     """

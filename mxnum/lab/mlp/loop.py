@@ -102,7 +102,7 @@ class Training:
             for index, run in enumerate(self.runs):
                 run.measured_at.append(self.step)
                 for name, value in values.items():
-                    if name not in run.measured:  # absent in an old checkpoint: NaN for earlier steps
+                    if name not in run.measured:  # an old checkpoint lacks the measurement, so earlier steps get NaN
                         run.measured[name] = [np.full_like(value[index], np.nan)] * (len(run.measured_at) - 1)
                     run.measured[name].append(value[index])
         loss = network.loss_and_gradients(x, y, self.step)

@@ -27,11 +27,12 @@ def measurements(network: Network | TorchNetwork, x: Array, y: Array, step: int)
         the gradient in the run's precision, and g the gradient in float32 at the same parameters
         and batch. The paper's released code logs the square of zeta.
     ``zeta_gamma``, ``zeta_beta``, ``zeta_bias``, ``zeta_w1``, ``zeta_w2``
-        ||g~ - g|| / ||g|| for the gradients of one kind of parameter.
+        zeta for the gradients of one kind of parameter.
     ``cosine``
-        The cosine of the angle between g~ and g.
+        The cosine of the angle between the gradients in the run's precision and in float32.
     ``gradient_norm``
-        ||g~||; `float32_gradient_norm` is ||g||.
+        The norm of the gradient in the run's precision; `float32_gradient_norm` is the norm in
+        float32.
     ``gamma_in_last_bin``, ``activations_in_last_bin``, ``gamma_error``, ``beta_error``
         For each layer: the share of numbers beyond the largest value that their block can represent
         under the floor rule, and the root mean square of the rounding error.

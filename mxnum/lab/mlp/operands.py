@@ -102,7 +102,7 @@ def _released_bump(x: Array, operand: Operand, axis: int, out: Array) -> Array:
     block, length = operand.block_size or fmt.block, x.shape[along]
     if length % block:
         raise ValueError(f"Scale rule 'released_bump' needs rows of whole blocks of {block}, not {length} elements.")
-    offsets = (-1, length // block, block * math.prod(x.shape[along + 1 :]))  # rows, blocks, offsets in a block
+    offsets = (-1, length // block, block * math.prod(x.shape[along + 1 :]))  # shape: rows, blocks, offsets in a block
     parts = np.ascontiguousarray(x).reshape(offsets)
     largest = np.empty((len(parts), offsets[2]), np.int32)
     kernels.largest_of_blocks(parts.view(np.int32), largest)

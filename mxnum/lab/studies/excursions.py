@@ -35,7 +35,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True)
 class Excursion:
-    """One excursion: a rise of the loss, and its return."""
+    """A jump of the loss, and its return."""
 
     start: int
     #: The step at which the loss was back; None if it did not come back.
@@ -47,7 +47,7 @@ class Excursion:
     #: The sum of log10(loss / base) over the steps of the excursion.
     area: float
     #: The step at which the loss was back below the threshold above which the excursion had
-    #: started, by the same rule as `end`. At this step the loss may still be high.
+    #: started, by the same rule as `end`. At step `under` the loss may still be high.
     under: int | None = None
 
     def lasts_until(self, steps: int) -> int:

@@ -1,9 +1,9 @@
-"""Run interventions shortly before a divergence, and two kinds of controls.
+"""Change runs shortly before they diverge (interventions), and run two kinds of controls.
 
 Shortly before a divergence, a tiny change of the parameters can move the divergence, so a single
-changed run proves nothing. Each seed therefore has an unperturbed control, which must diverge at
-the same step as the original run, and perturbed controls, whose parameters are changed by one part
-in a million.
+changed run proves nothing. Each seed therefore has an unperturbed control and perturbed controls.
+The unperturbed control must diverge at the same step as the original run. In a perturbed control,
+each parameter is changed by about one part in a million.
 """
 
 from __future__ import annotations

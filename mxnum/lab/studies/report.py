@@ -107,8 +107,8 @@ def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-#: A smaller excess over the least possible loss is set to this number, because such differences are
-#: chance.
+#: An excess over the least possible loss below this number is set to this number, because so small
+#: an excess is chance.
 MOST_EXACT = 1e-3
 
 
@@ -155,7 +155,7 @@ def courses(table: dict[str, Any], name: str) -> list[Course]:
     """Return the excursions and the outcome of each run of an arm, as `Course` objects.
 
     Runs of older stored studies ended at the first divergence (see `divergence`), which counts as
-    an excursion that did not come back.
+    an excursion without a return.
     """
     horizon = horizon_of(table)
     found: list[Course] = []

@@ -1,9 +1,9 @@
 """Compute the statistics of studies: times to an event, and exact tests of paired seeds.
 
 Runs that reach the horizon without an event are censored at the horizon. Tests are exact: if two
-arms do not differ, the two outcomes of a seed can be exchanged, and a test counts all such
-exchanges. The number of seeds limits how small a p-value can be, because n seeds have only 2^n
-exchanges. Confidence limits of a mean come from Student's t, with n - 1 degrees of freedom.
+arms do not differ, the two outcomes of a seed can be exchanged, and a test counts all exchanges.
+The number of seeds limits how small a p-value can be, because n seeds have only 2^n exchanges.
+Confidence limits of a mean come from Student's t, with n - 1 degrees of freedom.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Arm:
     def median_time(self) -> float | None:
         """Return the first time at which the Kaplan-Meier curve is at most a half, or None."""
         times, survival = kaplan_meier(self)[:2]
-        below = np.nonzero(survival <= 0.5 + 1e-9)[0]  # 12 events of 24 runs give 0.5000000000000001
+        below = np.nonzero(survival <= 0.5 + 1e-9)[0]  # in floats, 12 events of 24 runs give 0.5000000000000001
         return float(times[below[0]]) if len(below) else None
 
 
@@ -128,7 +128,7 @@ def _sums(values: Any) -> Any:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The comparison of one arm with another on the same seeds."""
+    """The comparison of two arms on the same seeds."""
 
     #: The exact two-sided p-value; None if no pair of runs differs.
     p: float | None

@@ -34,8 +34,8 @@ class Study:
     first_seed: int = FIRST_SEED
     #: The controls of arms that have their own control, such as FP32 at the same learning rate.
     controls: Mapping[str, str] = field(default_factory=dict)
-    #: Excursions count if they start before this step; whether they came back is decided at twice
-    #: this step. None: all excursions count.
+    #: Excursions count if they start before this step; whether the loss came back is decided at
+    #: twice this step. None: all excursions count.
     horizon: int | None = None
     #: Runs are also measured at every step after a loss above this number times the least of the
     #: last 500 losses.
@@ -44,7 +44,7 @@ class Study:
     #: training can continue for more steps.
     keeps_checkpoints: bool = False
     #: The folder of the runs; arms with the same name in this folder must have the same
-    #: configuration. With None, the `Model` chooses the folder.
+    #: configuration. If None, the `Model` chooses the folder.
     own_folder: str | None = None
     #: For each arm that comes from a grid, the name of the arm in the study file.
     named: Mapping[str, str] = field(default_factory=dict)

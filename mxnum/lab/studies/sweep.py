@@ -334,7 +334,7 @@ def follow(
             while progress is not None:
                 label, step = progress.get_nowait()
                 if label in by_label:
-                    began.setdefault(label, step - 1)  # a step is reported after it is done
+                    began.setdefault(label, step - 1)  # this call did the first step that a task reports
                     now[label] = step
         except queue.Empty:
             pass
@@ -372,7 +372,7 @@ def every(seconds: float, say: Say) -> Show:
         began = began or (now if state.running else None)
         if began and now - shown >= seconds and state.done < state.total:
             shown = now
-            has_started = 100 * state.done >= state.total  # before 1 %, most of the time is compilation
+            has_started = 100 * state.done >= state.total  # in the first 1 %, most of the time is compilation
             left = (now - began) * (state.total - state.done) / max(state.done, 1)
             say(f"{state.done / state.total:4.0%}{f', at most {duration(left)} left' * has_started}. {state}")
 

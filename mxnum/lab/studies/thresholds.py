@@ -1,4 +1,4 @@
-"""Count outcomes of runs that jump by several thresholds. No result may rest on one threshold."""
+"""Count outcomes of runs whose loss jumps, by several thresholds instead of a single one."""
 
 from __future__ import annotations
 
