@@ -31,7 +31,7 @@ def explain(
     tensor_scale: Annotated[
         str | None,
         typer.Option(
-            help="The tensor scale, a float32 number, for formats that have one (default: computed from the "
+            help="The tensor scale, a float32 number, for formats such as nvfp4 (default: computed from the "
             "given values)."
         ),
     ] = None,

@@ -62,8 +62,8 @@ def actions(base: Experiment) -> dict[str, Experiment]:
 class Plan:
     """A plan to intervene `lead` steps before the divergence, and to train `watch` steps more.
 
-    Actions begin at a multiple of `every` steps. `perturbed` is the number of perturbed controls of
-    each seed.
+    Interventions begin at a multiple of `every` steps. `perturbed` is the number of perturbed
+    controls of each seed.
     """
 
     lead: int = 300
