@@ -166,7 +166,8 @@ class Course:
 
     @property
     def ends_high(self) -> bool:
-        """True if the final loss is above the starting threshold of the last counted excursion."""
+        """True if the final loss is above the threshold at which the last counted excursion
+        started."""
         return bool(self.counted) and (self.final is None or self.final > RISE * self.counted[-1].base)
 
     @property
