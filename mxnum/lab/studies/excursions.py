@@ -166,8 +166,7 @@ class Course:
 
     @property
     def ends_high(self) -> bool:
-        """True if the final loss is above the threshold at which the last counted excursion
-        started."""
+        """True if the final loss is above the threshold that began the last counted excursion."""
         return bool(self.counted) and (self.final is None or self.final > RISE * self.counted[-1].base)
 
     @property
