@@ -71,7 +71,7 @@ def sgd_limits(
     say: Callable[[str], None] = print,
     kept: Path | None = None,
 ) -> dict[str, Any]:
-    """Return, by noise, each seed's largest stable rate relative to no noise, and the prediction.
+    """Return, for each noise, the measured and predicted change of the seeds' largest stable rate.
 
     The function writes each limit (the largest stable rate of a seed) at once to the file `kept`,
     and does not measure limits in the file again.

@@ -35,7 +35,7 @@ LEVEL = 0.05
 
 
 def actions(base: Experiment) -> dict[str, Experiment]:
-    """Return `base` with each change of claim I7, except changes that `base` already has."""
+    """Return `base` with each change that claim I7 tests, except changes that `base` has."""
     p = base.precision
 
     def without(*names: str, by: Operand = FLOAT32) -> Experiment:

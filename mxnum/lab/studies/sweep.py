@@ -311,7 +311,7 @@ def run_on_cluster(
 
 @contextmanager
 def cluster(scheduler: str) -> Iterator[Executor]:
-    """Yield the cluster at an address as an executor."""
+    """Yield an executor for the dask.distributed cluster at an address."""
     distributed = errors.package("distributed", "distributed")
     with distributed.Client(scheduler) as client:
         yield client.get_executor(pure=False)
