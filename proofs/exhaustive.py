@@ -1,10 +1,10 @@
 """Check the loops of the definition against exact rationals, for every float32 pattern.
 
 The fast tier runs the function objects over numpy arrays: at the breakpoints of all four input
-types under every scale code, and on every code that is decoded. The fast tier also runs the float32
-loops, compiled as users get them, at the same breakpoints. The full tier runs the compiled loops
-over all 2**32 float32 patterns, all 16-bit patterns under all scales, all codes, and the float64
-breakpoints.
+types under every scale code, and on every code that is decoded. At the float32 breakpoints, the
+fast tier also runs the float32 loops, compiled as users get them. The full tier runs the compiled
+loops over all 2**32 float32 patterns, all 16-bit patterns under all scales, all codes, and the
+float64 breakpoints.
 
     python -m proofs --tier full --only sweep/
 
@@ -33,10 +33,11 @@ from proofs.theorem import Outcome, Theorem
 
 ROUNDINGS = ("rne", "rna", "rtz", "rtp", "rtn", "rto", "sr")
 RULES = ("floor", "ceil", "even", "rceil", "half_up", "floor_plus_one")
-#: Scale codes that are swept for rne in addition to 127: the ends, and the neighbours of 127.
+#: Scale codes that are swept for rne in addition to 127: both ends of the range, and the neighbours
+#: of 127.
 SCALE_CLASSES = (0, 1, 2, 126, 128, 253, 254)
-#: Random words of the stochastic sweeps: the ends, the half, and a word from the middle whose
-#: two top bits must be ignored.
+#: Random words of the stochastic sweeps: both ends of the range, its half, and a word in between,
+#: whose two top bits must be ignored.
 SWEPT_WORDS = (Random(1 << 29), Random(0), Random(1), Random((1 << 30) - 1), Random(0xC0000000 | 0x12345678))
 
 _AT_BREAKPOINTS = (
@@ -219,7 +220,7 @@ def _narrow_theorems() -> Iterator[Theorem]:
 
 @dataclass(frozen=True)
 class EncodeTask:
-    """A float32 encoding loop under one scale code; stochastic rounding has one random word."""
+    """A float32 encoding loop under one scale code; stochastic rounding gets one random word."""
 
     element: str
     rounding: str

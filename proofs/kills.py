@@ -2,10 +2,10 @@
 
     python -m proofs.kills [--only PATTERN]
 
-This command plants each mutant in turn in every module that uses the changed factories, states the
-theorems anew, and checks the theorems about the mutant's kernel. A theorem notices a mutant if the
-solver refutes it for the mutant, or cannot prove it. The result is `kills.json`, which the ledger
-reads.
+This command plants each mutant in turn, in every module that uses the factories that the mutant
+changes. The command then makes the theorems again from these factories, and checks the theorems
+about the mutant's kernel. A theorem notices a mutant if the solver refutes it for the mutant, or
+cannot prove it. The result is `kills.json`, which the ledger reads.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def kills(chosen: list[Mutant], report: Any = lambda mutant, noticed: None) -> d
 
 
 def noticing(mutant: Mutant) -> list[Theorem]:
-    """Plant the mutant, and return one theorem of each family that the mutant's kernel violates."""
+    """Plant the mutant; return, for each family, the first theorem that notices this mutant."""
     found: dict[str, Theorem] = {}
     with planted(mutant):
         for theorem in _stated():
@@ -62,7 +62,7 @@ def noticing(mutant: Mutant) -> list[Theorem]:
 def planted(mutant: Mutant) -> Iterator[None]:
     """Plant the mutant within a `with` statement, in every module that uses the changed factories.
 
-    Modules of the scalar definition and modules of the theorems use the factories.
+    The modules that use these factories are those of the definition and those of the theorems.
     """
     _load_all()
     changed = variant(mutant.module, mutant.old, mutant.new)
@@ -88,7 +88,7 @@ def planted(mutant: Mutant) -> Iterator[None]:
 
 @cache
 def _load_all() -> None:
-    """Import all modules that stating theorems imports.
+    """Import every module that is imported while theorems are stated.
 
     A module that is first imported while a mutant is planted would keep the mutant.
     """
@@ -97,7 +97,7 @@ def _load_all() -> None:
 
 
 def _stated() -> Iterator[Theorem]:
-    """Yield the fast theorems of `proofs.theorems`, stated anew."""
+    """Yield the fast theorems of `proofs.theorems`, made again from the current factories."""
     for module in pkgutil.iter_modules(proofs.theorems.__path__):
         for theorem in importlib.import_module(f"proofs.theorems.{module.name}").theorems():
             if theorem.tier == "fast":
@@ -115,7 +115,7 @@ def read() -> dict[str, list[str]]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Try all mutants, or print results of a selection; return 1 if a family notices nothing."""
+    """Try all mutants, or those chosen by `--only`; return 1 if a family notices no mutant."""
     parser = argparse.ArgumentParser(prog="python -m proofs.kills", description="Which theorems notice which mutants.")
     parser.add_argument(
         "--only", default="", metavar="PATTERN", help="mutants whose name contains this; writes nothing"

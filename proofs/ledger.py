@@ -1,4 +1,4 @@
-"""The ledger: what was proved, about which code, by which solver, with which assumptions.
+"""Keep the ledger of proofs: each theorem, the code it is about, the solver, the assumptions.
 
 ``ledger.json`` records the last outcome of every theorem, with hashes of the theorem's text and of
 the code that the theorem is about. ``LEDGER.md`` is rendered from ``ledger.json``. A record whose
@@ -142,7 +142,7 @@ def _plain(value: Any) -> Any:
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """Yield the names of globals and attributes in code and in the functions inside it."""
+    """Yield the names of globals and attributes that code uses, nested functions included."""
     yield from code.co_names
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
@@ -157,7 +157,7 @@ def _is_constant(value: Any) -> bool:
 
 
 def _text(value: Any) -> str:
-    """Return the `repr` of a constant, with fingerprints for functions in a tuple.
+    """Return the `repr` of a constant, or a hash of the fingerprints of functions in a tuple.
 
     The `repr` of a function would contain the function's address.
     """
@@ -188,7 +188,7 @@ def read() -> dict[str, Any]:
 
 
 def recorded_seconds() -> dict[str, float]:
-    """Return how long each theorem took when it was last recorded."""
+    """Return the seconds that the last recorded check of each theorem took."""
     return {name: record["seconds"] for name, record in read()["theorems"].items()}
 
 
@@ -212,7 +212,7 @@ def fresh(theorem: Theorem, record: dict[str, Any]) -> bool:
 def stale(theorems: Iterable[Theorem]) -> list[Theorem]:
     """Return theorems without a record of a proof of their current text and code.
 
-    A proof counts only if the tools that made it are installed.
+    A proof counts only if the installed tools have the versions that made the proof.
     """
     ledger = read()
     records = ledger["theorems"] if same_tools(ledger["versions"]) else {}
@@ -225,7 +225,7 @@ def stale(theorems: Iterable[Theorem]) -> list[Theorem]:
 
 
 def update(collection: Collection, outcomes: dict[str, Outcome]) -> None:
-    """Record outcomes, drop stale records, and write the page anew."""
+    """Record outcomes, drop stale records, and write ``LEDGER.md`` again."""
     if collection.skipped:
         raise ValueError(f"the ledger needs every theorem, but {', '.join(collection.skipped)} cannot be read here")
     before = read()
@@ -268,7 +268,7 @@ def mutants_noticed() -> dict[str, list[str]]:
 
 
 def render(theorems: Iterable[Theorem], ledger: dict[str, Any]) -> str:
-    """Return the text of the page, made from the current theorems and the recorded outcomes."""
+    """Return the text of ``LEDGER.md``, made from current theorems and recorded outcomes."""
     lines = [
         "# Ledger of proofs",
         "",

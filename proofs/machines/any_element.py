@@ -17,12 +17,12 @@ from mxnum.prove.sym import Sym
 
 #: The largest number of bits of a code, since loops store a code in a byte.
 MOST_BITS = 8
-#: A bound beyond every bias of an `ElementFormat`.
+#: A bound that is larger than the magnitude of any bias of an `ElementFormat`.
 _BIAS = 1100
 
 
 class _Small(Sym):
-    """A word of at most `MOST_BITS`, which is compared with large numbers without a solver."""
+    """A word of at most `MOST_BITS`; comparing this word with a larger int needs no solver."""
 
     __slots__ = ()
     __hash__ = None
@@ -111,7 +111,7 @@ def kinds(mantissa_bits: int, specials_met: bool) -> tuple[str, ...]:
 
 
 def stands_for(element: AnyElement, concrete: ElementFormat) -> bool:
-    """Return True if a format satisfies the premises, and its fields equal the symbolic ones."""
+    """Return True if a format satisfies the premises and agrees with every symbolic field."""
     solver = z3.Solver()
     values = dict(zip(element.words, (concrete.bits, concrete.bias, concrete.max_code), strict=True))
     solver.add(*element.premises, *(word == value for word, value in values.items()))

@@ -1,9 +1,8 @@
-"""Translation validation: check that compilers translate kernels rightly.
+"""Check that compilers translate kernels correctly (translation validation).
 
-The code that a compiler makes of a kernel is executed on bit-vectors. The result is compared, for
-every input of the kernel's domain, with that of the Python function object, which is executed on
-bit-vectors, too. `llvm.py` and `ptx.py` are the two machines; this module has the code that both
-machines use.
+The code that a compiler makes of a kernel is executed on bit-vectors. The Python function object is
+executed on bit-vectors, too. For every input of the kernel's domain, both results must be equal.
+`llvm.py` and `ptx.py` are the two machines; this module has the code that both machines use.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A function object of `mxnum.definition`, and the arguments of compiled calls of it."""
+    """A function object of `mxnum.definition`, and the arguments of a compiled call of it."""
 
     make: Callable[[], Callable[..., Any]]
     #: Bits of the word (32 or 64) in which the function object is executed.
@@ -250,7 +249,7 @@ def _encoders() -> list[Family]:
             if source.name == "float32" and target.name in ELEMENTS:
                 found += [Family(f"{name}/{mode}", (kernel,), "fast", QUICK) for mode, kernel in encoders]
             else:
-                # One mode of some targets is in the fast tier, all modes are in the full tier.
+                # The fast tier checks one mode for some targets; the full tier checks all modes.
                 sample = {"e4m3": "rne/saturate", "e2m1": "sr/saturate", "bfloat16": "rne/ieee"}.get(target.name)
                 found += [Family(f"{name}/{mode}", (one,), "fast", QUICK) for mode, one in encoders if mode == sample]
                 found.append(Family(name, tuple(kernel for _, kernel in encoders)))
@@ -296,7 +295,7 @@ def _offsets() -> list[Family]:
     found = []
     for source in FLOATS.values():
         difference_word = word_bits(source, difference_format(source))
-        # The arguments come from `from_ordered`, which returns a wide type.
+        # The arguments are results of `from_ordered`, which returns a wide integer type.
         extremes = (_pattern(source, "largest", "int64"), _pattern(source, "smallest", "int64"))
         midpoint = Kernel(partial(make_midpoint, source), word_bits(source, OFFSET), extremes)
         difference = Kernel(partial(make_difference, source), difference_word, (_pattern(source), _OFFSET))
@@ -348,7 +347,7 @@ _OVER_FLOATS: tuple[tuple[str, str, Iterable[str], Iterable[Rounding]], ...] = (
 
 
 def _float_scales() -> list[Family]:
-    """Return the integer functions of float scales: finding scales, factors, encoding, decoding.
+    """Return the families of float scales: finding scales, computing factors, encoding, decoding.
 
     Finding scales and factors is checked for the scales of NVFP4 only, because no solver answered
     within minutes for float32 scales.

@@ -16,7 +16,7 @@ Check = Callable[[ModuleType], Outcome]
 
 
 def stated(name: str, statement: str, module: ModuleType, old: str, new: str, theorem: Check) -> Theorem:
-    """Return the theorem that the check named by `theorem` refutes the mutant."""
+    """Return a theorem that is proved if the check `theorem`, run on the mutant, refutes it."""
     return Theorem(
         name=name,
         statement=statement,
@@ -33,7 +33,7 @@ def given_as(argument: str, theorem: Callable[..., Outcome]) -> Check:
 
 
 def check(module: ModuleType, old: str, new: str, theorem: Check) -> Outcome:
-    """Run a theorem on the mutant; the outcome is "proved" if the theorem refutes it."""
+    """Run the check `theorem` on the mutant; the outcome is "proved" if it refutes the mutant."""
     started = time.perf_counter()
     outcome = theorem(variant(module, old, new))
     verdict: Verdict = "proved" if outcome.verdict == "refuted" else "refuted"
@@ -51,6 +51,6 @@ def variant(module: ModuleType, old: str, new: str) -> ModuleType:
 
 
 def functions_of(module: ModuleType) -> tuple[Callable[..., Any], ...]:
-    """Return the functions that a module defines; a change to one makes a mutant's record stale."""
+    """Return the functions of a module; a change to any of them makes a mutant's record stale."""
     found = (inspect.unwrap(value) for value in vars(module).values() if callable(value))
     return tuple(value for value in found if inspect.isfunction(value) and value.__module__ == module.__name__)

@@ -174,9 +174,9 @@ def floor_magnitude(source: Float, numerator: int, denominator: int, exponent: i
     The second result is True if the value equals the number.
 
     The number is numerator / denominator * 2**exponent. Measured in the quantum, a float is an
-    integer with at most `fraction_bits` + 1 significant bits. Dropping all lower bits of the number
-    leaves the significand. Each dropped bit is one step of the exponent; the implicit bit makes the
-    first step.
+    integer with at most `fraction_bits` + 1 significant bits. The significand is the number without
+    its lower bits. Each dropped bit adds one to the exponent field, and the implicit bit of the
+    significand adds another one.
     """
     shift = exponent - source.quantum_exponent
     if shift >= 0:
@@ -203,7 +203,7 @@ def round_to_float(target: Float, number: Fraction, saturate: bool = False) -> i
     value = magnitude_value(target, below)
     if below < target.largest:
         above = magnitude_value(target, below + 1)
-    # Beyond the largest value, the spacing of values is that just below the largest value.
+    # Beyond the largest value, values are as far apart as just below the largest value.
     else:
         above = 2 * value - magnitude_value(target, below - 1)
     twice = 2 * number
@@ -313,7 +313,7 @@ def scale_threshold(element: Element, rule: str, code: int) -> tuple[Fraction, b
     """Return (t, inclusive): the scale is at least `code` iff A > t, or A = t if inclusive.
 
     `code` is from 1 to 254. The rule floor takes the scale for which A is in [2**emax, 2**(emax+1))
-    times the scale. Every other rule says for which A the next lower scale is too small.
+    times the scale. Every other rule defines the A for which the next lower scale is too small.
     """
     lower = power_of_two(code - 1 - 127)
     match rule:

@@ -101,7 +101,8 @@ def check_align(point: int) -> Outcome:
         sign >= 0, sign <= 1, significand >= 0, significand < 1 << (point + 14), kept >= 1, kept <= MOST_BITS,
         exponent >= -FARTHEST, exponent <= largest, largest <= FARTHEST,
     ]  # fmt: skip
-    # The value is significand * 2**(exponent - point); the unit is 2**(largest - kept).
+    # The term is significand * 2**(exponent - point). The unit of aligned terms is
+    # 2**(largest - kept).
     magnitude = z3.LShR(_wide(significand) << WORD, _wide(WORD - (kept - point) + (largest - exponent)))
     want = z3.If(sign == 0, magnitude, -magnitude)
     show = sign, exponent, significand, largest, kept
@@ -212,7 +213,7 @@ def check_round(name: str, rounding: Rounding, bits: int) -> Outcome:
 
 
 def _compared(m: z3.BitVecRef, x: z3.BitVecRef, s: z3.BitVecRef, e: z3.BitVecRef) -> tuple[Any, Any]:
-    """Return (m * 2**x >= s * 2**e, whether they are equal).
+    """Return (m * 2**x >= s * 2**e, m * 2**x == s * 2**e).
 
     m is below 2**61, and s below 2**26.
     """

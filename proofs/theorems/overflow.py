@@ -86,7 +86,7 @@ class Given:
 
 
 def saturates(source: str, element: str) -> Outcome:
-    """Prove `SATURATES` for a source and an element."""
+    """Prove the statement `SATURATES` for a source and an element."""
     given = Given(source, element)
     goals = []
     for rounding in conversions.ROUNDINGS:
@@ -96,7 +96,7 @@ def saturates(source: str, element: str) -> Outcome:
 
 
 def is_smtlib_conversion(source: str, rounding: str) -> Outcome:
-    """Prove `SMTLIB` for a source and a rounding."""
+    """Prove the statement `SMTLIB` for a source and a rounding."""
     given = Given(source, "e5m2")
     sort = z3.FPSort(5, 3)
     infinity = z3.If(given.negative, z3.fpMinusInfinity(sort), z3.fpPlusInfinity(sort))
@@ -105,7 +105,7 @@ def is_smtlib_conversion(source: str, rounding: str) -> Outcome:
 
 
 def boundary(source: str, element: str, rounding: str) -> Outcome:
-    """Prove `BOUNDARY` for a source, an element and a rounding."""
+    """Prove the statement `BOUNDARY` for a source, an element and a rounding."""
     given = Given(source, element)
     number = given.number()
     size = z3.fpAbs(number)

@@ -79,7 +79,7 @@ class Gap:
 
 
 def threshold(source: str, element: str, engines: tuple[str, ...]) -> Outcome:
-    """Prove `THRESHOLD` for a source and an element."""
+    """Prove the statement `THRESHOLD` for a source and an element."""
     float_type, target = tables.FLOATS[source], tables.ELEMENTS[element]
     width = inputs.conversion_word(FLOATS[source], ELEMENTS[element])
     x, scale, random = inputs.pattern("x", float_type.bits), inputs.scale(), inputs.random()
@@ -108,7 +108,7 @@ def threshold(source: str, element: str, engines: tuple[str, ...]) -> Outcome:
 
 
 def monotone(source: str, element: str) -> Outcome:
-    """Prove `MONOTONE` for a source and an element."""
+    """Prove the statement `MONOTONE` for a source and an element."""
     float_type, target = tables.FLOATS[source], tables.ELEMENTS[element]
     width = inputs.conversion_word(FLOATS[source], ELEMENTS[element])
     x, scale, random = inputs.pattern("x", float_type.bits), inputs.scale(), inputs.random()
@@ -126,9 +126,9 @@ def monotone(source: str, element: str) -> Outcome:
 
 
 def align(bits: int) -> Outcome:
-    """Prove `ALIGN`: the leading `bits` bits of delta30 = floor(delta * 2**30) decide as defined.
+    """Prove the statement `ALIGN`: the leading `bits` bits of delta30 decide as defined.
 
-    The leading `bits` bits of delta30 are floor(delta * 2**bits).
+    delta30 is floor(delta * 2**30), so its leading `bits` bits are floor(delta * 2**bits).
     """
     word, delta30 = z3.BitVec("word", 32), z3.BitVec("delta30", RANDOM_BITS)
     aligned, _ = run(make_align_random(bits), word)

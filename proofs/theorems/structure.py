@@ -81,13 +81,14 @@ class Encoding:
 
 
 def monotone(source: str, element: str, rounding: str, engines: tuple[str, ...]) -> Outcome:
-    """Prove `MONOTONE` for a source, an element and a rounding."""
+    """Prove the statement `MONOTONE` for a source, an element and a rounding."""
     given = Encoding(source, element)
     goals = []
     for overflow in overflows(element):
         here, next_out = (given.order(given.code(x, rounding, overflow)) for x in (given.x, given.x + 1))
         goals.append(z3.If(given.negative, next_out <= here, here <= next_out))
-        # Both zeros have a code of order 0, where the positive and the negative chains meet.
+        # The codes of +0 and -0 must both have order 0, which joins the order of the positive
+        # numbers to that of the negative numbers.
         for zero in (0, 1 << (given.x.size() - 1)):
             goals.append(given.order(given.code(z3.BitVecVal(zero, given.x.size()), rounding, overflow)) == 0)
     premises = [z3.ULT(given.magnitude, given.source.infinity)]
@@ -95,7 +96,7 @@ def monotone(source: str, element: str, rounding: str, engines: tuple[str, ...])
 
 
 def symmetric(source: str, element: str) -> Outcome:
-    """Prove `SYMMETRIC` for a source and an element."""
+    """Prove the statement `SYMMETRIC` for a source and an element."""
     given = Encoding(source, element)
     goals = []
     for overflow in overflows(element):
@@ -107,7 +108,7 @@ def symmetric(source: str, element: str) -> Outcome:
 
 
 def inverse(source: str, element: str) -> Outcome:
-    """Prove `INVERSE` for a source and an element."""
+    """Prove the statement `INVERSE` for a source and an element."""
     given = Encoding(source, element)
     width = inputs.conversion_word(ELEMENTS[element], FLOATS[source])
     code = inputs.pattern("code", given.element.bits)
