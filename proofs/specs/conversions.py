@@ -332,7 +332,8 @@ def decodes(
 ) -> z3.BoolRef:
     """Return the condition that the pattern is the exact value, rounded to nearest even.
 
-    The exact value is element value * 2**(scale - 127). Element values come from the literal table, in which every code has a value.
+    The exact value is element value * 2**(scale - 127). Element values come from the literal table,
+    in which every code has a value.
     """
     negative, magnitude = sign_and_magnitude(code, element)
     number = scaled(element_value(code, element, wide_sort(target), every_code=True), scale, definitions)
