@@ -69,7 +69,7 @@ SCALE_BREAKPOINTS = (
 
 
 def overflows(element: str) -> tuple[str, ...]:
-    """Return the overflow modes that differ for an element.
+    """Return the overflow modes that give different results for an element.
 
     An element without special values saturates in both modes.
     """
@@ -77,7 +77,7 @@ def overflows(element: str) -> tuple[str, ...]:
 
 
 def encodings() -> Iterator[tuple[str, str, str]]:
-    """Yield (element, rounding, overflow); rne comes first."""
+    """Yield (element, rounding, overflow) of every encoder; rne comes first."""
     for rounding in ROUNDINGS:
         for element in ELEMENTS:
             for overflow in overflows(element):
@@ -250,7 +250,7 @@ class EncodeTask:
         return loops.encode_loop("float32", self.element, self.rounding, self.overflow, self.random)
 
     def prepare(self) -> tuple[Evaluate, Any]:
-        """Return a function that encodes consecutive patterns, and the compiled loop in it."""
+        """Return a function that encodes consecutive patterns, and its compiled loop."""
         loop = self.loop()
         scales = np.array([self.scale], np.uint8)
         words = loops.words_for((1, sweeps.CHUNK), self.random)
@@ -285,7 +285,7 @@ class ScaleTask:
         return loops.scale_loop("float32", self.element, self.rule)
 
     def prepare(self) -> tuple[Evaluate, Any]:
-        """Return a function that finds the scales of consecutive magnitudes, and the loop."""
+        """Return a function that finds scales of consecutive magnitudes, and its compiled loop."""
         loop = loops.scale_loop("float32", self.element, self.rule)
         return partial(loops.run_scales, loop), loop
 

@@ -3,9 +3,9 @@
     python -m proofs.kills [--only PATTERN]
 
 This command plants each mutant in turn, in every module that uses the factories that the mutant
-changes. The command then makes the theorems again from these factories, and checks the theorems
-about the mutant's kernel. A theorem notices a mutant if the solver refutes it for the mutant, or
-cannot prove it. The result is `kills.json`, which the ledger reads.
+changes. The command then makes the theorems again from the changed factories, and checks the
+theorems about the mutant's kernel. A theorem notices a mutant if the solver refutes it for the
+mutant, or cannot prove it. The result is `kills.json`, which the ledger reads.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RECORD = Path(__file__).with_name("kills.json")
 def kills(chosen: list[Mutant], report: Any = lambda mutant, noticed: None) -> dict[str, list[str]]:
     """Return the mutants that each family of theorems notices; a list may be empty.
 
-    A family is the first part of a theorem's name.
+    The theorems of a family share the first part of their names.
     """
     found: dict[str, list[str]] = {family: [] for family in sorted({_family(theorem) for theorem in _stated()})}
     for mutant in chosen:
@@ -62,7 +62,7 @@ def noticing(mutant: Mutant) -> list[Theorem]:
 def planted(mutant: Mutant) -> Iterator[None]:
     """Plant the mutant within a `with` statement, in every module that uses the changed factories.
 
-    The modules that use these factories are those of the definition and those of the theorems.
+    Modules of the definition and modules of the theorems use such factories.
     """
     _load_all()
     changed = variant(mutant.module, mutant.old, mutant.new)
@@ -109,7 +109,7 @@ def _family(theorem: Theorem) -> str:
 
 
 def read() -> dict[str, list[str]]:
-    """Return the recorded result of the last run."""
+    """Return the results of the last run, which are recorded in ``kills.json``."""
     found: dict[str, list[str]] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     return found
 

@@ -92,7 +92,8 @@ def versions() -> dict[str, str]:
 def same_tools(recorded: dict[str, str]) -> bool:
     """Return True if the recorded versions of tools are the installed ones.
 
-    A tool that is not installed is ignored, since only theorems about PTX need it.
+    Tools that are not installed are ignored: numba-cuda, which only theorems about PTX need, may be
+    absent.
     """
     return all(recorded.get(tool) == version for tool, version in versions().items() if version != "absent")
 
@@ -173,7 +174,7 @@ def _fingerprint_once(function: Callable[..., object]) -> str:
 
 @cache
 def _source(code: CodeType) -> str:
-    """Return the source without comments, docstring and layout."""
+    """Return the source of a code object, without comments, docstrings and layout."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None:
@@ -182,7 +183,7 @@ def _source(code: CodeType) -> str:
 
 
 def read() -> dict[str, Any]:
-    """Return the recorded ledger, or an empty one."""
+    """Return the recorded ledger, or an empty ledger."""
     empty: dict[str, Any] = {"versions": {}, "theorems": {}}
     return json.loads(RECORD.read_text()) if RECORD.exists() else empty
 
@@ -193,7 +194,7 @@ def recorded_seconds() -> dict[str, float]:
 
 
 def record_of(theorem: Theorem, outcome: Outcome) -> dict[str, Any]:
-    """Return the record of an outcome."""
+    """Return the ledger's record of a theorem and its outcome."""
     return {
         "text": text_hash(theorem),
         "code": code_hash(theorem.functions),
@@ -263,7 +264,7 @@ def _common_name(group: list[Theorem]) -> str:
 
 
 def mutants_noticed() -> dict[str, list[str]]:
-    """Return the planted mistakes that theorems notice, by the first part of a theorem's name."""
+    """Return, for each family of theorems, the planted mistakes that the family notices."""
     return json.loads(KILLS.read_text()) if KILLS.exists() else {}
 
 

@@ -98,8 +98,8 @@ def any_element(mantissa_bits: int, kind: str, width: int = 32) -> AnyElement:
 def kinds(mantissa_bits: int, specials_met: bool) -> tuple[str, ...]:
     """Return the kinds of formats of at most `MOST_BITS` bits.
 
-    If `specials_met` is True, codes above the largest occur, and only kinds that have such codes
-    are returned.
+    If `specials_met` is True, codes above that of the largest value occur, so only kinds that have
+    such codes are returned.
     """
     integers = ("integer",) if 1 <= mantissa_bits <= MOST_BITS - 2 else ()
     if not specials_met:

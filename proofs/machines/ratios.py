@@ -60,7 +60,7 @@ class _Explorer:
         self.left: list[list[int]] = [[]]
 
     def begin(self, bits: tuple[int, int]) -> None:
-        """Begin the next execution, for numbers X and D of these numbers of bits."""
+        """Begin the next execution, for any X and D that have `bits` bits (one entry for each)."""
         self.ratios, self.given, self.taken = self.start, self.left.pop(), list[int]()
         self.bits, self.divisor = bits, (Fraction(1 << (bits[1] - 1)), Fraction(1 << bits[1]))
 

@@ -28,7 +28,7 @@ def stated(name: str, statement: str, module: ModuleType, old: str, new: str, th
 
 
 def given_as(argument: str, theorem: Callable[..., Outcome]) -> Check:
-    """Return a check that passes the mutant to `theorem` under the name of an argument."""
+    """Return a check that calls `theorem` with the mutant as its keyword argument `argument`."""
     return lambda changed: theorem(**{argument: changed})
 
 

@@ -73,7 +73,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class ConcreteProbe:
-    """A kernel that solvers cannot handle (it multiplies), tried on listed inputs."""
+    """A kernel, tried on listed inputs, because solvers cannot handle its multiplications."""
 
     name: str
     build: Callable[[Modules], Callable[..., Any]]

@@ -76,10 +76,9 @@ def check_digits(source: Any, mantissa_bits: int, over: Any = float_scale) -> Ou
 def check_rounded(
     element: Any, rounding: Rounding, overflow: Overflow, over: Any = float_scale, fast: Any = by_factors
 ) -> Outcome:
-    """Prove the statement `ROUNDED` by `magic/code` and `narrowing/conversion`.
+    """Prove the statement `ROUNDED` by the theorems `magic/code` and `narrowing/conversion`.
 
-    By the theorems `magic/code` and `narrowing/conversion`, the fast code is the definition's code
-    of the quotient rounded to odd.
+    By both theorems, the fast code is the definition's code of the quotient rounded to odd.
     """
     lanes.LOW_WORD[Sym] = low_word
     domain = float_additions.domain(element, rounding)

@@ -44,7 +44,7 @@ def encoder(source: str, element: str, rounding: str, overflow: str) -> Callable
 
 
 def overflows(element: str) -> tuple[str, ...]:
-    """Return the overflow modes that differ for the element."""
+    """Return the overflow modes that give different results for the element."""
     return conversions.OVERFLOWS if element in ("e4m3", "e5m2") else ("saturate",)
 
 
