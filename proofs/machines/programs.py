@@ -41,7 +41,7 @@ _CORNERS = (0, 1, -1, 2, 7, 8, 31, 32, 127, 128, 255, 256, 0x7FFF, 0x8000, 0x7FF
 
 
 def program(seed: int) -> Callable[..., Any]:
-    """Return a random dialect function of a, b and c, whose shift amounts are below the word size."""
+    """Return a random dialect function of a, b and c, with shift amounts below the word size."""
     source = random.Random(seed)
     lines = [
         "def program(a, b, c):",
