@@ -29,8 +29,8 @@ SCALES: Any = tuple(scale for scale in formats.SCALES.values() if scale.number i
 def unpacking(make_unpack: Any, *exponents: Any, sign: int = 0) -> Any:
     """Return a replacement of `make_unpack` whose functions take significands as arguments.
 
-    The n-th function that the replacement makes returns the n-th of `exponents`. For an exponent of
-    None, the replacement makes the real function.
+    The n-th function that the replacement makes returns the n-th entry of `exponents` as its
+    exponent. For an exponent of None, the replacement makes the real function.
     """
     left = iter(exponents)
 

@@ -44,7 +44,7 @@ LIMITS = "scale and x are within the limits of the float additions"
 RANDOM = "random in 0..2**30-1"
 NOT_DRAWN = "the rounding is any but the stochastic one"
 ENVIRONMENT = "float32 operations round to nearest even"
-#: Only bitwuzla, which answers in seconds; z3 takes minutes.
+#: These theorems ask only bitwuzla, which answers in seconds; z3 takes minutes.
 ENGINES = ("bitwuzla",)
 MANTISSAS = range(MOST_BITS - 1)
 SOURCES = ("bfloat16", "float16", "float64")

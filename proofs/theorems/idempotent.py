@@ -6,8 +6,8 @@ and `rna`, T is A rounded in the same mode. If the largest magnitude A is an inf
 value to which an infinity saturates.
 
 The theorem about the largest magnitudes A and T extends to the whole block. The second quantization
-takes the same scale or half that scale. In both cases all quantized values are values of the
-element under the second scale, and rounding does not change a value of the element.
+takes the block's scale or half of it. Under the block's scale and under half of it, all quantized
+values are values of the element, and rounding does not change a value of the element.
 """
 
 from __future__ import annotations

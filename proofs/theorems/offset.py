@@ -25,8 +25,8 @@ from proofs.specs import conversions, scales, tables
 from proofs.theorem import Outcome, Theorem, Tier
 
 FLOAT16 = tables.FLOATS["float16"]
-#: Only bitwuzla: sums are hard for solvers. bitwuzla answers in seconds to minutes, z3 often
-#: not at all.
+#: These theorems ask only bitwuzla, because sums are hard for solvers. bitwuzla answers in seconds
+#: to minutes, z3 often not at all.
 ENGINES = ("bitwuzla",)
 TIMEOUT = 3600
 #: The sums that the fast tier checks; every other sum takes minutes.
