@@ -4,8 +4,8 @@
 
 This command plants each mutant in turn, in every module that uses the factories that the mutant
 changes. The command then makes the theorems again from the changed factories, and checks the
-theorems about the mutant's kernel. A theorem notices a mutant if the solver refutes it for the
-mutant, or cannot prove it. The result is `kills.json`, which the ledger reads.
+theorems about the mutant's kernel. A theorem notices a mutant if the solver refutes the theorem for
+the mutant, or cannot prove it. The result is `kills.json`, which the ledger reads.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def noticing(mutant: Mutant) -> list[Theorem]:
 def planted(mutant: Mutant) -> Iterator[None]:
     """Plant the mutant within a `with` statement, in every module that uses the changed factories.
 
-    Modules of the definition and modules of the theorems use such factories.
+    Modules of the definition and modules of the theorems use the definition's factories.
     """
     _load_all()
     changed = variant(mutant.module, mutant.old, mutant.new)

@@ -296,7 +296,7 @@ def test_casts_minima_and_branches_compute_what_the_compiled_function_computes(f
 
 
 def encoder(rounding: Rounding) -> Kernel:
-    """Return the encoder from float32 to e2m1 with this rounding, as the loops call it."""
+    """Return the encoder from float32 to e2m1 with the given rounding, as loops call it."""
     (found,) = [
         kernel
         for family in translation.families()

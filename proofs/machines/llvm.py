@@ -2,7 +2,7 @@
 
 The LLVM module is read after all optimisation passes, so the proofs cover numba's front end, its
 inlining and LLVM's middle end. The proofs trust LLVM's translation from IR to machine code. Array
-loops inline the same kernels with the same argument types. But LLVM optimises each inlined copy
+loops inline the proved kernels, with the same argument types. But LLVM optimises each inlined copy
 again, so array loops are only tested.
 """
 
@@ -37,12 +37,12 @@ def theorems() -> list[Theorem]:
 
 
 def machine(function: Callable[..., Any], types: tuple[str, ...], arguments: Sequence[z3.BitVecRef]) -> Execution:
-    """Compile a function for these numba types, and execute its IR on the arguments."""
+    """Compile a function for the given numba types, and execute its IR on the arguments."""
     return execute(parse(*compile_to_ir(function, types)), arguments)
 
 
 def compiled(function: Callable[..., Any], types: tuple[str, ...]) -> Any:
-    """Compile a function for these numba types alone, not as part of a loop."""
+    """Compile a function for the given numba types alone, not as part of a loop."""
     import numba
 
     from mxnum.engine.machine.jit import register

@@ -167,8 +167,8 @@ class _Positive(Whole):
 class _Divisor(_Positive):
     """The divisor as an argument of the function.
 
-    The function shifts the divisor left to the width of the dividend. The result of this shift is
-    the symbolic divisor of the `Division`.
+    The function shifts the divisor left to the width of the dividend. The result of the left shift
+    is the symbolic divisor of the `Division`.
     """
 
     def __lshift__(self, amount: Any) -> Whole:

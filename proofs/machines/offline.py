@@ -26,7 +26,7 @@ def offline(capability: tuple[int, int]) -> Iterator[None]:
 
 
 def ptx_of(kernel: Any, signature: tuple[Any, ...], capability: tuple[int, int]) -> str:
-    """Return the PTX of a kernel for these numba types."""
+    """Return the PTX of a kernel for the given numba types."""
     from numba import cuda
 
     with offline(capability):

@@ -72,7 +72,7 @@ def _in_fast_tier(name: str) -> bool:
 
 
 def machine(function: Callable[..., Any], types: tuple[str, ...], arguments: Sequence[z3.BitVecRef]) -> Execution:
-    """Compile a function for these numba types, and execute its PTX on the arguments."""
+    """Compile a function for the given numba types, and execute its PTX on the arguments."""
     return execute(compile_to_ptx(function, types), arguments)
 
 

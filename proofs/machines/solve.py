@@ -44,7 +44,7 @@ def prove(
 
     A witness lists the inputs in `show`. `example` has values of inputs that satisfy the
     hypotheses, which makes it cheap to check that the hypotheses can be satisfied. Without
-    `example`, a solver searches for such inputs.
+    `example`, a solver searches for inputs that satisfy the hypotheses.
     """
     started = time.perf_counter()
     hypotheses = list(hypotheses)

@@ -1,8 +1,9 @@
 """Check that compilers translate kernels correctly (translation validation).
 
 The code that a compiler makes of a kernel is executed on bit-vectors. The Python function object is
-executed on bit-vectors, too. For every input of the kernel's domain, both results must be equal.
-`llvm.py` and `ptx.py` are the two machines; this module has the code that both machines use.
+executed on bit-vectors, too. For every input of the kernel's domain, the compiled code and the
+function object must give equal results. `llvm.py` and `ptx.py` are the two machines; this module
+has the code that both machines use.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from proofs.machines.solve import BOTH, TIMEOUT, ask, prove
 from proofs.theorem import Outcome, Theorem
 
 Tier = Literal["fast", "full"]
-#: The faster solver alone, for kernels on which the other solver takes several times as long.
+#: bitwuzla alone, for kernels on which z3 takes several times as long.
 QUICK = ("bitwuzla",)
 
 
@@ -57,7 +58,7 @@ class Argument:
     """An argument of a kernel: its domain, and the integer type with which array loops pass it."""
 
     name: str
-    #: The domain is every integer of this many bits.
+    #: The width in bits: the domain is every integer of this width.
     bits: int
     signed: bool
     #: The name of the numba type, or "lane" for 32-bit lanes.
@@ -119,13 +120,13 @@ class Family:
     engines: tuple[str, ...] = BOTH
 
 
-#: A function that compiles a function object for the named types and executes the code on
-#: arguments of these widths.
+#: A function that compiles a function object for the named types, and executes the code on
+#: arguments that have the widths of these types.
 Machine = Callable[[Callable[..., Any], tuple[str, ...], Sequence[z3.BitVecRef]], Execution]
 
 
 def theorem(family: Family, prefix: str, statement: str, machine: Machine) -> Theorem:
-    """Return the theorem that a machine's translation of these kernels is right."""
+    """Return the theorem that a machine's translation of the family's kernels is right."""
     functions = tuple(kernel.make() for kernel in family.kernels)
     return Theorem(
         name=f"{prefix}/{family.name}",

@@ -35,7 +35,7 @@ def sort_of(float_type: Float) -> z3.FPSortRef:
 
 
 def wide_sort(*types: Float | Element, extra: int = 0) -> z3.FPSortRef:
-    """Return a sort that holds values of these types times 2**-128 to 2**128 exactly.
+    """Return a sort that holds values of the given types times 2**-128 to 2**128 exactly.
 
     The sort has at least 11 bits of significand.
     """
@@ -237,7 +237,7 @@ class Rounding:
             self.result = rounded(number, mantissa, target.emin, rounding, random, definitions)
 
     def finite(self, overflow: str, code: z3.BitVecRef) -> z3.BoolRef:
-        """Return the condition that `code` is right for a finite number in this overflow mode."""
+        """Return the condition that `code` is right for a finite number in an overflow mode."""
         if isinstance(self.target, Element):
             return self._finite_element(self.target, overflow, code)
         return self._finite_float(self.target, overflow, code)
@@ -293,7 +293,7 @@ class Conversion(Rounding):
         super().__init__(number, sign_bit(x), target, rounding, random, self.definitions)
 
     def gives(self, overflow: str, code: z3.BitVecRef) -> z3.BoolRef:
-        """Return the condition that `code` is the right code in this overflow mode."""
+        """Return the condition that `code` is the right code in an overflow mode."""
         if isinstance(self.target, Element):
             finite, special = self.finite(overflow, code), element_special(self.target)
             nan = (

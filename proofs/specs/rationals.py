@@ -2,8 +2,8 @@
 
 This module uses neither `mxnum.formats` nor `mxnum.definition`, and no floating-point operation, so
 an error in a format description or a kernel cannot also be in the reference. A rounding finds the
-two neighbours in the table, then the position of the number between them, and then chooses one of
-the neighbours.
+two neighbours of a number in the table, then the position of the number between its neighbours, and
+then chooses one neighbour.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 SCALE_NAN = 0xFF
-#: Stochastic rounding compares this many bits unless a caller asks for fewer.
+#: The number of bits that stochastic rounding compares, unless a caller asks for fewer bits.
 RANDOM_BITS = 30
 
 
@@ -26,7 +26,7 @@ class Element:
     #: The values of the magnitude codes 0, 1, 2, ... up to the largest finite value.
     magnitudes: tuple[Fraction, ...]
     #: The value that would follow the largest if the exponent had no upper limit. Under rounding to
-    #: nearest, overflow begins half-way to this value.
+    #: nearest, overflow begins half-way from the largest value to the value that would follow.
     beyond: Fraction
     #: The number of mantissa bits, which the scale rule "even" needs.
     mantissa_bits: int

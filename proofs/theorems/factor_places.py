@@ -77,7 +77,7 @@ def check_places(
 
 
 def maker_by_places(fast: Any, source: Any, element: Any) -> Any:
-    """Return the factory that `by_places` calls for this source and element."""
+    """Return the factory that `by_places` calls for the given source and element."""
     doubles = element.mantissa_bits == 1 and source.name in ("float32", "bfloat16")
     return fast.by_doublings if doubles else fast.by_seven_places
 

@@ -78,7 +78,8 @@ def check_rounded(
 ) -> Outcome:
     """Prove the statement `ROUNDED` by the theorems `magic/code` and `narrowing/conversion`.
 
-    By both theorems, the fast code is the definition's code of the quotient rounded to odd.
+    By `magic/code` and `narrowing/conversion`, the fast code is the definition's code of the
+    quotient rounded to odd.
     """
     lanes.LOW_WORD[Sym] = low_word
     domain = float_additions.domain(element, rounding)

@@ -1,9 +1,9 @@
 """Quantizing twice gives the same values as quantizing once, in the cases that the docs name.
 
 Let A be the largest magnitude of a block, and T the largest magnitude of its quantized values.
-Rounding is monotone (structure/monotone), so T is A rounded toward zero or away from zero. In `rne`
-and `rna`, T is A rounded in the same mode. If the largest magnitude A is an infinity, T is the
-value to which an infinity saturates.
+Rounding is monotone (structure/monotone), so T is A rounded toward zero or away from zero. If the
+mode is `rne` or `rna`, T is A rounded in this mode. If the largest magnitude A is an infinity, T is
+the value to which an infinity saturates.
 
 The theorem about the largest magnitudes A and T extends to the whole block. The second quantization
 takes the block's scale or half of it. Under the block's scale and under half of it, all quantized
@@ -60,7 +60,7 @@ def roundings(element: str, rule: str) -> tuple[str, ...]:
 
 
 def kernels(source: str, element: str, rule: str, rounding: str) -> tuple[Callable[..., Any], ...]:
-    """Return the kernels: scale, first quantization, decoding, both second quantizations."""
+    """Return the kernels: scale, first quantization, decoding, two second quantizations."""
     float_type, target = FLOATS[source], ELEMENTS[element]
     return (
         make_shared_scale(float_type, target, ScaleRule(rule)),

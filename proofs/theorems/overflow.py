@@ -69,14 +69,14 @@ class Given:
         return conversions.unscaled(wide, self.scale, self.definitions).value
 
     def code(self, rounding: str, overflow: str) -> z3.BitVecRef:
-        """Return the code of x in these modes."""
+        """Return the code of x in the given modes."""
         kernel = encoder(self.source.name, self.element.name, rounding, overflow)
         scale, random = inputs.natural(self.scale, self.width), inputs.natural(self.random, self.width)
         result, _ = run(kernel, inputs.word(self.x, self.width), scale, random)
         return inputs.code_of(result, self.element.bits)[0]
 
     def magnitude(self, rounding: str, overflow: str) -> z3.BitVecRef:
-        """Return the magnitude code of x in these modes."""
+        """Return the magnitude code of x in the given modes."""
         return conversions.sign_and_magnitude(self.code(rounding, overflow), self.element)[1]
 
     def prove(self, goal: z3.BoolRef, engines: tuple[str, ...] = BOTH) -> Outcome:

@@ -8,8 +8,8 @@ the literal tables. If the plan depends on the smallest and the largest magnitud
 check covers all pairs of these magnitudes.
 
 Integer instructions add modulo 2**32, so only the final sum has to fit in 32 bits. The final sum
-has the same bound of 2**24 units as float32 sums, since it becomes a float32 number. The 16-bit
-operands and sums of integer instructions are checked, too.
+has the same bound of 2**24 units as float32 sums, since it becomes a float32 number. The check also
+covers the 16-bit operands and sums of integer instructions.
 """
 
 from __future__ import annotations

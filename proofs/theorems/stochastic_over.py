@@ -162,7 +162,7 @@ def check_compared() -> Outcome:
 
 
 def check_product(multiply: Any = random.multiply_32x32) -> Outcome:
-    """Prove the statement `PRODUCT` from the products of both halves of a factor with the other.
+    """Prove the statement `PRODUCT` from the products of a factor's halves with the other factor.
 
     The products of the halves have 48 bits, and the sum of both, with the upper product shifted, is
     the whole product.

@@ -63,7 +63,7 @@ class Encoding:
         self.example = (self.x, 0), (self.scale, 127)
 
     def code(self, x: z3.BitVecRef, rounding: str, overflow: str) -> z3.BitVecRef:
-        """Return the code of x in these modes."""
+        """Return the code of x in the given modes."""
         kernel = encoder(self.source.name, self.element.name, rounding, overflow)
         extended = z3.SignExt(self.width - x.size(), x) if x.size() < self.width else x
         scale, random = inputs.natural(self.scale, self.width), inputs.natural(self.random, self.width)
@@ -76,7 +76,7 @@ class Encoding:
         return z3.If(negative, -magnitude, magnitude)
 
     def negated(self, code: z3.BitVecRef) -> z3.BitVecRef:
-        """Return the code of the number with the other sign."""
+        """Return the code of the number with the opposite sign."""
         return -code if self.element.twos_complement else code ^ (1 << (self.element.bits - 1))
 
 
