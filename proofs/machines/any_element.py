@@ -56,8 +56,8 @@ def any_element(mantissa_bits: int, kind: str, width: int = 32) -> AnyElement:
     """Return a symbolic element that stands for every element of a kind.
 
     The kinds are "integer", floats with "nan" or "ieee" special codes, and "float" for all floats.
-    Floats differ in their special codes and in their largest code. If no code above the largest
-    occurs, special codes do not matter, so "float" allows any largest code.
+    Floats differ in their special codes and in their largest code. If no code above that of the
+    largest value occurs, special codes do not matter, so "float" allows any largest code.
     """
     obligations: list[z3.BoolRef] = []
     bits, bias, largest = (z3.BitVec(f"{name}_{width}", width) for name in ("bits", "bias", "max_code"))

@@ -47,7 +47,7 @@ def pack_nothing(*how: Any) -> Any:
 
 
 def packing(over: Any, make: str, *how: Any) -> Any:
-    """Return the packing function that the module's factory named `make` makes and uses."""
+    """Return the packing function that `over.make_pack` makes for the factory named `make`."""
     kept, make_pack = dict[str, Any](), over.make_pack
     with patched(over, make_pack=lambda *how: kept.setdefault("pack", make_pack(*how))):
         getattr(over, make)(*how)
