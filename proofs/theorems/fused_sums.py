@@ -43,7 +43,7 @@ ROUNDED = (
     "sum; to nearest none lies nearer, and ties go to even. A sum beyond the largest number is infinite, zero is +0. "
     "No intermediate leaves 64 bits."
 )
-#: Bits of the integers in the statements.
+#: The number of bits of the integers in the statements.
 WIDE = 128
 #: The range of exponents of terms and sums, which is that of products of two float32 numbers under
 #: two E8M0 scales.

@@ -1,9 +1,9 @@
 """Quantizing twice gives the same values as quantizing once, in the cases that the docs name.
 
 Let A be the largest magnitude of a block, and T the largest magnitude of its quantized values.
-Rounding is monotone (structure/monotone), so T is A rounded toward zero or away from zero. If the
-mode is `rne` or `rna`, T is A rounded in this mode. If the largest magnitude A is an infinity, T is
-the value to which an infinity saturates.
+Rounding is monotone (structure/monotone), so the largest quantized magnitude T is the largest
+magnitude A rounded toward zero or away from zero. If the mode is `rne` or `rna`, T is A rounded in
+this mode. If the largest magnitude A is an infinity, T is the value to which an infinity saturates.
 
 The theorem about the largest magnitudes A and T extends to the whole block. The second quantization
 takes the block's scale or half of it. Under the block's scale and under half of it, all quantized
@@ -49,11 +49,11 @@ FAST = (("float32", "e4m3"), ("float32", "e2m1"))
 
 
 def roundings(element: str, rule: str) -> tuple[str, ...]:
-    """Return the modes in which A is rounded: `ANY`, or `NEAREST` for the rule `even` in e4m3.
+    """Return the modes that round a block's largest magnitude A in the theorem.
 
-    The rule `even` in e4m3 is limited to modes to nearest, since the last code of e4m3's top binade
-    is NaN. An infinity is added for all rules but `ceil`, under which the theorem does not hold for
-    an infinity.
+    The modes are `ANY`, but `NEAREST` for the rule `even` in e4m3, since the last code of e4m3's
+    top binade is NaN. An infinity is added for all rules but `ceil`, under which the theorem does
+    not hold for an infinity.
     """
     modes = NEAREST if (element, rule) == ("e4m3", "even") else ANY
     return modes if rule == "ceil" else (*modes, INFINITY)

@@ -40,8 +40,9 @@ NUMBERS = (
 LARGEST = {"e4m3": 448, "e5m2": 57344}
 NEXT = {"e4m3": 480, "e5m2": 65536}
 HALFWAY = {"e4m3": 464, "e5m2": 61440}
-#: At the midpoint beyond the largest value, rounding to nearest even gives 448 (an even code), but
-#: not 57344 (an odd code).
+#: At the midpoint between the largest value and the value that would follow, rounding to nearest
+#: even gives the largest value of e4m3, 448, whose code is even, but not that of e5m2, 57344, whose
+#: code is odd.
 TIE_STAYS = {"e4m3": True, "e5m2": False}
 
 

@@ -2,7 +2,8 @@
 
 |x| / 2**scale and the table's values are integers of 128 bits, in units of 2**-30 of the element's
 smallest step. Digits below 2**-30 of the smallest step are dropped. Dropped digits cannot change
-floor(delta * 2**30), as every gap is a multiple of the step.
+floor(delta * 2**30), where delta is the position of the number in its gap, because every gap is a
+multiple of the step.
 """
 
 from __future__ import annotations
