@@ -151,7 +151,7 @@ def source(module: str) -> str:
 
 
 def _load(texts: dict[str, str]) -> Modules:
-    """Execute all modules in `ORDER` again, some with a changed text; each imports the new ones."""
+    """Return copies of the modules in `ORDER`, some with changed text, that import one another."""
     modules: Modules = {}
     for name in ORDER:
         namespace: dict[str, Any] = {"__name__": f"{PACKAGE}.{name}"}

@@ -138,7 +138,8 @@ def check_sum(name: str, kept: int) -> Outcome:
         aligned, of_term = run(align, sign, e, m, largest, *shifts)
         safe += [*of_term, z3.BVAddNoOverflow(got, aligned, True), z3.BVAddNoUnderflow(got, aligned)]
         got = got + aligned
-        # Values are in units of 2**-UNIT, and the unit of the sum is 2**(largest - kept).
+        # Values are in units of 2**-UNIT. The fused sum truncates values to multiples of
+        # 2**(largest - kept).
         truncated = z3.LShR(magnitude, _wide(largest - kept + UNIT))
         want = want + z3.If(negative == 1, -truncated, truncated)
     goal = z3.And(z3.SignExt(WIDE - WORD, got) == want, *safe, *of_c)

@@ -2,8 +2,9 @@
 
 Let A be the largest magnitude of a block, and T the largest magnitude of its quantized values.
 Rounding is monotone (structure/monotone), so the largest quantized magnitude T is the largest
-magnitude A rounded toward zero or away from zero. If the mode is `rne` or `rna`, T is A rounded in
-this mode. If the largest magnitude A is an infinity, T is the value to which an infinity saturates.
+magnitude A rounded toward zero or away from zero. In `rne` and `rna`, rounding the largest
+magnitude A gives the largest quantized magnitude T. If the largest magnitude A is an infinity, T is
+the value to which an infinity saturates.
 
 The theorem about the largest magnitudes A and T extends to the whole block. The second quantization
 takes the block's scale or half of it. Under the block's scale and under half of it, all quantized

@@ -47,7 +47,7 @@ def fixed_point(
 ) -> tuple[z3.BitVecRef, z3.BoolRef]:
     """Return |x| / 2**scale in units of 2**(unit - 30), rounded down, and a condition.
 
-    The condition says that the number is small enough for the word.
+    The condition is true if the number is small enough for the word.
     """
     fraction_bits = source.precision - 1
     field = z3.ZeroExt(WIDE - source.exponent_bits, z3.Extract(source.bits - 2, fraction_bits, x))
