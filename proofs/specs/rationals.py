@@ -312,8 +312,9 @@ def decode(element: Element, target: Float, code: int, scale: int) -> int:
 def scale_threshold(element: Element, rule: str, code: int) -> tuple[Fraction, bool]:
     """Return (t, inclusive): the scale is at least `code` iff A > t, or A = t if inclusive.
 
-    `code` is from 1 to 254. The rule floor takes the scale for which A is in [2**emax, 2**(emax+1))
-    times the scale. Every other rule defines the A for which the next lower scale is too small.
+    `code` is from 1 to 254. The rule floor takes the scale for which the largest magnitude A is in
+    [2**emax, 2**(emax+1)) times the scale. Every other rule defines for which largest magnitudes A
+    the next lower scale is too small.
     """
     lower = power_of_two(code - 1 - 127)
     match rule:

@@ -2,10 +2,10 @@
 
 Measured in the smallest step of their format, elements are integers. Float operations add integers
 exactly, in any order and with fused or separate multiplication, as long as no partial sum needs
-more bits than the significand has. The width of the significand thus bounds the largest magnitudes.
-For the plan that the library makes for a pair of elements, the check computes the largest sum from
-the literal tables. If the plan depends on the smallest and the largest magnitude of a block, the
-check covers all pairs of these magnitudes.
+more bits than the significand has. So a sum is exact if the sum of the largest magnitudes fits in
+the significand. For the plan that the library makes for a pair of elements, the check computes the
+largest sum from the literal tables. If the plan depends on the smallest and the largest magnitude
+of a block, the check covers all pairs of these magnitudes.
 
 Integer instructions add modulo 2**32, so only the final sum has to fit in 32 bits. The final sum
 has the same bound of 2**24 units as float32 sums, since it becomes a float32 number. The check also

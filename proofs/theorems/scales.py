@@ -66,7 +66,7 @@ class Block:
         return self.exact.times(z3.BitVecVal(tables.SCALE_BIAS, width) - z3.Extract(width - 1, 0, code)).value
 
     def exceeds(self, code: z3.BitVecRef) -> z3.BoolRef:
-        """Return the condition that the largest magnitude A exceeds the largest value under a scale."""
+        """Return the condition that A exceeds the largest value under the scale code `code`."""
         largest = float(self.element.value(self.element.last))
         return z3.fpGT(self.quotient(code), z3.FPVal(largest, self.exact.sort))
 
