@@ -20,7 +20,7 @@ class Outcome:
 
     #: The stored runs, as `report.collect` returns them: arms with their configurations and runs.
     table: dict[str, Any]
-    #: The runs that ended with an exception. The table has all other runs.
+    #: The runs that ended with an exception; `table` has all other runs.
     failed: list[sweep.Failure]
     #: The duration of the call of `run_study` in seconds; runs that were stored before take no
     #: time.

@@ -177,7 +177,7 @@ _ABLATIONS = {
 }
 
 #: The six differences between the paper's text and its released code. A sign of +1 in `fraction`
-#: means that an arm follows the code.
+#: means that an arm follows the released code.
 DIFFERENCES = (
     "LN bfloat16, not MX",
     "beta frozen",
