@@ -234,7 +234,7 @@ class LogitGradientBias:
 
     @cached_property
     def _tables(self) -> tuple[Array, Array, Array]:
-        """For each scale: the least block maximum, the unit, and True if that maximum is excluded."""
+        """The least block maximum of each scale, its unit, and True if that maximum is excluded."""
         begins, units = (
             np.array([float(x / self.unit) for x in each]) for each in (self.ladder.begins, self.ladder.units)
         )
