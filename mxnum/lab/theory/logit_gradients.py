@@ -210,7 +210,7 @@ class LogitGradientBias:
     def _closed_form(self, law: Any, binades: int = DEPTH) -> tuple[Any, Any, Any]:
         """Return E[Q - A], the part of E[Q - A] due to overflow, and the probability of overflow.
 
-        Both expectations are in units of c/N.
+        E[Q - A] and its part are in units of c/N.
         """
         total = overflow_bias = overflow = law.number(Fraction(0))
         lowest = Fraction(1, 2**binades)
