@@ -210,7 +210,7 @@ class LogitGradientBias:
     def _closed_form(self, law: Any, binades: int = DEPTH) -> tuple[Any, Any, Any]:
         """Return E[Q - A], the part of E[Q - A] due to overflow, and the probability of overflow.
 
-        E[Q - A] and its part are in units of c/N.
+        The first two results are in units of c/N.
         """
         total = overflow_bias = overflow = law.number(Fraction(0))
         lowest = Fraction(1, 2**binades)
@@ -317,8 +317,8 @@ def logit_gradient_bias(
         tokens (in the product that gives the weight's gradient). 0 means blocks along the
         vocabulary.
     tensor_scale
-        The tensor scale of NVFP4 and similar formats. The default tensor scale fits a largest
-        component of c/N, which a token with p = 0 has.
+        The tensor scale of NVFP4 and similar formats. The default suits tokens with p = 0, whose
+        largest component is c/N.
 
     >>> logit_gradient_bias("mxfp8_e4m3", 2048, "6/5").shrinking(0.01).overflow
     0.0
