@@ -46,7 +46,7 @@ def linear(inputs: int, outputs: int) -> nn.Linear:
 
 
 class Attention(nn.Module):
-    """Causal attention, with rotary positions and query-key normalization if the setting says so."""
+    """Causal attention; the setting selects rotary positions and query-key normalization."""
 
     def __init__(self, setting: Setting):
         super().__init__()
