@@ -44,7 +44,7 @@ def _check(context: Context) -> Evidence:
                 )
             )
         else:
-            what = f"{tensor}: the shape of the blocks changes the error by less than 1 %"
+            what = f"{tensor}: the block shape changes the error by less than 1 %"
             statements.append(Statement(what, max(errors.values()) / min(errors.values()) - 1 < 0.01, _listed(errors)))
     words = "the paper says that activations for a given token are stored in a column"
     statements.append(Statement("the paper's columns lie within a token, as rows do here", True, words))
@@ -80,5 +80,5 @@ def of_language_models(context: Context) -> Iterator[Statement]:
             if kind == "activations":
                 what, holds = "blocks within a token are best", mean["row"] == least
             else:
-                what, holds = "the shape of the blocks changes the error by less than 1 %", max(mean.values()) < 1.01 * least
+                what, holds = "the block shape changes the error by less than 1 %", max(mean.values()) < 1.01 * least
             yield Statement(f"{kind} of a small language model ({arm}): {what}", holds, _listed(mean))
