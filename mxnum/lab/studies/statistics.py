@@ -50,7 +50,7 @@ class Arm:
         cls, name: str, first: Sequence[int | None], steps: Sequence[int], horizon: int | None = None,
         seeds: Sequence[int] = (),
     ) -> Arm:  # fmt: skip
-        """Return an arm, given each run's number of steps and the step of its first event (or None).
+        """Return an arm, given each run's number of steps and the step of its first event or None.
 
         Events after the horizon are censored.
         """
