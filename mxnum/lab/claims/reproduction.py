@@ -36,8 +36,8 @@ KEEPING = ("language/organisation.json",)
 #: The number of seeds that one process trains together. `STACK` is small, so that all processes end
 #: at about the same time.
 STACK = 4
-#: For claim I7, the plan of interventions and the number of seeds, of the arm "E2M1" of the study
-#: "small"; for claim B2, the number of seeds.
+#: The plan of interventions and the number of seeds for claim I7, whose runs are the arm "E2M1" of
+#: the study "small"; and the number of seeds for claim B2.
 PLAN, ACTED_ON, LIMITS = interventions.Plan(), 8, 4
 
 

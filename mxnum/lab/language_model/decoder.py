@@ -46,7 +46,7 @@ def linear(inputs: int, outputs: int) -> nn.Linear:
 
 
 class Attention(nn.Module):
-    """Causal attention; the setting switches rotary positions and query-key normalization on."""
+    """Causal attention; the setting selects rotary positions and query-key normalization."""
 
     def __init__(self, setting: Setting):
         super().__init__()

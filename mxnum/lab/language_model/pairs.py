@@ -23,7 +23,7 @@ class Encoded(NamedTuple):
     meanings: tuple[bytes, ...]
 
     def decode(self, symbols: Array) -> bytes:
-        """Return the bytes that these symbols stand for."""
+        """Return the bytes that the symbols stand for."""
         return b"".join(self.meanings[symbol] for symbol in symbols)
 
 

@@ -55,8 +55,8 @@ class Experiment:
     epsilon: float = 1e-8
     momentum: float = 0.0
     label_noise: float = 0.005
-    #: True to subtract from each input vector the mean of the vector. Layer norm hides this mean
-    #: from the student, which keeps the loss above a floor.
+    #: True to subtract from each input vector its mean. Layer norm hides the mean of an input from
+    #: the student, so without the subtraction the loss stays above a floor.
     centred_inputs: bool = False
     steps: int = 4000
     precision: Recipe = field(default_factory=Recipe)

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 Array = Any
 
-#: The format for `in_last_bin` where the recipe has no MX format for gamma or the activations.
+#: `in_last_bin` uses this format for gamma or activations that the recipe does not round to an MX
+#: format.
 _REFERENCE = Operand("mxfp8_e4m3")
 
 

@@ -3,8 +3,8 @@
 Layer k computes h_k = W1_k LN(A_{k-1}) and A_k = A_{k-1} + W2_k phi(h_k) + c_k.
 
 A network computes several runs with different seeds together (see `kernels`). The parameters of one
-kind are an array of shape (layers, runs, ...). The arrays of all kinds are views of one flat
-vector, so that an optimizer step is one loop.
+kind are an array of shape (layers, runs, ...). The arrays of all kinds of parameters are views of
+one flat vector, so that an optimizer step is one loop.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ def affine(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor
 
 
 def _matched(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor: int) -> Array:
-    """Return gamma or beta with the operand's kind of error, as large as the error of floor."""
+    """Return gamma or beta with the operand's kind of error, as large (RMS) as that of floor."""
     floor = affine(x, Operand(operand.format, block_size=operand.block_size), seeds, step, tensor)
     size = _size(floor - x)
     if operand.error == "clamp":
@@ -176,10 +176,11 @@ def _size(error: Array) -> Array:
 def _cut(magnitudes: Array, size: Array) -> Array:
     """Return each row's threshold at which clipping has an error of root mean square `size`.
 
-    The threshold is 0 if even clipping all numbers to 0 gives a smaller error. If the k largest
-    magnitudes are clipped at c, the squares of the errors sum to S2 - 2 c S1 + k c^2, where S1 is
-    the sum of the k largest magnitudes and S2 the sum of their squares. The threshold is the c that
-    gives the required sum and lies below the k largest magnitudes and above the next magnitude.
+    The threshold is 0 if the error stays below `size` even when all numbers are clipped to 0. If
+    the k largest magnitudes are clipped at c, the squares of the errors sum to S2 - 2 c S1 + k c^2,
+    where S1 is the sum of the k largest magnitudes and S2 the sum of their squares. The threshold
+    is the c that gives the required sum and lies below the k largest magnitudes and above the next
+    magnitude.
     """
     largest = np.flip(np.sort(magnitudes, axis=-1), axis=-1).astype(np.float64)
     count = np.arange(1, magnitudes.shape[-1] + 1)

@@ -184,7 +184,7 @@ def _row_of_state(arrays: dict[str, Array], index: int) -> dict[str, Array]:
 
 
 def _is_here(environment: dict[str, Any], machine: str) -> bool:
-    """Return True if this process computes sums with the bits of a stored run's environment."""
+    """Return True if sums in this process have the same bits as in a stored run's environment."""
     here = storage.environment() | dict(machine_named(machine).about)
     return all(environment.get(name) == here.get(name) for name in ("blas", "products", "gpu", "cupy"))
 

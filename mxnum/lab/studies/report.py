@@ -20,8 +20,8 @@ from mxnum.lab.studies.study import Study, model_of
 from mxnum.lab.studies.sweep import arm_directory
 from mxnum.output.text_table import markdown_table
 
-#: The number of points of a stored loss curve, and the number of digits of a stored number. Both
-#: are so small that a study's file stays below a megabyte.
+#: The number of points of a stored loss curve, and the number of digits of a stored number. Small
+#: values of these two constants keep a study's file below a megabyte.
 CURVE_POINTS, DIGITS = 40, 4
 _KEPT_MEASUREMENTS = (
     *("zeta", "zeta_gamma", "zeta_beta", "zeta_w1", "zeta_w2", "cosine"),
@@ -107,8 +107,8 @@ def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-#: An excess over the least possible loss below this number is set to this number, because so small
-#: an excess is chance.
+#: A loss is recorded as at least this much above the least possible loss, because smaller
+#: differences are chance.
 MOST_EXACT = 1e-3
 
 

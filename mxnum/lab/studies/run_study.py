@@ -20,7 +20,7 @@ class Outcome:
 
     #: The stored runs, as `report.collect` returns them: arms with their configurations and runs.
     table: dict[str, Any]
-    #: The runs that ended with an exception. The table has all other runs.
+    #: The runs that ended with an exception; `table` has all other runs.
     failed: list[sweep.Failure]
     #: The duration of the call of `run_study` in seconds; runs that were stored before take no
     #: time.
@@ -67,8 +67,8 @@ def run_study(
         study's). The returned table has all stored runs of the study, even if `arms` and `seeds`
         select only some runs.
     changes
-        New values for settings of every arm, such as ``{"rate": 0.1}``. Changed arms need a
-        separate store. A larger ``"steps"`` continues stored runs of the MLP.
+        New values for settings of every arm, such as ``{"rate": 0.1}``. Arms with changed settings
+        need a `store` of their own. A larger ``"steps"`` continues stored runs of the MLP.
     processes, stack, niceness, scheduler
         The number of processes (default: one for each core; 0: only this process), the number of
         seeds that each process trains together, and the niceness of the processes. Instead of

@@ -50,7 +50,7 @@ class Arm:
         cls, name: str, first: Sequence[int | None], steps: Sequence[int], horizon: int | None = None,
         seeds: Sequence[int] = (),
     ) -> Arm:  # fmt: skip
-        """Return an arm, given each run's step of the first event (or None) and number of steps.
+        """Return an arm, given each run's number of steps and the step of its first event or None.
 
         Events after the horizon are censored.
         """
@@ -79,7 +79,7 @@ class Arm:
     def median_time(self) -> float | None:
         """Return the first time at which the Kaplan-Meier curve is at most a half, or None."""
         times, survival = kaplan_meier(self)[:2]
-        below = np.nonzero(survival <= 0.5 + 1e-9)[0]  # in floats, 12 events of 24 runs give 0.5000000000000001
+        below = np.nonzero(survival <= 0.5 + 1e-9)[0]  # after 12 events of 24 runs the curve is at 0.5000000000000001
         return float(times[below[0]]) if len(below) else None
 
 

@@ -73,19 +73,20 @@ _MECHANISM = {
     # Arms that round only one of the two parameters of layer norm.
     "gamma E2M1": _with(layer_norm_only(E2M1, BFLOAT16)),
     "beta E2M1": _with(layer_norm_only(BFLOAT16, E2M1)),
-    # Coarse rounding to multiples of a number: no blocks, no scales, no clamping.
+    # Arms that round coarsely to multiples of a number, without blocks, scales or clamping.
     "gamma grid 1/4": _with(layer_norm_only(Operand(error="grid", step=0.25), BFLOAT16)),
     "gamma grid 1/16": _with(layer_norm_only(Operand(error="grid", step=0.0625), BFLOAT16)),
     "beta grid 1/64": _with(layer_norm_only(BFLOAT16, Operand(error="grid", step=0.015625))),
     "beta grid 1/16": _with(layer_norm_only(BFLOAT16, Operand(error="grid", step=0.0625))),
-    # The rounding errors of E2M1 with random signs, with one sign, or shuffled.
+    # Arms with the rounding errors of E2M1, but with random signs, with one sign, or shuffled.
     "LN error, random sign": _with(layer_norm_only(Operand("mxfp4_e2m1", error="random_sign"))),
     "LN error, one-sided": _with(layer_norm_only(Operand("mxfp4_e2m1", error="one_sided"))),
     "LN error, shuffled": _with(layer_norm_only(Operand("mxfp4_e2m1", error="shuffle"))),
-    # Stochastic rounding, in which even a tiny change of gamma changes the mean of rounded gamma.
+    # Arms with stochastic rounding, in which even a tiny change of gamma changes the mean of
+    # rounded gamma.
     "gamma E2M1 SR, beta RNE": _with(layer_norm_only(Operand("mxfp4_e2m1", rounding="sr"), E2M1)),
     "LN E2M1 SR": _with(layer_norm_only(Operand("mxfp4_e2m1", rounding="sr"))),
-    # Smaller blocks, and elements with more bits.
+    # Arms with smaller blocks, or with elements of more bits.
     "LN E2M1, blocks of 8": _with(layer_norm_only(Operand("mxfp4_e2m1", block_size=8))),
     "LN E2M1, blocks of 1": _with(layer_norm_only(Operand("mxfp4_e2m1", block_size=1))),
     "LN E3M2": _with(layer_norm_only(Operand("mxfp6_e3m2"))),
@@ -177,7 +178,7 @@ _ABLATIONS = {
 }
 
 #: The six differences between the paper's text and its released code. A sign of +1 in `fraction`
-#: means that an arm follows the code.
+#: means that an arm follows the released code.
 DIFFERENCES = (
     "LN bfloat16, not MX",
     "beta frozen",

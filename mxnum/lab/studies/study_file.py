@@ -48,9 +48,9 @@ def read(path: str | Path, model: str = "mlp") -> Study:
                 made[name + suffix] = base.but(**(kept | values))
             except (ValueError, TypeError):
                 with _named(here):
-                    base.but(**kept)  # `but` raises here if the arm itself is wrong
+                    base.but(**kept)  # raises if the arm's own values are wrong
                 with _named(f"[grid] for {here}"):
-                    base.but(**(kept | values))  # `but` raises here if only the grid is wrong
+                    base.but(**(kept | values))  # raises if only the values of the grid are wrong
             controls[name + suffix] = own + suffix if own in arms else own
     return Study(
         table.get("name", path.stem),

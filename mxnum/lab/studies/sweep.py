@@ -200,7 +200,7 @@ def _start_worker(progress: Any, niceness: int) -> None:
     )  # Ctrl-C reaches all processes of the group; only the parent acts on it
     _keep_freed_memory()
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
-    signal.signal(signal.SIGTERM, _leave)  # set last, because SystemExit in this function would count as a failure
+    signal.signal(signal.SIGTERM, _leave)  # the last statement: SystemExit in this function would count as a failure
 
 
 def _keep_freed_memory() -> None:
@@ -334,7 +334,7 @@ def follow(
             while progress is not None:
                 label, step = progress.get_nowait()
                 if label in by_label:
-                    began.setdefault(label, step - 1)  # this call did the first step that a task reports
+                    began.setdefault(label, step - 1)  # earlier calls did all steps before the first reported one
                     now[label] = step
         except queue.Empty:
             pass

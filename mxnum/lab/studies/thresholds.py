@@ -19,8 +19,8 @@ HEADINGS = ("arm", "runs that jump", *(f"above {line:g} x" for line in LINES))
 def least_after(table: dict[str, Any], arm: str) -> list[float]:
     """Return, for each run that jumps, the least loss after the first jump, divided by the base.
 
-    The losses are the stored medians over bins of steps; a run whose jump begins in the last bin
-    counts as infinite.
+    The losses are the stored medians over bins of steps. The result of a run is infinite if its
+    jump begins in the last bin.
 
     >>> run = {"steps": 40, "final_loss": 3.0, "curve": [1.0] * 20 + [9.0, 4.0] + [6.0] * 18}
     >>> run["excursions"] = [{"start": 20, "end": None, "base": 1.0, "peak": 9.0, "area": 1.0}]
@@ -43,9 +43,10 @@ def at_the_end(table: dict[str, Any], arm: str) -> list[float]:
 
 
 def rows(table: dict[str, Any], arms: Sequence[str], *, ever: bool) -> list[tuple[str, ...]]:
-    """Count the runs of each arm that stay above each threshold (`ever`), or that end above it.
+    """Count the runs of each arm whose loss is at or above each threshold after a jump.
 
-    The thresholds are `LINES`.
+    With `ever` the least loss after the jump counts, otherwise the final loss. The thresholds are
+    `LINES`.
     """
     found = []
     for arm in arms:

@@ -1,9 +1,9 @@
 """Compute how a multiplicative error compounds over L layers, in plain and residual chains.
 
-A layer multiplies the signal (backward: the gradient) by s + j (1 + zeta), or by s + j without
-error. Here zeta is the layer's relative error and j the gain of the layer's branch; s is 1 with a
-skip connection and 0 without. If the errors of layers are independent, each moment of the product
-of all factors is the product of the layers' moments.
+A layer whose branch has gain j and relative error zeta multiplies the signal (backward: the
+gradient) by s + j (1 + zeta), where s is 1 with a skip connection and 0 without. Without error the
+factor is s + j. If the errors of layers are independent, each moment of the product of all factors
+is the product of the layers' moments.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from mxnum import errors
 
 @dataclass(frozen=True)
 class CompoundedGain:
-    """Moments of the gain: the product of all layers' factors, divided by that without errors."""
+    """Moments of the gain of several layers.
+
+    The gain is the product of all layers' factors, divided by the product without errors.
+    """
 
     #: E[gain]; 1 without errors.
     mean: Any

@@ -71,9 +71,10 @@ def dead_zone(
     errors.require(not mode.is_stochastic, "rounding", "deterministic", str(mode))
     quantizer = PiecewiseQuantizer.of(format, mode)
     crossing = 2 * scale_threshold(format, scale_rule)
-    # `crossing` is the block maximum at which the scale doubles, divided by the scale before. An
-    # element x, in units of this maximum, has the value Q(x crossing) / crossing before the scale
-    # doubles. Afterwards the value is Q(x crossing / 2) / (crossing / 2).
+    # `crossing` is the block maximum at which the scale doubles, in units of the smaller scale. An
+    # element x, in units of the block maximum at the crossing, is quantized to Q(x crossing) /
+    # crossing under the smaller scale, and to Q(x crossing / 2) / (crossing / 2) under the larger
+    # scale.
     edges = {Fraction(1, 2), Fraction(1)}
     edges |= {b / unit for b in quantizer.breakpoints for unit in (crossing, crossing / 2)}
     inside = sorted(edge for edge in edges if Fraction(1, 2) <= edge <= 1)
@@ -125,7 +126,7 @@ def limit_cycle(target: float | Fraction, level_below: float | Fraction, level_a
 
 
 def dwell(start: float, crossing: float, drift: float) -> int:
-    """Return the number of steps in which a drift of `drift` a step moves `start` to `crossing`.
+    """Return how many steps take a weight from `start` to `crossing` if each step adds `drift`.
 
     For gradient descent the drift in the dead zone is eta times the (constant) gradient; for Adam
     the drift is eta, however small the gradient is.
@@ -137,6 +138,7 @@ def dwell(start: float, crossing: float, drift: float) -> int:
     errors.require(drift > 0, "drift", "positive", drift)
     errors.require(-math.inf < start < crossing, "start", "below the crossing", start)
     errors.require(crossing < math.inf, "crossing", "finite", crossing)
-    # Decimal arguments are rounded to floats; without `lost`, this rounding could add a step.
+    # Rounding decimal arguments to floats can lift the quotient above an integer; `lost` prevents
+    # the extra step.
     lost = 1e-15 * max(abs(start), crossing)
     return max(1, math.ceil((crossing - start - lost) / drift))

@@ -36,9 +36,9 @@ def inverse_participation(mode: Any) -> Any:
 def mode_limit(bias: Any = 0.0, deviation: Any = 0.0, participation: Any = 1.0, *, momentum: float = 0.0) -> Any:
     """Return the largest stable learning rate times curvature of a mode, with noise in each element.
 
-    The limit is that of `stability_limit`, with the variance multiplied by `participation`, the
-    inverse participation ratio. A participation ratio of 1 means that all elements have the same
-    noise.
+    The limit is `stability_limit` with the variance multiplied by `participation`, the inverse
+    participation ratio of the mode. A `participation` of 1 gives the limit for one noise that all
+    elements share.
 
     >>> round(float(mode_limit(deviation=0.5, momentum=0.9) / mode_limit(momentum=0.9)), 3)
     0.174

@@ -30,11 +30,11 @@ from mxnum import ElementFormat, FloatScaleRule, MXFormat, Rounding, ScaleRule, 
 from mxnum.analysis import Enclosure, PiecewiseQuantizer, ScaleLadder, scale_ladder
 from mxnum.memory.dtypes import Array
 
-#: The number of binades of 1 - p, below 1, over which results are summed. Enclosures bound the
-#: contribution of smaller 1 - p; other results omit this contribution.
+#: Expectations for a `Beta` omit values of 1 - p below 2**-`DEPTH`. An enclosure goes deeper, and
+#: bounds the contribution of the omitted values.
 DEPTH = 40
-#: The rounding modes whose mean error is at most the magnitude of the number that is rounded, which
-#: bounds the terms that sums omit.
+#: The accepted rounding modes. Their mean error is at most the magnitude of the number, so a
+#: component that a sum omits would change the sum by at most its own magnitude.
 ROUNDINGS = (Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.SR)
 #: The precision of mpmath in bits, and the extra bits of an enclosure.
 _FLOAT_BITS, _EXTRA_BITS = 100, 60
@@ -183,11 +183,11 @@ class LogitGradientBias:
 
     # The other tokens of a block require scale s with probability others(end of s) - others(begin
     # of s). others(t) is the probability that no other token with the same target has a component A
-    # >= t. Ends of scales and pieces are in units of c/N, and are therefore values of 1 - p,
-    # because the target's component is (1 - p) c/N.
+    # >= t. The ends of scales and pieces are values of A in units of c/N. Because A = (1 - p) c/N,
+    # the ends are also values of 1 - p.
 
     def _scales(self, binades: int) -> list[int]:
-        """Return the indices of the scales of components from 2**-binades to 1 times c/N."""
+        """Return the indices of all scales that components from 2**-binades c/N to c/N require."""
         first, last = (self.ladder.of(self.unit / 2**each) for each in (binades, 0))
         return list(range(first, last + 1))
 
@@ -210,7 +210,7 @@ class LogitGradientBias:
     def _closed_form(self, law: Any, binades: int = DEPTH) -> tuple[Any, Any, Any]:
         """Return E[Q - A], the part of E[Q - A] due to overflow, and the probability of overflow.
 
-        Both expectations are in units of c/N.
+        The first two results are in units of c/N.
         """
         total = overflow_bias = overflow = law.number(Fraction(0))
         lowest = Fraction(1, 2**binades)
@@ -234,7 +234,7 @@ class LogitGradientBias:
 
     @cached_property
     def _tables(self) -> tuple[Array, Array, Array]:
-        """Start and unit of each scale, and True if a block maximum at the start is excluded."""
+        """The least block maximum of each scale, its unit, and True if that maximum is excluded."""
         begins, units = (
             np.array([float(x / self.unit) for x in each]) for each in (self.ladder.begins, self.ladder.units)
         )
@@ -273,8 +273,8 @@ class LogitGradientBias:
         own, total, overflow_bias, overflow = self._scales_of(u), 0.0, 0.0, 0.0
 
         def others(s: int, is_end: bool) -> float:
-            # If `is_end`, the probability that no other token with the same target requires a scale
-            # above s; otherwise, the probability that no such token requires scale s or above.
+            # The probability that all other tokens with the same target require scales of at most s
+            # if `is_end`, and scales below s otherwise.
             count = np.searchsorted(own, s, "right" if is_end else "left")
             return float((1 - float(self.frequency) * (1 - count / u.size)) ** (self.block_size - 1))
 
@@ -317,8 +317,8 @@ def logit_gradient_bias(
         tokens (in the product that gives the weight's gradient). 0 means blocks along the
         vocabulary.
     tensor_scale
-        The tensor scale of NVFP4 and similar formats. The default tensor scale fits a largest
-        component of c/N, which a token with p = 0 has.
+        The tensor scale of NVFP4 and similar formats. The default suits tokens with p = 0, whose
+        largest component is c/N.
 
     >>> logit_gradient_bias("mxfp8_e4m3", 2048, "6/5").shrinking(0.01).overflow
     0.0

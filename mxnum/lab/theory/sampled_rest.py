@@ -2,11 +2,11 @@
 
 `logit_rest` assumes that rounding changes only the target's component, and that all other
 components are right on average. But in a block without a target, the largest predicted probability
-p decides the scale. A largest p with a large mantissa overflows, too, and shrinks. How often
-the largest p of a block overflows depends on how a model's predictions scatter around their means.
-This module draws contexts, each with its own order of symbols, scattered logits and a target. The
-kernels round the gradients of the contexts, and the module moves the mean logits until
-all symbols have the same mean gradient.
+p decides the scale. If the mantissa of the largest p is large, p overflows, and rounding makes it
+smaller. How often the largest p of a block overflows depends on how a model's predictions scatter
+around their means. This module draws contexts, each with its own order of symbols, scattered logits
+and a target. The kernels round the gradients of the contexts, and the module moves the mean logits
+until all symbols have the same mean gradient.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from mxnum.memory.dtypes import Array
 _STEPS = 60
 #: The largest change of a logit in a step.
 _FARTHEST = 0.5
-#: After this many steps of the search, logits change half as much in a step. Because their steps
-#: become smaller, logits come to rest even where the gradient jumps.
+#: Step s of the search divides the changes of the logits by 1 + s / `_STEADY`, so that logits come
+#: to rest even where the gradient jumps.
 _STEADY = 20
-#: The initial p of symbols with q = 0, relative to 1 / (number of symbols); and the smallest
-#: divisor.
+#: The least initial p of a symbol, times the number of symbols; and the least number that enters a
+#: division or a logarithm.
 _LEAST, _TINY = 1e-3, 1e-30
 
 

@@ -144,9 +144,9 @@ class ScalingFit:
         """Return the interval of each parameter in which the fit is not significantly worse.
 
         A fit is significantly worse if twice the increase of the summed Huber loss, after scaling,
-        exceeds the chi-squared quantile at `level`. The scaling makes twice the increase of the
-        loss chi-squared if the noise is as large as the residuals. An interval is unbounded on a
-        side on which no value gives a significantly worse fit; the lower end of A, B or E is
+        exceeds the chi-squared quantile at `level`. After the scaling, twice the increase has a
+        chi-squared distribution if the noise is as large as the residuals. An interval is unbounded
+        on a side on which no value gives a significantly worse fit; the lower end of A, B or E is
         then 0.
         """
         _check_level(level)

@@ -99,7 +99,7 @@ class _Chain:
         self._of_exponent: dict[int, tuple[int, Array]] = {}
 
     def shift(self, exponent: int) -> int:
-        """Return log2 of the spacing of sums with this exponent, in units of 2^-fine."""
+        """Return the s for which sums with this exponent are multiples of 2^(s - fine)."""
         return max(exponent - self.unit.fraction_bits + self.fine, 0)
 
     def added(self, exponent: int) -> tuple[int, Array]:
@@ -158,8 +158,8 @@ class _Chain:
 
     def count(self, length: int) -> None:
         """Count the operations of a step, in which each probability is a sum of `length` terms."""
-        # A factor of 4 is enough to cover also the shorter convolutions in `added`; 2^16 covers the
-        # additions in `enter`.
+        # This is an upper bound: the factor 4 includes the shorter convolutions in `added`, and
+        # 2^16 the additions in `enter`.
         self.operations += 4 * length + (1 << 16)
 
     def mean(self) -> float:

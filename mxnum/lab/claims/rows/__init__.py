@@ -1,7 +1,7 @@
 """Declare the claims, one file each: the statement, its source, its check and its figures.
 
-Importing this package imports every file. The ledger lists the claims of a paper in the order of
-their files, and the papers in the order of `SOURCES`.
+Importing this package imports the file of every claim. The ledger lists the claims of a paper in
+the order of their files, and the papers in the order of `SOURCES`.
 """
 
 import importlib

@@ -52,7 +52,7 @@ def _check(context: Context) -> Evidence:
             comparisons.append(Comparison(f"{name}: variance", variance, float(exact.noise), 5e-6))
             samples.append(
                 (float(exact.noise), ((first - second) ** 2).mean(axis=1) / 2)
-            )  # the variance of Q, from two roundings of the same x
+            )  # half of the mean square difference of two independent roundings is the variance of Q
     configuration = CONFIGURATION | {"rounding": "sr", "scale rule": "floor"}
     note = "The factor and its derivation are from arXiv 2502.20586; the numbers are this project's."
     gain, variance, mended, raised, _ = (c.found for c in comparisons)

@@ -97,8 +97,8 @@ def _events(pairs: Sequence[tuple[Arm, Arm]]) -> str:
 def _runaways(table: dict[str, Any]) -> Iterator[Statement]:
     """Judge if runaways start sooner in each low precision than in FP32, over all learning rates.
 
-    Only the test of E2M1 at width 32, at the level of 1 %, was fixed before the runs. All other
-    comparisons only describe the runs.
+    Only the test of E2M1 at width 32, at the level of 1 %, was fixed before the runs. Comparisons
+    of other formats or widths only describe the runs.
     """
     width = next(iter(table["arms"].values()))["experiment"]["width"]
     for kind in _kinds(table):
@@ -137,8 +137,8 @@ def at_the_size_of_the_paper(context: Context) -> list[Statement]:
 def _rises_at_less(own: dict[float, list[Course]], controls: dict[float, list[Course]]) -> bool | None:
     """Judge if low precision makes the loss rise at a lower learning rate than FP32.
 
-    The lowest rate at which any loss rises decides. The result is True if all low-precision losses
-    and no FP32 loss rise at this rate, False if all FP32 losses rise, and None otherwise.
+    The result depends only on the lowest rate at which any loss rises: True if all low-precision
+    losses and no FP32 loss rise at this rate, False if all FP32 losses rise, and None otherwise.
     """
     for rate in sorted(own.keys() & controls.keys()):
         ours, theirs = ([bool(run.counted) for run in kind[rate]] for kind in (own, controls))

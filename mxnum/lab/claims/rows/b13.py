@@ -32,8 +32,8 @@ LEVEL = 0.05
 def is_none(values: list[float]) -> bool | None:
     """Judge if the mean of `values` counts as no cost, by the mean's confidence limits.
 
-    The result is True if both limits lie between -`NONE` and `NONE`. The result is False if both
-    limits are above `NONE`, or both below -`NONE`; otherwise None.
+    The result is True if both limits lie between -`NONE` and `NONE`, False if both lie above `NONE`
+    or both below -`NONE`, and None otherwise.
     """
     found = mean_interval(values)
     if found is None:

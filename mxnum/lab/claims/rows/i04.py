@@ -56,7 +56,7 @@ def _check(context: Context) -> Evidence:
     ]
     evidence = Evidence(
         statements=statements,
-        note="The gradient is taken at the normalized input of a layer norm, for the same gradient of its output.",
+        note="Gradients with respect to the normalized input of a layer norm are compared, for one output gradient.",
         configuration={"seed": seed, "weights": width * blocks, "deviation": 0.01, "centres": [0.95, 0.6]},
     )
     answer = (

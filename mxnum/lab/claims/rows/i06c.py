@@ -35,8 +35,8 @@ def _check(context: Context) -> Evidence:
     """Judge if runs in E2M1 run away sooner than runs in FP32 on the same seeds.
 
     The confirmatory test is the exact paired log-rank test of the steps at which runaways begin,
-    two-sided, at `LEVEL`, on the seeds of `quick`. Stored studies add the same test on other seeds,
-    and the rule that was fixed before the study `recovery`.
+    two-sided, at `LEVEL`, on the seeds of `quick`. If stored studies exist, other statements follow
+    from the same test on other seeds, and from the rule that was fixed before the study `recovery`.
     """
     table = context.json("quick.json")
     if not {"FP32", "E2M1"} <= set(table["arms"]):

@@ -17,8 +17,8 @@ from mxnum.lab.theory import ScalingFit, compare_laws, fit_scaling_law, read_los
 from mxnum.lab.theory import figures as law_figures
 from mxnum.lab.theory.huber_law import huber
 
-#: Studies of models of several sizes on one source and the same seeds, and their recipes. The
-#: recipes of both studies are compared with bfloat16 in the first study.
+#: For each study of models of several sizes, its recipes. Both studies have the same source and
+#: seeds, so the recipes of "ladder-four-bits" are compared with bfloat16 in "ladder", too.
 LADDERS = {
     "ladder": (PLAIN, BFLOAT16, "E4M3", "E4M3 weights alone, bf16 activations", "E2M1 rceil, SR gradients"),
     "ladder-four-bits": ("E2M1", "E2M1 even, SR gradients"),

@@ -16,8 +16,8 @@ CLAIM = Claim(
     "Block organisation",
     "Of blocks of 1x16 (rows), 16x1 (columns) and 4x4 (tiles), columns lower the error of activations whose size "
     "depends on the token, but not the error of weights or gradients; tiles are a compromise.",
-    "R-MSE is measured for each organisation on synthetic weights, gradients, and activations whose size depends "
-    "on the token.",
+    "R-MSE is measured for each shape of blocks on synthetic weights, gradients, and activations whose size "
+    "depends on the token.",
     "Activations of a large language model would decide the claim.",
     takes=("language/organisation.json",),
 )
@@ -44,7 +44,7 @@ def _check(context: Context) -> Evidence:
                 )
             )
         else:
-            what = f"{tensor}: the organisation changes the error by less than 1 %"
+            what = f"{tensor}: the block shape changes the error by less than 1 %"
             statements.append(Statement(what, max(errors.values()) / min(errors.values()) - 1 < 0.01, _listed(errors)))
     words = "the paper says that activations for a given token are stored in a column"
     statements.append(Statement("the paper's columns lie within a token, as rows do here", True, words))
@@ -70,7 +70,7 @@ def _listed(errors: dict[str, float]) -> str:
 
 
 def of_language_models(context: Context) -> Iterator[Statement]:
-    """Judge how the block organisation changes the error of tensors of trained models."""
+    """Judge how the shape of the blocks changes the error of tensors of trained models."""
     table = language_models.study(context, "organisation") or {"arms": {}}
     for arm, found in table["arms"].items():
         kept = [run["organisations"] for run in found["runs"]]
@@ -80,5 +80,5 @@ def of_language_models(context: Context) -> Iterator[Statement]:
             if kind == "activations":
                 what, holds = "blocks within a token are best", mean["row"] == least
             else:
-                what, holds = "the organisation changes the error by less than 1 %", max(mean.values()) < 1.01 * least
+                what, holds = "the block shape changes the error by less than 1 %", max(mean.values()) < 1.01 * least
             yield Statement(f"{kind} of a small language model ({arm}): {what}", holds, _listed(mean))
