@@ -102,7 +102,8 @@ def without_unknown(
 ) -> tuple[list[bytes], dict[int, str]]:
     """Return the lines with unknown digits replaced by zeros, and the original answers by row.
 
-    The digits x and z are unknown. Only the answers, at the end of a line, may have unknown digits.
+    The digits x and z stand for unknown bits. Only the answers, at the end of a line, may have
+    unknown digits.
     """
     cleaned, unknown = list(lines), dict[int, str]()
     if not any(digit in line for line in lines for digit in b"xXzZ"):
@@ -314,8 +315,8 @@ def _stated(line: bytes) -> tuple[str, str]:
     return (key.strip(), value.strip()) if colon else ("", "")
 
 
-#: Header lines that state the task and its cases. The header of answers must not contradict these
-#: lines of the vectors.
+#: The keys of the header lines that state the task and its cases. In these lines, the header of the
+#: answers must not contradict the header of the vectors.
 ASKED = ("operation", "format", "block", "source", "result", *DECIDES, "level", "seed")
 Advance = Callable[[int], object]
 

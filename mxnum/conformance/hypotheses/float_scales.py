@@ -111,7 +111,8 @@ def _values_of_stack(stack: Stack, task: Task, inputs: Columns, largest: Array) 
 
 _ONE = np.float32(1)
 
-#: Ways to compute a block's scale, m / (L t), in float32.
+#: Ways to compute a block's scale m / (L t) in float32 (m: block maximum, L: largest element, t:
+#: tensor scale).
 _SCALE_ORDERS: dict[str, Callable[..., Array]] = {
     "m / L / t": lambda m, L, t: (m / L) / t,
     "m / t / L": lambda m, L, t: (m / t) / L,

@@ -289,7 +289,7 @@ class Trial:
         for sentence in [] if told else statistics.likeness(calls, names, level):
             add_problem(self.report, between, sentence)
         reach = half.ids.size // 2
-        pairs = int(reach * (length / half.ids.size) ** 2)  # pairs without anchors of blocks, which are not random
+        pairs = int(reach * (length / half.ids.size) ** 2)  # leave out pairs with anchors, which are not random
         rho = statistics.smallest_correlation(pairs, power, level)
         self.report.guarantees.append(
             f"The test finds a correlation of {rho:.2g} between elements at any one distance up to {reach}, in one "
