@@ -92,7 +92,7 @@ class Function:
     #: The parameters on which the results depend; other parameters are left out.
     parameters: tuple[str, ...]
     body: tuple[Statement, ...]
-    #: A single result is any expression. Several results are names.
+    #: A single result may be any expression; several results must be names.
     results: tuple[Expression, ...]
     #: The text that printers write above the function, by default its factory's docstring.
     comment: str

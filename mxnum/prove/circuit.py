@@ -121,7 +121,7 @@ def _bound(
     free = [each for each in quantities if not any(isinstance(p, Port) and p.quantity == each for p in found.values())]
     if rest and by_order and len(rest) <= len(free):
         # If there are as many unbound parameters as inputs without a default, bind them to these
-        # inputs. Otherwise bind the parameters to the first unbound inputs, in order.
+        # inputs. If the numbers differ, bind the parameters to the first unbound inputs, in order.
         needed = [each for each in free if each.default is None]
         chosen = free[: len(rest)] if len(needed) != len(rest) else needed
         found |= {name: Port(each, 0, each.count) for name, each in zip(rest, chosen, strict=True)}

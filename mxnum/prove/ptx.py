@@ -4,8 +4,8 @@ PTX defines the result of each integer instruction for all operands: shift amoun
 no result is poison. Because no PTX result is undefined, a proof only has to show that two results
 are equal. The executor raises UnsupportedCode for unknown instructions.
 
-A float operation must name its rounding, because tools may fuse operations that do not. The solver
-knows only that a float operation gives equal results for equal operands.
+A float operation must name its rounding, because tools may fuse operations that name none. The
+solver knows only that a float operation gives equal results for equal operands.
 """
 
 from __future__ import annotations

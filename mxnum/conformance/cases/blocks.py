@@ -93,8 +93,8 @@ def _floor_codes(task: Task, bits: Array) -> Array:
 def scale_blocks(task: Task, rng: Generator) -> Array:
     """Return blocks for testing scales alone.
 
-    The maxima of the blocks take every exponent of the source, with every fraction at which a scale
-    rule's result changes. Far from 1, only every seventh exponent of float64 occurs.
+    The maxima of the blocks take every exponent of the input's float type, with every fraction at
+    which a scale rule's result changes. Far from 1, only every seventh exponent of float64 occurs.
     """
     source, k = task.source, task.block
     fractions = np.unique(
@@ -188,9 +188,9 @@ def random_blocks(task: Task, rng: Generator, size: int) -> Array:
 def with_random(task: Task, rng: Generator, inputs: Columns, every_kind: bool = False) -> Columns:
     """Return the inputs, with random words if rounding is stochastic.
 
-    The random words are of four kinds: the least word that rounds its number away from zero, one
-    less, arbitrary, or all ones. With `every_kind`, each number meets all four kinds of random
-    words, otherwise one kind, chosen at random.
+    The random words are of four kinds: the least word that rounds its number away from zero, that
+    word minus 1, an arbitrary word, and a word of all ones. With `every_kind`, each number meets
+    all four kinds of random words, otherwise one kind, chosen at random.
     """
     if not task.is_stochastic:
         return inputs

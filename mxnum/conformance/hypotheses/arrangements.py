@@ -32,7 +32,7 @@ def orders(block: int, bits: int) -> Iterator[tuple[str, Change]]:
         if order.tobytes() not in seen:
             seen.add(order.tobytes())
             yield name, _permuted(order)
-    if bits < 8 and bits != 4:  # with 4 bits this equals swapped nibbles, which are yielded above
+    if bits < 8 and bits != 4:  # with 4 bits, packing from the top swaps nibbles, as an order above
         yield "the right codes packed from the highest bit of each byte", partial(_packed_from_the_top, block, bits)
 
 
@@ -247,7 +247,7 @@ def arrangements(task: Task, answered: list[Answered]) -> list[str]:
     for name, arrange in _tried(task).items():
         if all(_is_right(task, one, arrange) for one in answered):
             found.append(name)
-    if "short last blocks are left zero" in found:  # "left zero" implies "left out", so one name is enough
+    if "short last blocks are left zero" in found:  # blocks left zero also pass as left out, so one name is enough
         found.remove("short last blocks are left out")
     return found
 

@@ -131,7 +131,7 @@ def _by_logarithm(task: Task, inputs: Columns) -> Array:
 
 
 def _by_logarithm_of_quotient(task: Task, inputs: Columns) -> Array:
-    """Return the scales of rceil; maximum / largest element and its logarithm are in float32.
+    """Return the scales of the rule rceil, computed with a float32 quotient and its logarithm.
 
     A block with infinity gets the largest scale.
     """

@@ -1,7 +1,7 @@
 """Compute the right answers with numpy, by the definition.
 
-With numpy, the first case needs no compilation. The module shares no code with the compiled loops,
-which may be the implementation under test.
+Because numpy computes the answers, no time is spent on compilation. The module shares no code with
+the compiled loops, which may be the implementation under test.
 """
 
 from __future__ import annotations

@@ -211,7 +211,8 @@ def _mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
     if task.accumulate.by_block and task.dot_blocks > 3:  # with three blocks or fewer, a tree adds in the same order
         yield "sums of blocks added in pairs (a tree)", _in_pairs
     small, large = (pick(abs(v) for v in task.element.values() if 0 < abs(v) < np.inf) for pick in (min, max))
-    if task.accumulate.by_block and task.block * (large / small) ** 2 >= 1 << 24:  # with less range, float32 is exact
+    # If products span fewer bits than float32 has, float32 sums within a block are exact.
+    if task.accumulate.by_block and task.block * (large / small) ** 2 >= 1 << 24:
         yield "sums within each block in float32, in order", _blocks_in_float32
     yield "sums in float64, in order", partial(_in_type, np.float64)
     yield "sums in float32 without fused multiply-add, in order", partial(_in_type, np.float32)

@@ -60,7 +60,7 @@ def _from(n: int, p: float, q: float, level: float) -> int:
 
 def power(n: int, p: float, truth: float, level: float) -> float:
     """Return the chance that n draws contradict p at `level` if the true probability is `truth`."""
-    if p in (0, 1):  # one draw in the impossible direction contradicts p
+    if p in (0, 1):  # one draw in the direction of probability 0 contradicts p
         return float(1 - abs(1 - p - truth) ** n)
     low, high = critical(n, p, level)
     if truth in (0, 1):

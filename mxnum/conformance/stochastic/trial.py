@@ -172,8 +172,7 @@ def difference(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
     return f"{where}: {element}got {', want '.join(codes)}."
 
 
-#: Seeds that together vary each of 31 bits. Some of these seeds are so close that they are equal as
-#: float32.
+#: Seeds that together vary each of 31 bits; some are so close that they are equal as float32.
 SEEDS = (1, 2, *(1 | 1 << bit for bit in range(1, 31)), 2 | 1 << 30)
 #: Number of draws with each seed in `SEEDS`.
 UNDER_EACH_SEED = 4096

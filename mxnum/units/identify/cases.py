@@ -64,7 +64,7 @@ class Maker:
             codes[k + int(r.integers(blocks))] = int(r.choice([0, 1, SCALES[self.problem.scale].nan_code]))
 
     def _put(self, a: Array, b: Array, index: int, exponent: int, negative: bool, mantissa: bool = False) -> None:
-        """Write the operands of a product near 2**exponent, with random fractions if `mantissa`."""
+        """Write the operands of a product near 2**exponent; `mantissa` adds random fractions."""
         x, y = self.problem.formats
         first = min(max(exponent // 2, x.emin, exponent - y.emax), max(exponent - y.emin, x.emin))
         codes = [_power(x, first), _power(y, exponent - first)]
