@@ -41,7 +41,7 @@ def explore(
         bool,
         typer.Option(
             "--frontier",
-            help="Print, by bits, the candidates with less error than every candidate of the same or fewer bits.",
+            help="Print only candidates with less error than all candidates of the same or fewer bits, sorted by bits.",
         ),
     ] = False,
     csv: Annotated[Path | None, typer.Option(help="Write all candidates to this file, as CSV.")] = None,

@@ -97,8 +97,8 @@ def chosen(names: list[str], tensor: str | None) -> str:
 def as_floats(array: Any, where: str, as_dtype: str | None = None) -> Array:
     """Return the array if its type can be quantized; raise ValueError otherwise.
 
-    With `as_dtype`, elements of two bytes are read as bfloat16. Arrays of float16, or of elements
-    of another size, then raise ValueError.
+    With `as_dtype`, elements of two bytes are read as bfloat16; arrays of float16, or of elements
+    of another size, raise ValueError.
     """
     result: Array = array
     if as_dtype is not None:

@@ -10,8 +10,8 @@ differences from the right answers that the standard permits; ``accept=`` takes 
 implementation documents. `identify` finds out how a matrix unit adds.
 
 `prove` checks an implementation for all inputs with a solver (``mxnum prove``). `prove` reads
-Verilog with yosys, C with clang, LLVM IR, PTX, functions of numba and Python functions in the
-dialect of `mxnum.definition.word`.
+Verilog with yosys, C with clang, LLVM IR, PTX, functions of numba, and functions in the subset of
+Python that `mxnum.definition.word` describes.
 """
 
 from mxnum.conformance.arrays import check_arrays

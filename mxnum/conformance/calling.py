@@ -97,8 +97,8 @@ class Implementation:
 def in_place(kernel: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that calls a kernel and returns the array that the kernel overwrote.
 
-    This is the kernel's first argument. Pass the function to `check`, `check_arrays` or
-    `check_stochastic`.
+    The kernel overwrites its first argument. Pass the returned function to `check`, `check_arrays`
+    or `check_stochastic`.
 
     >>> import mxnum as mx
     >>> from mxnum.conformance import check, in_place
@@ -217,8 +217,8 @@ def read_floats(value: Any, name: str, task: Task, shape: tuple[int, ...]) -> Ar
 def read_element_codes(value: Any, name: str, task: Task, shape: tuple[int, ...], packs: bool = False) -> Array:
     """Return codes of elements as integers; accept also the element's own type and packed rows.
 
-    Integers of any size are accepted. Rows of one code have the same shape packed and unpacked;
-    such rows are read as packed if `packs` is True, which says that earlier answers were packed.
+    Integers of any size are accepted. Rows of a single code have the same shape packed and
+    unpacked; they are read as packed if earlier answers were packed (`packs`).
     """
     array, kind = as_array(value, name)
     element, bits = task.element, task.element.bits
@@ -321,10 +321,10 @@ def _is_known(task: Task, inputs: Columns) -> bool:
 
 
 def _by_rule(task: Task, inputs: Columns, bits: Array) -> tuple[int, Array, Array]:
-    """Return the number of matching blocks, and for all blocks the scales and codes.
+    """Return how many blocks a scale rule reproduces, and the scales and codes of all blocks.
 
-    The scales follow the task's scale rule. A block matches if its scale and codes give all its
-    values.
+    The scales follow the task's scale rule. The rule reproduces a block if the block's scale and
+    codes give all its values.
     """
     scale = right_scales(task, inputs).astype(np.int64)
     codes = _codes_at(task, inputs, bits, scale)

@@ -34,7 +34,7 @@ def described(
 
 
 def _of_float(claim: Claim, inputs: Mapping[str, int]) -> tuple[Claim, Mapping[str, int]]:
-    """Return claim and inputs; an element code x to encode becomes the float32 of equal value."""
+    """Return the claim and the inputs; replace an element code to encode by its float32 value."""
     if claim.operation != "encode" or claim.source.name in FLOATS:
         return claim, inputs
     (x,) = struct.unpack("<I", struct.pack("<f", claim.source.value(inputs["x"])))

@@ -72,8 +72,8 @@ class FloatScaleSteps:
     maximum: Fraction
     #: The tensor scale, or 1 if the format has none.
     tensor_scale: Fraction
-    #: The quotient that is rounded: maximum / (largest element * tensor scale). The rule four over
-    #: six may take 3/2 of this quotient.
+    #: The quotient that is rounded: maximum / (largest element * tensor scale). The scale rule four
+    #: over six may multiply the quotient by 3/2.
     quotient: Fraction
     #: The codes of the scales around the quotient (`above` is None beyond the largest scale), and
     #: the position of the quotient between them.
@@ -142,7 +142,7 @@ def _float_scale_steps(task: Task, values: list[float], tensor: Fraction, code: 
 def _rounded(
     scale: ScaleFormat, quotient: Fraction, rule: FloatScaleRule
 ) -> tuple[int, int, int | None, Fraction | None, str]:
-    """Return a rounded quotient's code, the codes around it, its position, the rule in words."""
+    """Return a quotient's rounded code, the codes around it, its position, and the rule as text."""
     low, high = 0, scale.max_code + 1
     while high - low > 1:  # bisection, since larger codes have larger values
         middle = (low + high) // 2
@@ -163,7 +163,7 @@ def _rounded(
 
 
 def _error(task: Task, numbers: list[Fraction], factor: Fraction, power: int) -> Fraction:
-    """Return the sum of |error|**power of numbers divided by a factor and rounded to nearest."""
+    """Return the sum of |error|**power for numbers divided by `factor` and rounded to nearest."""
     grid = [Fraction(task.element.value(code)) for code in range(task.element.max_code + 1)]
     total = Fraction(0)
     for x in numbers:

@@ -39,7 +39,8 @@ def prove(
     implementation
         One file or several: Verilog or SystemVerilog (``.v``, ``.sv``), C or C++ (``.c``, ``.h``,
         ``.cpp``, ...), LLVM IR (``.ll``), PTX (``.ptx``) or Python (``.py``, which is run); or a
-        Python function, compiled by numba or in the dialect of `mxnum.definition.word`.
+        Python function, compiled by numba or written in the subset of Python that
+        `mxnum.definition.word` describes.
     operation
         ``"encode"``, ``"decode"``, ``"scale"``, ``"quantize"`` or ``"dot"``.
     format

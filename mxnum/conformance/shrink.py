@@ -114,7 +114,7 @@ def _simplest(task: Task, wrong: Wrong, found: Columns, pool: list[int]) -> Colu
 
 
 def _simplest_tensor(task: Task, wrong: Wrong, case: Columns) -> Columns:
-    """Return the case with the first tensor, in order of simplicity, in which the case still fails.
+    """Return the case in the simplest tensor, of those tried, in which the case still fails.
 
     The tensors tried are the block alone, and tensors with simple largest magnitudes or the largest
     magnitude of the case.

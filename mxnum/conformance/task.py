@@ -101,7 +101,7 @@ class Operation:
     def result_bits(self, task: Task) -> int | None:
         """Return the number of fraction bits of a result, which sets the unit of distances.
 
-        Return None if distances from the right answers say little.
+        Return None for an operation whose reports state no distances from the right answers.
         """
         return None
 
@@ -128,7 +128,7 @@ class Operation:
     def possible(self, task: Task) -> tuple[str, int | None]:
         """Return the name of the possible inputs and their number of bits.
 
-        The number of bits is None if it would say little about the number of possible inputs.
+        The number of bits is None if there are too many possible inputs to count.
         """
         raise NotImplementedError
 
@@ -182,8 +182,8 @@ class Task:
     #: Number of blocks in each operand of a dot product. Four blocks show the order in which an
     #: implementation adds blocks.
     dot_blocks: int = 4
-    #: The matrix unit whose arithmetic sums the products, or None if `accumulate` says how to sum,
-    #: and the number of products of a case.
+    #: The matrix unit that sums the products (None if `accumulate` says how to sum), and the number
+    #: of products of a case.
     unit: MatrixUnit | None = None
     k: int = 0
 

@@ -102,7 +102,8 @@ def without_unknown(
 ) -> tuple[list[bytes], dict[int, str]]:
     """Return the lines with unknown digits replaced by zeros, and the original answers by row.
 
-    The digits x and z are unknown. Only the answers, at the end of a line, may have unknown digits.
+    The digits x and z stand for unknown bits. Only the answers, at the end of a line, may have
+    unknown digits.
     """
     cleaned, unknown = list(lines), dict[int, str]()
     if not any(digit in line for line in lines for digit in b"xXzZ"):
@@ -314,8 +315,8 @@ def _stated(line: bytes) -> tuple[str, str]:
     return (key.strip(), value.strip()) if colon else ("", "")
 
 
-#: Header lines that state the task and its cases. The header of answers must not contradict these
-#: lines of the vectors.
+#: The header keys that state the task and its cases; for each key, the header of the answers must
+#: not contradict the header of the vectors.
 ASKED = ("operation", "format", "block", "source", "result", *DECIDES, "level", "seed")
 Advance = Callable[[int], object]
 
@@ -457,10 +458,10 @@ class _Stated:
     def __init__(self, batches: Iterator[Columns]) -> None:
         self._batches = (_hashes(batch) for batch in batches)
         self._ahead = np.empty(0, np.uint64)
-        #: The sum of the hashes of the lines read, minus the sum of the hashes of the described
-        #: cases.
+        #: The sum of the hashes of the lines read, minus the sum of the hashes of the cases that
+        #: the header describes.
         self._excess = 0
-        #: The first line that differs from the described case at the same position.
+        #: The first line that differs from the header's case at the same position.
         self._line: int | None = None
 
     def compare(self, inputs: Columns, first: int) -> None:

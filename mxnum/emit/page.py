@@ -76,7 +76,7 @@ def first_state(
     overflow: str | Overflow,
     nonfinite: str | Nonfinite,
 ) -> tuple[MXFormat, dict[str, str]]:
-    """Return the format, and the page's first state: names and values for a link's fragment."""
+    """Return the format, and the page's first state as names and values for the URL's fragment."""
     fmt = formats.get(format)
     rule = scale_rule_of(fmt, scale_rule)
     policy = errors.choose_member("nonfinite", nonfinite, Nonfinite)
@@ -93,7 +93,7 @@ def first_state(
 
 
 def explorer_page(start: Mapping[str, str], format: MXFormat) -> str:
-    """Return the page; `start` is its first state, as names and values of a link's fragment.
+    """Return the page; `start` is its first state, as names and values of the URL's fragment.
 
     The page offers all named formats, and also `format` if it is not a named format.
     """

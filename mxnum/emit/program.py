@@ -1,4 +1,4 @@
-"""Dialect functions as programs: statements and expressions, which every printer can print.
+"""Translates dialect functions (`mxnum.definition.word`) to statements and expressions.
 
 `Program.add` reads the syntax tree of a function that a factory made, and the constants in the
 function's closure. Of a branch on constants of the closure, the program keeps only the arm that is
@@ -92,7 +92,7 @@ class Function:
     #: The parameters on which the results depend; other parameters are left out.
     parameters: tuple[str, ...]
     body: tuple[Statement, ...]
-    #: A single result is any expression. Several results are names.
+    #: A single result may be any expression; several results must be names.
     results: tuple[Expression, ...]
     #: The text that printers write above the function, by default its factory's docstring.
     comment: str
@@ -146,7 +146,7 @@ class Program:
     _known: dict[tuple[Any, int], Function] = field(default_factory=dict, repr=False)
 
     def add(self, function: Callable[..., Any], name: str, word: int, comment: str = "") -> Function:
-        """Read a dialect function and the functions that it calls; return its `Function`."""
+        """Read a function and the functions that it calls; return its `Function`."""
         key = (function, word)
         if key not in self._known:
             taken = {each.name for each in self.functions}
@@ -185,7 +185,7 @@ class _Reader:
         """Return the function, without parameters that do not affect its results."""
         body, results = self.block(self.tree.body)
         assert results is not None
-        if len(results) > 1:  # name each result, so that every language can return several
+        if len(results) > 1:  # name each result, so that every language can return several results
             for place, result in enumerate(results):
                 if not isinstance(result, Name):
                     body.append(Assignment((f"result_{place}",), result))
@@ -291,7 +291,7 @@ class _Reader:
         return Call(called, tuple(given[name] for name in called.parameters))
 
     def unknown(self, node: ast.AST) -> Exception:
-        """Return the error for code that is not in the dialect."""
+        """Return the error for code that a program cannot express."""
         return NotImplementedError(f"{self.name}: `{ast.unparse(node)}` is not in the dialect")
 
 

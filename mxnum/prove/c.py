@@ -24,7 +24,7 @@ from mxnum.prove.claims import Claim, Quantity
 from mxnum.prove.execution import UnsupportedCode
 
 #: clang's options. Optimisation removes structures and loops of constant length, which `clang_ir`
-#: cannot read. Vectorization is off because `clang_ir` cannot read vectors either.
+#: cannot read. Vectorization is off because `clang_ir` cannot read vectors.
 FLAGS = (
     "-O2", "-gline-tables-only", "-fno-sanitize=all", "-fno-discard-value-names", "-fno-vectorize",
     "-fno-slp-vectorize", "-ffp-contract=off", "-fno-exceptions", "-mllvm", "-unroll-threshold=1000000", "-mllvm",

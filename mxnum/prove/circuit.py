@@ -121,7 +121,7 @@ def _bound(
     free = [each for each in quantities if not any(isinstance(p, Port) and p.quantity == each for p in found.values())]
     if rest and by_order and len(rest) <= len(free):
         # If there are as many unbound parameters as inputs without a default, bind them to these
-        # inputs. Otherwise bind the parameters to the first unbound inputs, in order.
+        # inputs. If the numbers differ, bind the parameters to the first unbound inputs, in order.
         needed = [each for each in free if each.default is None]
         chosen = free[: len(rest)] if len(needed) != len(rest) else needed
         found |= {name: Port(each, 0, each.count) for name, each in zip(rest, chosen, strict=True)}
@@ -148,8 +148,8 @@ def _port(said: str, named: Mapping[str, Quantity]) -> Port | None:
 def given(circuit: Circuit, binding: Binding, values: Mapping[str, z3.BitVecRef]) -> dict[str, z3.BitVecRef]:
     """Return the value of each input of a circuit, given the values of the claim's inputs.
 
-    If the port is wider than the number, float32 and float64 bits are sign-extended, like signed
-    integers. Numbers of other types are zero-extended.
+    If a port is wider than its number, the bits of a float32 or float64 are sign-extended like a
+    signed integer, and all other numbers are zero-extended.
     """
     found = {}
     for name, width in circuit.inputs.items():
@@ -171,9 +171,9 @@ def given(circuit: Circuit, binding: Binding, values: Mapping[str, z3.BitVecRef]
 
 
 def narrowed(circuit: Circuit, name: str, port: Port, value: z3.BitVecRef) -> tuple[z3.BitVecRef, list[z3.BoolRef]]:
-    """Return the low bits of an output, which the claim is about, and conditions on the other bits.
+    """Return the bits of an output that the claim is about, and conditions on the bits above them.
 
-    The bits above the low bits must be a zero extension or a sign extension.
+    All higher bits of the output must be a zero extension or a sign extension.
     """
     bits = port.quantity.bits * port.count
     if value.size() < bits:

@@ -223,7 +223,7 @@ class _Machine(ir._Machine):
         elif re.fullmatch(r"(?:tail )?call void @llvm\.(lifetime\.\w+|experimental\.noalias\S*)\(.*\)(?: #\d+)?", line):
             return
         elif re.fullmatch(r"store ptr .*, !numba_exception_output !\d+", line):
-            return  # Ignore the exception: the returned status then is not 0.
+            return  # Ignore the stored exception, because the returned status reports it.
         elif found := re.fullmatch(r"(%\S+) = (f\w+|[su]itofp)((?: (?:contract|nsz))*) (.*)", line):
             if found[3]:
                 raise UnsupportedCode(f"{found[2]}{found[3]}")

@@ -1,10 +1,10 @@
 """A symbolic executor of textual LLVM IR: integers, forward branches, one result slot, and poison.
 
 The executor raises UnsupportedCode for code that it does not support. The executor tracks for each
-value whether it is poison, as the LLVM language reference defines. A violated `nsw`, `exact`,
-`range` or other flag makes the result poison. An instruction with a poison operand gives poison,
-but `select` and `phi` pass on only the poison of the value that they choose. `freeze` turns poison
-into an arbitrary value.
+value whether it is poison, as the LLVM language reference defines. If the operands break the
+promise of a flag such as `nsw`, `exact` or `range`, the result is poison. An instruction with a
+poison operand gives poison, but `select` and `phi` pass on only the poison of the value that they
+choose. `freeze` turns poison into an arbitrary value.
 
 Two obligations are that no branch depends on poison and that the returned value is not poison. The
 executor treats `undef` as poison, which is stricter than LLVM.
@@ -368,7 +368,7 @@ class _Machine:
 
 
 def _intrinsic(name: str, width: int, operands: list[z3.BitVecRef]) -> tuple[z3.BitVecRef, z3.BoolRef]:
-    """Return the result of an intrinsic, and the condition that only the result is poison."""
+    """Return an intrinsic's result, and the condition that it is poison although no operand is."""
     match name, operands:
         case _, [a, b] if name in _INTRINSICS:
             return _INTRINSICS[name](a, b), _NEVER

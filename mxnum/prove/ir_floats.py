@@ -65,8 +65,8 @@ def number(bits: Any, type_: str) -> Any:
 class Floats:
     """The float operations of one execution.
 
-    The bits of each result are a fresh symbol. `definitions` are the equations between the symbols
-    and the results in z3's floats.
+    The bits of each result are a fresh symbol. Each equation in `definitions` says which z3 float
+    the bits of a symbol encode.
     """
 
     def __init__(self) -> None:

@@ -4,8 +4,8 @@ PTX defines the result of each integer instruction for all operands: shift amoun
 no result is poison. Because no PTX result is undefined, a proof only has to show that two results
 are equal. The executor raises UnsupportedCode for unknown instructions.
 
-A float operation must name its rounding, because tools may fuse operations that do not. The solver
-knows only that a float operation gives equal results for equal operands.
+A float operation must name its rounding, because tools may fuse operations that name none. The
+solver knows only that a float operation gives equal results for equal operands.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ def execute(text: str, arguments: Sequence[z3.BitVecRef], floats: Floats | None 
 
 # --- The meaning of instructions
 
-#: The width of a register by the prefix of its name, and the declarations that NVVM writes.
+#: The width of each kind of register by the prefix of its name, and the (type, prefix) pairs of the
+#: register declarations that NVVM writes.
 _WIDTHS = {"%p": 1, "%rs": 16, "%r": 32, "%rd": 64, "%f": 32}
 _DECLARATIONS = {("pred", "%p"), ("b16", "%rs"), ("b32", "%r"), ("b64", "%rd"), ("f32", "%f")}
 #: Float operations that name their rounding, so that tools never fuse them.

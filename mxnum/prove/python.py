@@ -1,4 +1,4 @@
-"""Readers of Python functions: functions for numba, and functions in the definition's dialect."""
+"""Readers of functions that numba compiles, and of dialect functions (`mxnum.definition.word`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ WORD = 64
 
 
 def read_dialect(function: Callable[..., Any]) -> Circuit:
-    """Return the circuit, with 64-bit words, of a function in the dialect of the definition."""
+    """Return the circuit of a function in the subset of Python that `mxnum.definition` uses.
+
+    The circuit's words have 64 bits.
+    """
     name = getattr(function, "__name__", "function")
     parameters = list(inspect.signature(function).parameters)
 
@@ -64,7 +67,7 @@ def read_numba(dispatcher: Any) -> Circuit:
         parsed = clang_ir.parse(text, overload.fndesc.mangled_name)
     except UnsupportedCode as problem:
         raise UnsupportedCode(f"{unread}: {problem}.") from problem
-    taken = parsed.parameters[2:]  # the first two are the addresses of result and exception
+    taken = parsed.parameters[2:]  # without the addresses of the result and of the exception
     if len(taken) != len(parameters):
         raise UnsupportedCode(f"{unread}: its arguments must be numbers, not arrays or tuples.")
 

@@ -1,4 +1,4 @@
-"""The choice of a reader for an implementation, by its files' suffixes or by its type."""
+"""Choose the reader for an implementation by the suffixes of its files, or by its type."""
 
 from __future__ import annotations
 

@@ -92,9 +92,9 @@ def _ask_bitwuzla(question: z3.Goal, timeout: int) -> str:
 def _without_product_conditions(question: z3.BoolRef) -> z3.BoolRef:
     """Return a question without z3's overflow conditions of products, which bitwuzla cannot read.
 
-    z3 has one condition for overflow of a product and one for underflow. Both conditions always
-    occur together, so each is replaced by the condition that the product in twice the bits is the
-    same.
+    z3 has one condition for overflow of a product and one for underflow. A question has both
+    conditions of a product or none, so each condition is replaced by the condition that the product
+    computed in twice the bits has the same value.
     """
     kinds, waiting, seen, pairs = (z3.Z3_OP_BSMUL_NO_OVFL, z3.Z3_OP_BSMUL_NO_UDFL), [question], set(), []
     while waiting:

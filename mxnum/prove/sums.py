@@ -43,7 +43,7 @@ def cut(
     premises: Sequence[z3.BoolRef],
     promises: Sequence[z3.BoolRef],
 ) -> Cut | None:
-    """Return the two questions about a dot product, or None if no product can be cut out."""
+    """Return the two questions about a dot product, or None if its products cannot be found."""
     element, sides = claim.format.element, claim.inputs[:2]
     codes = [[z3.BitVec(f"{side.name}[{i}]", side.bits) for i in range(side.count)] for side in sides]
     whole = [
@@ -132,10 +132,10 @@ def _leaves(
 
 
 def _factor(term: z3.ExprRef, element: ElementFormat, pair: tuple[z3.BitVecRef, z3.BitVecRef]) -> bool | int | None:
-    """Return the factor by which a term is a multiple of the product, as a few codes suggest.
+    """Return f such that a term equals f times the product for all codes of a small sample.
 
-    For a condition, the factor is its truth value. The result is None if the few codes show that
-    there is no such factor.
+    If the term is a condition, f is its truth value. The result is None if no f fits the whole
+    sample.
     """
     product, sign = make_product(element), 1 << (element.bits - 1)
     codes, factor = (1, sign | 3, 2, sign - 1, 0, sign | 1, sign - 2, 2 * sign - 1, sign), None
@@ -157,7 +157,7 @@ def _factor(term: z3.ExprRef, element: ElementFormat, pair: tuple[z3.BitVecRef, 
 
 
 def _support(roots: Sequence[z3.ExprRef], places: Mapping[int, int]) -> dict[int, frozenset[int]]:
-    """Return the indices of the code pairs that each term depends on; -1 means other symbols."""
+    """Return the indices of code pairs on which each term depends; -1 stands for other symbols."""
     found: dict[int, frozenset[int]] = {}
     waiting = list(roots)
     while waiting:

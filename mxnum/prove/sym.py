@@ -1,8 +1,8 @@
-"""The symbolic machine, which runs dialect functions on bit-vectors.
+"""Runs functions in the dialect (`mxnum.definition.word`) on symbolic bit-vectors.
 
 `Sym` is a signed word that records obligations: + - and * do not overflow, << loses no bits, and
-shift amounts are smaller than the word. Where the obligations hold, a `Sym` has the value that
-Python ints, int64 and int32 compute, so a theorem about `Sym` is also a theorem about the compiled
+shift amounts are smaller than the word. If all obligations hold, a `Sym` has the value that Python
+ints, int64 and int32 compute, so a theorem about `Sym` is also a theorem about the compiled
 function.
 """
 
@@ -138,7 +138,7 @@ word.SELECT[SymBool] = _select
 
 
 def run(function: Callable[..., Any], *arguments: z3.BitVecRef) -> tuple[Any, list[z3.BoolRef]]:
-    """Run a dialect function; return its result, and the obligations that no integer overflows.
+    """Run a function on bit-vectors; return the result, and the obligations against overflow.
 
     The result is a bit-vector or a tuple of bit-vectors.
     """

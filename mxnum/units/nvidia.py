@@ -19,7 +19,7 @@ _F8F6F4 = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
 
 
 def _all(status: str, source: str, **others: tuple[str, str]) -> tuple[Evidence, ...]:
-    """Return evidence of one status and source for all clauses of a sum.
+    """Return evidence for all clauses of a sum, with the same status and source.
 
     `others` gives the status and the source of clauses with different evidence.
     """

@@ -84,12 +84,12 @@ class MatrixUnit:
     #: The type of the addend and of the result: "float32" or "float16".
     accumulator: str = "float32"
     #: "term": the addend is a term of the first fused sum. "after": the sums start from zero, and
-    #: the addend is added to their result in the accumulator's type, to nearest even.
+    #: their result plus the addend is rounded to nearest even in the accumulator's type.
     addend: str = "term"
     #: The indices of an instruction in the order in which the sums take them; () for index order.
     order: tuple[int, ...] = ()
-    #: The number of products that are added exactly to make one term. A term of several products
-    #: has the exponent of its scales.
+    #: The number of products that are added exactly to make one term. A term that adds several
+    #: products takes its exponent from the scales.
     group: int = 1
     #: The pairs (scale format, block length) of MX operands; () if the unit has no scales.
     scales: tuple[tuple[str, int], ...] = ()
@@ -142,8 +142,9 @@ class MatrixUnit:
     @property
     def most_fraction_bits(self) -> int:
         """The most fraction bits with which a sum of terms fits in `SUM_BITS` bits."""
-        # A significand is below 2, so a product is below 4. A group sum is not normalized, so it
-        # has the whole range of the elements. Float scales have significands below 2.
+        # A significand is below 2, so a product is below 4. The exact sum of a group of products is
+        # not normalized, so its integer bits must hold products of the largest elements. Float
+        # scales have significands below 2.
         product, scale = 2, 2 if any(SCALES[name].number for name, _ in self.scales) else 0
         if self.group > 1:
             product = 2 * max(OPERANDS[name].emax + 1 for name in self.operands) + (self.group - 1).bit_length()

@@ -30,7 +30,7 @@ def shapes_of(blocks: Blocks) -> list[Shape]:
     # The large shapes have more than 65,535 rows (the limit of some dimensions of a CUDA grid),
     # long rows, or many long rows.
     large = [_scaled(blocks, factors, 1) for factors in ((65_537, 1), (3, 21_846), (1030, 64))]
-    if min(blocks) > 1:  # arrays of tiles reach as many elements with fewer rows of blocks
+    if min(blocks) > 1:  # a tile spans several rows, so fewer rows of tiles suffice
         large = [_scaled(blocks, factors, 1) for factors in ((2, 1025), (1030, 2), (45, 45))]
     kept = [shape for shape in [(1, 1), *small, *short, *tails, *large] if min(shape) > 0]
     return list(dict.fromkeys(kept))
@@ -39,8 +39,8 @@ def shapes_of(blocks: Blocks) -> list[Shape]:
 def _scaled(blocks: Blocks, factors: tuple[int, int], more: int = 0) -> Shape:
     """Return a shape of whole blocks, lengthened by `more` elements along the axis of the blocks.
 
-    `factors` are the numbers of blocks across and along the axis of the blocks. Tiles are also
-    shortened by `more` along their other axis.
+    `factors` are the numbers of blocks across and along the axis of the blocks. For tiles, the
+    shape has `more` additional rows and lacks `more` columns.
     """
     rows, along = factors
     first, second = blocks
@@ -99,7 +99,7 @@ def to_blocks(array: Array, blocks: Blocks) -> Array:
 
 
 def from_blocks(rows: Array, shape: Shape, blocks: Blocks) -> Array:
-    """Return the array of shape `shape` with the blocks `rows`, without zeros in short blocks."""
+    """Return the array of shape `shape` with the blocks `rows`; cut the padding of short blocks."""
     counts = scales_shape(shape, blocks)
     split = rows.reshape(counts[0], counts[1], *blocks).transpose(0, 2, 1, 3)
     return split.reshape(counts[0] * blocks[0], counts[1] * blocks[1])[: shape[0], : shape[1]].copy()

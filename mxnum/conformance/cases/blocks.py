@@ -59,7 +59,7 @@ def boundary_blocks(task: Task, rng: Generator) -> Array:
 
 
 def with_anchors(rng: Generator, near: Array, anchors: Array) -> Array:
-    """Return the rows of `near`, each with its number from `anchors` at a random position."""
+    """Return the rows of `near`, each with a number of `anchors` added at a random position."""
     rows = np.concatenate([near, anchors[:, None]], axis=1)
     place, each = rng.integers(0, rows.shape[1] - 1, len(rows)), np.arange(len(rows))
     rows[each, -1], rows[each, place] = rows[each, place], anchors
@@ -93,8 +93,8 @@ def _floor_codes(task: Task, bits: Array) -> Array:
 def scale_blocks(task: Task, rng: Generator) -> Array:
     """Return blocks for testing scales alone.
 
-    The maxima of the blocks take every exponent of the source, with every fraction at which a scale
-    rule's result changes. Far from 1, only every seventh exponent of float64 occurs.
+    The maxima of the blocks take every exponent of the input's float type, with every fraction at
+    which a scale rule's result changes. Far from 1, only every seventh exponent of float64 occurs.
     """
     source, k = task.source, task.block
     fractions = np.unique(
@@ -121,7 +121,8 @@ def few_values(task: Task, anchors: Array, rng: Generator) -> Array:
 
     Quantizers often have separate code for blocks of few values. In the last blocks, one element
     alone decides the scale. The deciding element is the median of `anchors` (bit patterns of
-    maxima), at each position and with each sign; all other elements are a fourth of it.
+    maxima), at each position and with each sign. All other elements are a fourth of the deciding
+    element.
     """
     source, k = task.source, task.block
     dtype = anchors.dtype
@@ -187,9 +188,9 @@ def random_blocks(task: Task, rng: Generator, size: int) -> Array:
 def with_random(task: Task, rng: Generator, inputs: Columns, every_kind: bool = False) -> Columns:
     """Return the inputs, with random words if rounding is stochastic.
 
-    The random words are of four kinds: the least word that rounds its number away from zero, one
-    less, arbitrary, or all ones. With `every_kind`, each number meets all four kinds of random
-    words, otherwise one kind, chosen at random.
+    The random words are of four kinds: the least word that rounds its number away from zero, that
+    word minus 1, an arbitrary word, and a word of all ones. With `every_kind`, each number meets
+    all four kinds of random words, otherwise one kind, chosen at random.
     """
     if not task.is_stochastic:
         return inputs
@@ -207,7 +208,7 @@ def with_random(task: Task, rng: Generator, inputs: Columns, every_kind: bool = 
     for kind in range(4):
         any_low, all_ones = rng.integers(0, (1 << r) - 1, x.shape), np.full(x.shape, (1 << r) - 1)
         low = (at, at - 1, any_low, all_ones)[kind]
-        high = rng.integers(0, (1 << (32 - r)) - 1, x.shape) << r  # high bits, which rounding must ignore
+        high = rng.integers(0, (1 << (32 - r)) - 1, x.shape) << r  # the bits above r, which rounding must ignore
         variants.append((np.clip(low, 0, (1 << r) - 1) | high).astype(np.uint32))
     if every_kind:
         return {"x": np.concatenate([x] * 4), "random": np.concatenate(variants)}

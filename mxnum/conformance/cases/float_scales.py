@@ -16,8 +16,8 @@ from mxnum.conformance.task import Columns, Task
 from mxnum.definition import by_numpy
 from mxnum.memory.dtypes import Array, code_dtype
 
-#: The largest magnitudes of tensors: 2688, for which NVFP4's tensor scale is 1, a few plain
-#: numbers, and the ends of float32.
+#: The largest magnitudes of tensors: 2688 (for which NVFP4's tensor scale is 1), a few plain
+#: numbers, and numbers near both ends of float32's range.
 LARGEST = (2688.0, 5.25, 12.0, 0.0073, 1.7e30, 3.3e38, 2.0**-116 * 1.37, 2.0**-128, 2.0**-147)
 #: The first `WHOLE` tensors of `LARGEST` are tested at every threshold of an 8-bit scale, the other
 #: tensors at a sample of the thresholds.
@@ -98,7 +98,8 @@ def random_blocks(task: Task, rng: Generator, size: int) -> Columns:
 def largest_of_tensors(task: Task) -> list[int]:
     """Return the largest magnitudes of tensors as bit patterns.
 
-    Without a tensor scale, the list holds only the largest finite number of the source.
+    If the format has no tensor scale, the list holds only the largest finite number of the input's
+    float type.
     """
     if not task.has_tensor:
         return [task.source.max_code]

@@ -1,8 +1,9 @@
 """Cases for matrix units: terms that alignment just keeps or drops, ties, carries, cancellation.
 
-A row has a largest product, products that are smaller by chosen powers of two, and an addend. The
-powers are about 2**-n, where n is the number of fraction bits that the unit's alignment, result or
-accumulator keeps, because the unit's rules matter there.
+A row has a largest product, products that are smaller by chosen powers of two, and an addend. Many
+of the smaller products are about 2**-n times the largest product, where n is the number of fraction
+bits that the unit's alignment, result or accumulator keeps. The unit's rules decide whether so
+small a product changes the result.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class _Rows:
     def _scaled(self, target: Array, there: Array) -> tuple[Columns, Array]:
         """Return each block's scales, and the exponents that products of elements must have.
 
-        Scales and elements together then give products with the exponents `target`.
+        The exponents are chosen so that the scaled products have the exponents `target`.
         """
         if self.scales is None:
             return {}, target

@@ -25,7 +25,8 @@ from mxnum.conformance.task import Answer, Columns, Field, Task
 from mxnum.memory.dtypes import Array
 from mxnum.modes import Rounding, scale_rules
 
-#: The name of the hypothesis that all answers of one field are zero; other fields may differ.
+#: The name of the hypothesis that all answers of one field are zero, though perhaps not of other
+#: fields.
 ZEROS = "a kernel that leaves zeros"
 
 

@@ -32,7 +32,7 @@ def orders(block: int, bits: int) -> Iterator[tuple[str, Change]]:
         if order.tobytes() not in seen:
             seen.add(order.tobytes())
             yield name, _permuted(order)
-    if bits < 8 and bits != 4:  # with four bits, this packing swaps nibbles, an order yielded above
+    if bits < 8 and bits != 4:  # with 4 bits, packing from the top swaps nibbles, as an order above
         yield "the right codes packed from the highest bit of each byte", partial(_packed_from_the_top, block, bits)
 
 
@@ -145,7 +145,7 @@ def _unswizzled(scales: Array) -> Array | None:
 
 
 def _swizzled(scales: Array) -> Array | None:
-    """Return wrongly unswizzled scales in their original order, or None if impossible."""
+    """Undo a wrong unswizzling of scales; return None if the shape cannot have been swizzled."""
     return swizzle_scales(scales).reshape(scales.shape) if _is_swizzled(scales) else None
 
 
@@ -183,7 +183,7 @@ def _without_tails(zeros: bool, one: Answered) -> tuple[Columns, Columns] | None
 
 
 def _previous(scales: Array) -> Array:
-    """Return the scale of the block before each block, in the order of memory.
+    """Return for each block the scale of the previous block in memory.
 
     The first block of an array keeps its own scale.
     """
@@ -247,7 +247,7 @@ def arrangements(task: Task, answered: list[Answered]) -> list[str]:
     for name, arrange in _tried(task).items():
         if all(_is_right(task, one, arrange) for one in answered):
             found.append(name)
-    if "short last blocks are left zero" in found:  # "left zero" implies "left out", so one name is enough
+    if "short last blocks are left zero" in found:  # blocks left zero also pass as left out, so one name is enough
         found.remove("short last blocks are left out")
     return found
 

@@ -87,7 +87,7 @@ def conversions(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def _of_signs(task: Task, x: Array) -> Array:
-    """Return the two's complement codes of the numbers that codes mean as sign and magnitude."""
+    """Read codes as sign and magnitude; return the two's complement codes of the same numbers."""
     sign = 1 << (task.source.bits - 1)
     return np.where(x >= sign, (0 - (x & (sign - 1))) & (2 * sign - 1), x)
 
@@ -204,7 +204,8 @@ def inputs_read_otherwise(task: Task, answer: Answer) -> Iterator[tuple[str, Ans
 def moved(answer: Answer, step: int) -> Answer:
     """Return a function that computes the answers with thresholds `step` ulps too low.
 
-    Thresholds `step` ulps too low give the right answers for numbers `step` ulps farther from zero.
+    If thresholds are `step` ulps too low, a number gets the right answer for the number `step` ulps
+    farther from zero.
     """
 
     def move(task: Task, x: Array) -> Array:

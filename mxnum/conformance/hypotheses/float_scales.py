@@ -39,7 +39,8 @@ def applicable_stacks(task: Task) -> Iterator[Stack]:
     if (task.rounding, task.overflow) != (Rounding.RNE, Overflow.SATURATE):
         return
     for stack in stacks.STACKS.values():
-        takes = task.source.name in stack.takes or task.takes_codes  # if inputs are codes, source is the result's type
+        # If the inputs are codes, `task.source` is the type of the result, so it does not matter.
+        takes = task.source.name in stack.takes or task.takes_codes
         if takes and (fmt.tensor_scale is not None or stack.direction == "none"):
             yield stack
 
@@ -111,7 +112,8 @@ def _values_of_stack(stack: Stack, task: Task, inputs: Columns, largest: Array) 
 
 _ONE = np.float32(1)
 
-#: Ways to compute a block's scale, m / (L t), in float32.
+#: Ways to compute a block's scale m / (L t) in float32 (m: block maximum, L: largest element, t:
+#: tensor scale).
 _SCALE_ORDERS: dict[str, Callable[..., Array]] = {
     "m / L / t": lambda m, L, t: (m / L) / t,
     "m / t / L": lambda m, L, t: (m / t) / L,

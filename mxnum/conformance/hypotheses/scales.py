@@ -57,7 +57,7 @@ def scales(task: Task) -> Iterator[tuple[str, Answer]]:
     yield "the largest scale for a block with infinity", lambda t, i: _of_infinity(t, i, E8M0.bias)
     yield "infinity taken for 2^128", lambda t, i: _of_infinity(t, i, 128 - t.element.emax)
     yield "a smallest scale code of 0x01", lambda t, i: np.maximum(right_scales(t, i), 1)
-    if task.source.emax - task.element.emax >= E8M0.bias:  # sources of less range never need the scale code 0xFE
+    if task.source.emax - task.element.emax >= E8M0.bias:  # float types with less range never reach scale code 0xFE
         yield "a largest scale code of 0xFD", capped
     yield "a scale code that is 1 higher", shifted(1)
     yield "a scale code that is 1 lower", shifted(-1)
@@ -131,7 +131,7 @@ def _by_logarithm(task: Task, inputs: Columns) -> Array:
 
 
 def _by_logarithm_of_quotient(task: Task, inputs: Columns) -> Array:
-    """Return the scales of rceil; maximum / largest element and its logarithm are in float32.
+    """Return the scales of the rule rceil, computed with a float32 quotient and its logarithm.
 
     A block with infinity gets the largest scale.
     """

@@ -130,7 +130,7 @@ class Groups:
     def lines(self, block: int) -> list[str]:
         """Return a line for each informative cause, except class and part.
 
-        The report has its own lines about class and part.
+        Class and part are left out because the report has separate lines about them.
         """
         told = [f"Wrong codes: {_most(self.mistaken)}"] if self.mistaken else []
         named = {"codes by index in the block": self.places, "scales by index of the largest element": self.maxima}

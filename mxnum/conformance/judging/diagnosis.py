@@ -164,7 +164,7 @@ class Diagnosis:
         return judged, {**inputs, "scale": np.where(fits(scale, bits), scale, 0).astype(code_dtype(bits))}
 
     def _agrees(self, tried: _Tried, output: Field, inputs: Columns, got: Array, labels: Array, count: bool) -> bool:
-        """Return True if every answer equals the hypothesis's answer, or differs from it by choice.
+        """Return True if legitimate choices explain every difference from the hypothesis's answers.
 
         If `count` is True, also count the choices that explain differences.
         """
@@ -184,9 +184,9 @@ class Diagnosis:
         return True
 
     def _compared(self, output: Field, inputs: Columns, got: Array, theirs: Array) -> tuple[Array, Columns]:
-        """Return the answers that differ from a hypothesis, and the choices that may explain this.
+        """Return masks of the answers that differ from a hypothesis, and that a choice may explain.
 
-        All returned arrays are masks over the answers. Answers with the label `UNJUDGED` are
+        The second result has a mask for each choice. Answers with the label `UNJUDGED` are
         compared, too.
         """
         differs = np.asarray(got != theirs)
@@ -223,7 +223,7 @@ class Diagnosis:
         return np.asarray(beyond & (got == sign) & (theirs == sign + 1))
 
     def explanations(self, steady: Collection[str], inconsistent: Collection[str]) -> list[Explanation]:
-        """Return explanations of wrong fields: by one mistake, by two, or by one for each class.
+        """Return explanations of wrong fields: one mistake, two mistakes, or one for each class.
 
         `steady` has the choices that no answer contradicts, `inconsistent` the choices that only
         some answers follow.
@@ -342,7 +342,7 @@ class Diagnosis:
 
 
 def _joined(by_class: dict[str, Explanation]) -> Iterator[Explanation]:
-    """Yield a field's explanations, the strongest first; classes with a common hypothesis merge."""
+    """Yield a field's explanations, the strongest first, merged if classes share a hypothesis."""
     while by_class:
         counts: Counter[str] = Counter()
         for one in by_class.values():

@@ -16,8 +16,8 @@ from mxnum.memory.dtypes import Array
 def in_last_places(task: Task, got: Array, want: Array) -> Array:
     """Return the signed distance of each answer from the right answer; NaN if either is not finite.
 
-    The unit of a distance is the last place of the larger of both magnitudes, at the precision of
-    the operation's results.
+    Distances are in units in the last place of the larger magnitude, at the precision of the
+    operation's results.
     """
     bits = task.operation.result_bits(task)
     with np.errstate(all="ignore"):

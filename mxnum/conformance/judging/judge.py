@@ -222,7 +222,7 @@ def _label_nan(task: Task, x: Array, got: Array, labels: Array, tallies: Tallies
 
 
 def nan_codes(element: ElementFormat) -> dict[str, tuple[int, int]]:
-    """Return rules for NaN in an element without NaN: the codes of positive and negative NaNs."""
+    """Return, by rule, the codes for a positive and a negative NaN in an element without NaN."""
     sign, largest = 1 << (element.bits - 1), element.max_code
     least = (1 << element.bits) - largest if element.integer else largest + sign
     rules = {

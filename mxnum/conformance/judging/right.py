@@ -1,7 +1,7 @@
 """Compute the right answers with numpy, by the definition.
 
-With numpy, the first case needs no compilation. The module shares no code with the compiled loops,
-which may be the implementation under test.
+Because numpy computes the answers, no time is spent on compilation. The module shares no code with
+the compiled loops, which may be the implementation under test.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def element_codes(
         with np.errstate(invalid="ignore"):
             floats = np.where(np.isnan(floats), floats.dtype.type(np.inf), floats)
     asked = _settings(replace(task, nonfinite=Nonfinite.ELEMENT))
-    if scales is None:  # an E8M0 scale of 1, since every element may have E8M0 scales
+    if scales is None:  # quantize at an E8M0 scale of 1, which every element allows
         task = replace(task, format=mx.MXFormat(task.element))
         scales, tensor = np.full(len(x), E8M0.bias), None
     blocks, rows = (1, max(1, x.shape[1])), held(task, scales.reshape(-1, 1))

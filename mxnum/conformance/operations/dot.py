@@ -105,7 +105,7 @@ def boundary_dots(task: Task, rng: Generator) -> Columns:
             add(np.where(first, negative(smallest), 0), one, sa, sb)
             add(0, largest, sa, sb)
     rising = np.arange(count)
-    for gap in range(0, 40, 1):  # a large block, then ever smaller ones, so that float32 addition rounds
+    for gap in range(0, 40, 1):  # block sums that shrink from block to block, so that float32 addition rounds
         add(one, np.where(first, one, 0), powers(task, gap - rising * gap))
         add(np.where(halves, largest, negative(largest)), largest, powers(task, 23 - rising * gap))
     place, block = np.arange(length) % k, np.arange(length) // k
@@ -118,8 +118,8 @@ def boundary_dots(task: Task, rng: Generator) -> Columns:
     for places in permutations({0, count // 2, count - 1}, 3):
         far = np.select([rising == each for each in places], [0, -24, -100], -127)
         add(np.where(place == 0, one, 0), one, powers(task, far))
-    # This row sums such terms (1, a tie, a tie breaker) in one block, if the elements have enough
-    # range.
+    # If the elements have enough range, this row sums 1, a term that makes a tie, and a term that
+    # breaks the tie in one block.
     codes = {value: code for code, value in enumerate(element.values())}
     powers_of_two = element.emax, element.emax - 12, element.emin - element.mantissa_bits
     wide = np.select([place == at for at in (0, k // 2, k - 1)], [codes.get(2.0**p, 0) for p in powers_of_two], 0)
@@ -173,7 +173,7 @@ def random_dots(task: Task, rng: Generator, size: int) -> Columns:
     wild = rng.chance(0.125, (size, 1))
     for side in ("a", "b"):
         near = powers(task, rng.integers(-6, 6, (size, task.dot_blocks)))
-        if task.format.scale.number is not None:  # float scales: set fraction bits too
+        if task.format.scale.number is not None:  # give float scales random fraction bits
             near = near + rng.integers(0, (1 << task.format.scale.number.mantissa_bits) - 1, near.shape)
         anywhere = rng.integers(0, (1 << task.scale_bits) - 1, (size, task.dot_blocks))
         result[f"{side}_scale"] = np.where(wild, anywhere, near).astype(code_dtype(task.scale_bits))
@@ -211,7 +211,8 @@ def _mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
     if task.accumulate.by_block and task.dot_blocks > 3:  # with three blocks or fewer, a tree adds in the same order
         yield "sums of blocks added in pairs (a tree)", _in_pairs
     small, large = (pick(abs(v) for v in task.element.values() if 0 < abs(v) < np.inf) for pick in (min, max))
-    if task.accumulate.by_block and task.block * (large / small) ** 2 >= 1 << 24:  # otherwise float32 sums are exact
+    # If products span fewer bits than float32 has, float32 sums within a block are exact.
+    if task.accumulate.by_block and task.block * (large / small) ** 2 >= 1 << 24:
         yield "sums within each block in float32, in order", _blocks_in_float32
     yield "sums in float64, in order", partial(_in_type, np.float64)
     yield "sums in float32 without fused multiply-add, in order", partial(_in_type, np.float32)

@@ -221,7 +221,7 @@ class Quantize(Scale):
             right = element_codes(task, inputs["x"], got["scale"], inputs.get("random"), tensor_scales(inputs))[0]
             is_nan = is_nan_scale(task, want["scale"])[0, 0]
             start += " (not a block of NaN by choice)" if is_nan else " (scale by choice)"
-        if not wrong.size:  # the codes differ by choice only
+        if not wrong.size:  # the codes differ only by legitimate choices
             differing = np.flatnonzero(codes != right)
             wrong = differing[:1] if differing.size else np.zeros(1, np.int64)
         # As the example, prefer an element with a wrong value to a zero with a wrong sign.

@@ -144,8 +144,8 @@ def _mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
     yield from _misread(task, lambda inputs: _power(inputs["scale"].astype(np.int64)))
     yield "reading scale 0x00 as zero", with_zero
     yield from ends_of_scales_misread()
-    yield "a scale that is 1 higher", partial(_at_scales, lambda s: np.where(s < 254, s + 1, s))
-    yield "a scale that is 1 lower", partial(_at_scales, lambda s: np.where((s > 0) & (s < 255), s - 1, s))
+    yield "a scale code that is 1 higher", partial(_at_scales, lambda s: np.where(s < 254, s + 1, s))
+    yield "a scale code that is 1 lower", partial(_at_scales, lambda s: np.where((s > 0) & (s < 255), s - 1, s))
     yield "no scale at all", partial(_at_scales, lambda s: np.full_like(s, E8M0.bias))
     yield "a scale code read as a signed byte", _of_scale(lambda s: np.ldexp(1.0, s.astype(np.int8) - E8M0.bias))
     yield "reading scale 0xFF as infinity", _of_scale(lambda s: np.where(s == E8M0.nan_code, np.inf, _power(s)))
@@ -192,8 +192,8 @@ def _of_scale(factor: Callable[[Array], Array]) -> Answer:
 def _product(factor: Callable[[Columns], Any], integer: Callable[[Array, int], Array] | None = None) -> Answer:
     """Return `answer(task, inputs)`, which multiplies the values of codes by a factor.
 
-    `integer(code, sign)` reads a code as an integer. Without `integer`, codes have their right
-    values.
+    `integer(code, sign)` reads a code as an integer. If `integer` is None, codes are read
+    correctly.
     """
 
     def answer(task: Task, inputs: Columns) -> Array:

@@ -97,7 +97,8 @@ def survey(task: Task, rng: Generator, reach: float = math.inf) -> list[Chance]:
 def constant(task: Task, delta: float, reach: float = math.inf) -> Chance:
     """Return one number at exactly the fraction `delta` of a gap.
 
-    Of the gaps in which the number is exact, take the gap nearest to the middle of the range.
+    Of the gaps in which the input's float type has this number, take the gap nearest to the middle
+    of the range.
     """
     gaps = gaps_of(task, reach)
     for i in sorted(range(len(gaps)), key=lambda i: abs(2 * i - len(gaps))):
@@ -125,7 +126,7 @@ def gaps_of(task: Task, reach: float) -> list[tuple[float, float]]:
 
 
 def between(task: Task, asked: list[tuple[float, float, float, int]]) -> list[Chance]:
-    """Return distinct cases for tuples (below, above, fraction, sign), rounded to the source."""
+    """Return distinct cases for (below, above, fraction, sign), rounded to the input type."""
     columns = np.array(asked, np.float64).reshape(-1, 4).T
     values = columns[3] * (columns[0] + columns[2] * (columns[1] - columns[0]))
     x = np.unique(as_floats(grid.narrowed(values, task.source), task.source).astype(np.float64))

@@ -42,7 +42,7 @@ def p_value(k: int, n: int, p: float) -> float:
 
 
 def critical(n: int, p: float, level: float) -> tuple[int, int]:
-    """Return the largest count below n p and the smallest above with p-values within `level`.
+    """Return the largest count below n p, and the smallest above, that contradict p at `level`.
 
     If no count qualifies, return -1 as the count below n p, or n + 1 as the count above.
     """
@@ -60,7 +60,7 @@ def _from(n: int, p: float, q: float, level: float) -> int:
 
 def power(n: int, p: float, truth: float, level: float) -> float:
     """Return the chance that n draws contradict p at `level` if the true probability is `truth`."""
-    if p in (0, 1):  # one draw in the impossible direction contradicts p
+    if p in (0, 1):  # one draw in the direction of probability 0 contradicts p
         return float(1 - abs(1 - p - truth) ** n)
     low, high = critical(n, p, level)
     if truth in (0, 1):
@@ -69,7 +69,7 @@ def power(n: int, p: float, truth: float, level: float) -> float:
 
 
 def weakest(n: int, p: float, bias: float, level: float) -> float:
-    """Return the smaller power to contradict p if the probability is p + bias or p - bias.
+    """Return the smaller of the powers to detect the true probabilities p + bias and p - bias.
 
     A probability p + bias or p - bias outside 0..1 is ignored.
     """
@@ -103,7 +103,8 @@ def deviation(variance: Any, level: float) -> Any:
     return exponent / 3 + np.sqrt(exponent**2 / 9 + 2 * variance * exponent)
 
 
-#: The largest distance at which draws that round away from zero a quarter of the time are compared.
+#: The largest distance between compared draws, for draws that round away from zero with probability
+#: 1/4.
 NEAR = 64
 
 
@@ -224,7 +225,7 @@ def _together(a: Array, b: Array, distance: int, calls: int, level: float) -> li
     excess = min(abs(both - pairs / 16), abs(both - pairs * by_shares))
     if excess <= deviation(pairs * 15 / 256, level):
         return []
-    return [Echo(distance, calls, both / pairs, 1 / 16, pairs, "both round away from zero (each does so in 1/4)")]
+    return [Echo(distance, calls, both / pairs, 1 / 16, pairs, "both round away from zero (each alone does so in 1/4)")]
 
 
 def smallest_correlation(pairs: int, power: float, level: float) -> float:

@@ -172,8 +172,7 @@ def difference(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
     return f"{where}: {element}got {', want '.join(codes)}."
 
 
-#: Seeds that together vary each of 31 bits. Some of these seeds are so close that they are equal as
-#: float32.
+#: Seeds that together vary each of 31 bits; some are so close that they are equal as float32.
 SEEDS = (1, 2, *(1 | 1 << bit for bit in range(1, 31)), 2 | 1 << 30)
 #: Number of draws with each seed in `SEEDS`.
 UNDER_EACH_SEED = 4096
@@ -289,7 +288,7 @@ class Trial:
         for sentence in [] if told else statistics.likeness(calls, names, level):
             add_problem(self.report, between, sentence)
         reach = half.ids.size // 2
-        pairs = int(reach * (length / half.ids.size) ** 2)  # pairs without anchors of blocks, which are not random
+        pairs = int(reach * (length / half.ids.size) ** 2)  # leave out pairs with anchors, which are not random
         rho = statistics.smallest_correlation(pairs, power, level)
         self.report.guarantees.append(
             f"The test finds a correlation of {rho:.2g} between elements at any one distance up to {reach}, in one "

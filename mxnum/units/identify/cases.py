@@ -11,8 +11,8 @@ from mxnum.units.identify.family import Array, Cases, Problem, join
 KINDS = {
     "structure": 0.22, "sparse": 0.25, "pair": 0.1, "tie": 0.1, "crowded": 0.11, "subnormal": 0.11, "special": 0.11,
 }  # fmt: skip
-#: The largest distance between two exponents in a case of `Maker.structure`. A sum with more than
-#: `SPAN` fraction bits is exact for a structure case.
+#: The largest distance between two exponents in a case of `Maker.structure`, which a sum with more
+#: than `SPAN` fraction bits therefore adds exactly.
 SPAN = 38
 
 
@@ -64,7 +64,7 @@ class Maker:
             codes[k + int(r.integers(blocks))] = int(r.choice([0, 1, SCALES[self.problem.scale].nan_code]))
 
     def _put(self, a: Array, b: Array, index: int, exponent: int, negative: bool, mantissa: bool = False) -> None:
-        """Write the operands of a product near 2**exponent, with random fractions if `mantissa`."""
+        """Write the operands of a product near 2**exponent; `mantissa` adds random fractions."""
         x, y = self.problem.formats
         first = min(max(exponent // 2, x.emin, exponent - y.emax), max(exponent - y.emin, x.emin))
         codes = [_power(x, first), _power(y, exponent - first)]
@@ -283,7 +283,7 @@ def first_cases(problem: Problem, count: int = 300, seed: int = 0) -> Cases:
 
 
 def mixed(problem: Problem, cases: Cases, count: int, random: np.random.Generator) -> Cases:
-    """Return mixtures of two cases each, with products at other indices, exponents and signs."""
+    """Return mixtures of two cases each, with some indices, exponents and signs changed."""
     k, n = problem.k, len(cases.c)
     first, second = random.integers(0, n, (2, count))
     share = random.choice([0.5, 1.0, 1.0], (count, 1))
@@ -348,11 +348,10 @@ def decode(codes: Array, fmt: ElementFormat) -> tuple[Array, Array, Array]:
 
 
 def _terms(problem: Problem, cases: Cases) -> tuple[Array, Array, Array, Array]:
-    """Return the significands, exponents and points of all terms, and a mask of the odd cases.
+    """Return the significands, exponents and fraction bits of terms, and a mask of the odd cases.
 
-    The addend is the last term. A point is the number of fraction bits of a significand. An odd
-    case has special or subnormal values, or a zero whose partner is so large that the exponent of
-    their product may affect alignment.
+    The addend is the last term. An odd case has special or subnormal values, or a zero times a
+    number so large that the exponent of the product may affect alignment.
     """
     k, odd = problem.k, np.zeros(len(cases.c), bool)
     sig, exponent, point = np.ones((len(cases.c), k), np.int64), np.zeros((len(cases.c), k), np.int64), 0

@@ -119,7 +119,7 @@ def _products(row: Array, formats: Array, point: int, order: Array, case: Any, t
             x = decode(a[i], formats[A], row[FLUSH_OPERANDS], row[INFINITIES])
             y = decode(b[i], formats[B], row[FLUSH_OPERANDS], row[INFINITIES])
             one = _product(x, y, zero)
-            if group > 1:  # the exponent of a group's term is that of its scales
+            if group > 1:  # a term that sums a group of products gets its exponent from the scales
                 total += one[0] << (shift + x[1] + y[1])
             else:
                 total, exponent = one[0] << shift, one[1]
@@ -142,9 +142,8 @@ def _products(row: Array, formats: Array, point: int, order: Array, case: Any, t
 def _exact(table: Array, first: int, last: int, limbs: Array) -> Any:
     """Return the exact sum of the terms in some rows, as an integer and the exponent of its unit.
 
-    The caller subtracts the point, the number of fraction bits of terms, from the exponent. If a
-    sum is too long for the integer, the last bit of the integer says whether any dropped bit is
-    set.
+    The caller subtracts the number of fraction bits of the terms from the exponent. If a sum is too
+    long for the integer, the last bit of the integer says whether any dropped bit is set.
     """
     least, high = 1 << 20, -(1 << 20)
     for i in range(first, last):
@@ -193,7 +192,7 @@ def _carried(limbs: Array, used: int) -> Any:
 
 @_inner
 def _aligned(sig: int, distance: int, left: int, align: int) -> Any:
-    """Return a significand shifted left by `left`, then right by `distance` as `align` rounds."""
+    """Return a significand shifted left by `left`, then right by `distance`, rounded as `align`."""
     if align == FLOOR:
         return (sig << left) >> distance
     magnitude = abs(sig) << left
@@ -234,8 +233,8 @@ def _fused(table: Array, first: int, last: int, row: Array, fmt: Array, point: i
 def _rounded(total: int, unit: int, negative: int, state: int, row: Array, fmt: Array, outside: bool) -> Number:
     """Return total * 2**unit, rounded to the result bits of a rule.
 
-    If `outside`, the total is rounded to the bits of the accumulator, by the rule's rounding of
-    additions outside the sums.
+    If `outside` is True, the total is rounded to the bits of the accumulator, as the rule's
+    `add_rounding` says.
     """
     m = fmt[MANTISSA]
     bits, mode = (m, row[ADD_ROUNDING]) if outside else (row[RESULT_BITS], row[ROUNDING])
@@ -347,7 +346,7 @@ def _answer(row: Array, formats: Array, point: int, c: int, table: Array, limbs:
     total = addend if row[ADDEND] == TERM else (0, 1 - fmt[BIAS], 0, 0)
     count, size = len(table) - 1, row[TERMS] // row[GROUP]
     for start in range(0, count, size):
-        if row[COMBINE] == CHAIN:  # rows of added products can be overwritten
+        if row[COMBINE] == CHAIN:  # the accumulator overwrites a product that is already added
             _accumulator(table[start], total, row, fmt, point)
             total = _fused(table, start, start + size + 1, row, fmt, point, limbs)
         else:

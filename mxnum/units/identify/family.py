@@ -51,10 +51,10 @@ class Rule:
     #: "term": the addend is a term of the first sum. "before": the addend is added to the first
     #: sum. "after": the addend is added to the total of all sums. "none": the addend is ignored.
     addend: str = "term"
-    #: The order (width, step) in which sums take the indices. The indices form runs of `width`;
-    #: sums first take the runs whose number is 0 modulo `step`, then the runs whose number is 1
-    #: modulo `step`, and so on. (1, 1) is ascending order; (1, -2) swaps the two indices of each
-    #: pair.
+    #: The order (width, step) in which the sums take the products' indices. The indices form runs
+    #: of `width`; sums first take the runs whose number is 0 modulo `step`, then the runs whose
+    #: number is 1 modulo `step`, and so on. (1, 1) is ascending order; (1, -2) swaps the two
+    #: indices of each pair.
     order: tuple[int, int] = (1, 1)
     #: How alignment drops bits: "rtz" truncates magnitudes, "floor" truncates in two's complement,
     #: "rne" rounds to nearest even, and "sticky" keeps one more bit, which is set if any dropped
@@ -68,7 +68,8 @@ class Rule:
     #: The number of fraction bits of a sum's result. Only rules with the addend "term" may have
     #: fewer fraction bits than the accumulator.
     result_bits: int = 23
-    #: The rounding of additions outside the sums.
+    #: The rounding of additions that are not part of a sum, such as the addition of a sum to the
+    #: accumulator.
     add_rounding: str = "rne"
     #: The number of integer bits of a sum, which wraps if it needs more; None if sums never wrap.
     carry: int | None = None
@@ -87,8 +88,8 @@ class Rule:
     infinities: str = "ieee"
     #: The bits of a NaN result; -1 if NaN results have different bits.
     nan: int = 0x7FFFFFFF
-    #: The number of products that are added exactly to make one term. A term of several products
-    #: has the exponent of its scales.
+    #: The number of products that are added exactly to make one term. A term that adds several
+    #: products takes its exponent from the scales.
     group: int = 1
 
 
@@ -199,7 +200,7 @@ _NONE = {"fraction_bits": -1, "carry": 0, "zero_exponent": NO_EXPONENT}
 
 
 def code(name: str, value: Any, k: int) -> int:
-    """Return the integer that stands for a field's value in a table of rules for K products."""
+    """Return the integer by which a table of rules for K products stores a field's value."""
     if name == "order":
         return orders(k).index(value)
     if value is None:

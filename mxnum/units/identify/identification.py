@@ -103,7 +103,7 @@ class Identification:
         depths = tuple(bits[bits > 0].tolist()) if len(bits) > 1 else ()
         found: list[Cases] = []
         for index in range(-(-pool // (PART + MIXED))):
-            start = index * COMPARED % len(rules)  # each part compares the first rule with other rules
+            start = index * COMPARED % len(rules)  # each part compares the first rule with different rules
             some = np.concatenate([rules[:1], rules[start : start + COMPARED]])
             part = random_cases(self.problem, seed, index, depths)
             part = join(part, mixed(self.problem, join(part, self.cases), MIXED, random))
@@ -133,7 +133,10 @@ class Identification:
 
 
 def shuffled(table: Array, seed: int) -> Array:
-    """Return rules in random order, but first one of each core (the fields not in `SIDES`)."""
+    """Return rules in random order, but with one rule of each core at the front.
+
+    The core of a rule is its fields that are not in `SIDES`.
+    """
     table = np.random.default_rng(seed).permutation(table)
     first = np.unique(core_of(table), return_index=True)[1]
     rest = np.setdiff1d(np.arange(len(table)), first)

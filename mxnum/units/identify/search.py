@@ -2,7 +2,7 @@
 
 First, structure cases rule out most ways to group and order the products. Second, ordinary cases
 decide alignment, fraction bits and roundings; many rules are evaluated at once. Third, all cases
-decide the fields in `SIDES`, which are tried in all combinations.
+decide the remaining fields (`SIDES`), whose values are tried in all combinations.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ CARRIES = (None, *range(2, 13))
 #: CORES is the greatest number of rules for which the fields in `SIDES` are found at once. MOST is
 #: the greatest number of rules in a result; if more rules fit, the result is a sample of them.
 CORES, MOST = 512, 8192
-#: The greatest number of terms that are added to find the fields in `SIDES`.
+#: The limit of the work to find the fields in `SIDES`, counted in terms that the tried rules add.
 EFFORT = 200_000_000
 
 
@@ -58,7 +58,7 @@ def canonical(problem: Problem, answers: Array) -> tuple[Array, int | None]:
     """Return answers as integers, and the bits of NaN answers.
 
     If the bits of NaN answers differ, all NaN answers become -1, and -1 is returned as their bits.
-    Without NaN answers, the bits are None.
+    If no answer is a NaN, the returned bits are None.
     """
     fmt = problem.result
     answers = answers.astype(np.int64)
@@ -171,7 +171,7 @@ class Search:
         `rules` holds every rule that fitted the earlier cases.
         """
         self.complete = complete
-        if self.nan is not None:  # earlier answers may have had no NaN
+        if self.nan is not None:  # the first NaN may be among the new answers
             for table in (left, rules):
                 table[:, FIELDS.index("nan")] = self.nan
         if complete:
@@ -191,7 +191,7 @@ class Search:
         return found
 
     def cores(self, shapes: list[Rule]) -> Array:
-        """Return the rules that refine one of `shapes` and fit the ordinary cases."""
+        """Return rules that group and order products as one of `shapes` and fit ordinary cases."""
         k, m = self.problem.k, self.problem.sum.mantissa_bits
         found, small = structural(self.problem, self.cases)
         order = self.random.permutation(np.flatnonzero(self.sparse))
@@ -202,7 +202,7 @@ class Search:
                 continue
             chained = shape.combine == "chain"
             finite: tuple[Any, ...] = FRACTION_BITS[:-1]
-            if shape.terms == 1 and not chained:  # more fraction bits than the single term has change nothing
+            if shape.terms == 1 and not chained:  # a sum that keeps all bits of its single term rounds nothing
                 finite = tuple(f for f in finite if f < sum(fmt.mantissa_bits for fmt in self.problem.formats) + 1)
             outside = ROUNDINGS if shape.addend == "after" or not chained else ("rne",)
             bits = self.result_bits if shape.addend == "term" else (m,)
@@ -227,12 +227,12 @@ class Search:
         return self.evaluator.fitting(table, self.cases.at(order), self.answers[order], sign, self.wrong)
 
     def with_sides(self, cores: Array) -> Array:
-        """Return rules that differ from cores only in `SIDES` fields and reproduce the answers."""
+        """Return rules that differ from `cores` only in `SIDES` fields and give the answers."""
         fine = self.random.permutation(np.flatnonzero(self.fine))
         # In ordinary cases the fields in `SIDES` seldom matter, except for the sign of a zero.
         telling = self.random.permutation(np.flatnonzero(~self.fine | (self.answers == 0)))
         cores = cores[self.random.permutation(len(cores))]
-        exact = cores[:, FIELDS.index("fraction_bits")] < 0  # cores with exact sums are tried first
+        exact = cores[:, FIELDS.index("fraction_bits")] < 0  # rules with exact sums are tried first
         cores = np.concatenate([cores[exact], cores[~exact]])
         each = self.problem.k * max(len(telling), 1) * len(varied(cores[:1], self.problem.k, **SIDES))
         most = max(EFFORT // max(each, 1), 32)

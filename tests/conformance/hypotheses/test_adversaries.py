@@ -319,7 +319,7 @@ WRONG = [
     ("no scale 0", lambda c, s: np.where(s == 0, np.copysign(np.float32(0), values(c, s)), values(c, s)), VALUES,
      "are what reading scale 0x00 as zero gives"),
     ("no NaN", lambda c, s: values(c, np.minimum(s, 254)), VALUES, "are what reading scale 0xFF as 2.127 gives"),
-    ("half", lambda c, s: values(c, np.where((s > 0) & (s < 255), s - 1, s)), VALUES, "are what a scale that is 1 lower"),
+    ("half", lambda c, s: values(c, np.where((s > 0) & (s < 255), s - 1, s)), VALUES, "are what a scale code that is 1 lower"),
     ("bias 128", lambda c, s: times(c, np.where(s == 255, np.nan, np.exp2(s - 128.0))), VALUES, "All 35.* are what halving all values gives"),
     ("exponent bits", lambda c, s: times(c, (s.astype(np.uint32) << 23).view(np.float32)), VALUES,
      "All 28 wrong answers are what a scale code as the exponent bits of a float32"),
