@@ -50,7 +50,7 @@ def owned(array: Any) -> Any:
 def checked_codes(argument: str, value: Any, bits: int) -> Any:
     """Return `value` as an array of codes in the narrowest unsigned type that holds `bits` bits.
 
-    Raise an error for any other dtype, and for codes whose unused high bits are not zero.
+    Raise an error if `value` has another dtype, or codes whose unused high bits are not zero.
     """
     codes = as_array(argument, value)
     dtype = code_dtype(bits)

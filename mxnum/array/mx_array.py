@@ -135,7 +135,7 @@ class MXArray:
     ) -> Self:
         """Return an MXArray of checked codes, after checking the scales and offsets.
 
-        `given` is the caller's object with the codes. `stored` is an array of the codes in `given`.
+        `given` is the caller's object with the codes, and `stored` has the same codes as an array.
         """
         fmt, blocks, of_scales = layout
         scales = checked_scales(scales, of_scales, fmt.scale)
@@ -431,8 +431,8 @@ class MXArray:
     def __getitem__(self, key: Any) -> Self:
         """Return the view that integers and slices select. Slices must keep blocks whole.
 
-        Packed codes stay packed if each row of the selected part begins and ends at a byte. The
-        codes of all other parts are unpacked to new memory.
+        Packed codes stay packed if each row of the selected part begins and ends at a byte;
+        otherwise they are unpacked to new memory.
         """
         keys = key if isinstance(key, tuple) else (key,)
         ellipses = sum(item is Ellipsis for item in keys)

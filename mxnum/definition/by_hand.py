@@ -1,10 +1,9 @@
 """Convert a number to a code one step at a time, in the standard's words. Read this file first.
 
-`encode` computes what `convert`, `pack` and `unpack` compute for every machine, and
-`scale_exponent` computes what `scale` computes. `by_hand` computes as a person would on paper: with
-exact fractions, one branch for each case, and one number at a time. `by_hand` is written to be
-read, and no other module calls it. Tests check that `by_hand` gives the same results as `convert`
-and `scale`.
+`encode` does the work of the modules `convert`, `pack` and `unpack`, and `scale_exponent` does the
+work of the module `scale`. `by_hand` computes as a person would on paper: with exact fractions, one
+branch for each case, and one number at a time. `by_hand` is written to be read, and no other module
+calls it. Tests check that `by_hand` gives the same results as `convert` and `scale`.
 """
 
 from __future__ import annotations

@@ -56,8 +56,8 @@ def make_divide(width: int, divisor_width: int, digits: int) -> Callable[..., An
     """Return `divide(exponent_a, a, exponent_b, b)`, which computes a / b for b other than 0.
 
     `divide` returns an exponent and a significand. Long division computes the leading 1 of the
-    significand and `digits` binary digits after it. A final digit is 1 if a remainder is left. The
-    leading 1 is therefore at position digits + 1. Rounding the result once gives the same number as
+    significand and `digits` binary digits after it. A final digit is 1 if a remainder is left, so
+    the leading 1 is at position digits + 1. Rounding the result once gives the same number as
     rounding the exact quotient.
     """
     common = max(width, divisor_width)
@@ -141,7 +141,7 @@ def make_float_scale(
 
     `amax` is the bit pattern of the block's largest finite magnitude. The scale is amax / (largest
     element * tensor scale), rounded once. If the code `aim` is given, its value replaces the
-    largest element in this quotient.
+    largest element in the formula of the scale.
     """
     number = number_of(scale)
     goal, exponent_of_goal = _number_of_code(element, element.max_code if aim is None else aim)

@@ -44,7 +44,7 @@ def words(bits: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
 def stored(target: ElementFormat) -> int:
     """Return the mask that turns a signed bit pattern of `target` into an unsigned integer.
 
-    If `target` has more than 32 bits, the mask is -1, so that patterns stay signed.
+    If `target` has more than 32 bits, the mask is -1, which leaves the bit pattern signed.
     """
     return -1 if target.bits > 32 else (1 << target.bits) - 1
 

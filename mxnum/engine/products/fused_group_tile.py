@@ -52,8 +52,8 @@ def _group_tile(typing_context, panels, tile, p, q, numbers):
             largest = t.loop(first, last, [t.all(_I32, _LOWEST)] * ROWS, greatest)
             largest = [t.greater(m, t.exponent_of(c)) for m, c in zip(largest, chain, strict=True)]
             fields = [builder.sub(builder.add(kept, t.all(_I32, 127)), m) for m in largest]
-            # If the power of two exceeds float32, each group has a scale that is zero, so all terms
-            # are zero.
+            # Limit the exponent field to 254, the greatest of float32. The limit applies only if
+            # each group has a scale that is zero, so that all terms are zero.
             fields = [
                 builder.select(builder.icmp_signed("<", x, t.all(_I32, 254)), x, t.all(_I32, 254)) for x in fields
             ]

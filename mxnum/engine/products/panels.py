@@ -1,8 +1,8 @@
 """Packs rows of numbers into the panels that `register_tile` reads.
 
 A panel holds a few rows side by side: all their numbers at the first index, then all at the second
-index, and so on. Zeros pad a panel. Tiles of eight by eight numbers pass through registers, where
-codes become numbers, and rows that are contiguous in memory are transposed.
+index, and so on. Zeros pad a panel. Vector instructions copy tiles of eight by eight numbers,
+convert codes to numbers, and transpose rows that are contiguous in memory.
 """
 
 from __future__ import annotations
