@@ -116,8 +116,8 @@ def checked_tensor_scale(
         )
     )
     accepted = (
-        f"without axes, or of {len(shape)} axes, each of length 1 or, where a block of {blocks} has length 1, as long "
-        f"as in {shape}"
+        f"without axes, or of {len(shape)} axes, each of length 1 or, if its block length in {blocks} is 1, of its "
+        f"length in {shape}"
     )
     errors.require(fits, "tensor_scale", accepted, tensor.shape)
     if positive:

@@ -191,7 +191,7 @@ def compile_loop(function: Callable[..., Any], **options: Any) -> Any:
 
 def _begin(function: Callable[..., Any]) -> None:
     """Make the dialect functions that a loop calls callable, and log that compiling takes time."""
-    logging.getLogger("mxnum").info("Compiling loops for this machine: a second or so for each, once; disk keeps them.")
+    logging.getLogger("mxnum").info("Compiling loops, each in about a second; a cache on disk keeps them.")
     register(function)
 
 
