@@ -54,7 +54,7 @@ class MXArray:
     """A quantized array: a code for each element, and a scale for each block.
 
     With asymmetric scaling, an array also has float16 offsets, one for each block. If the format
-    has a tensor scale, so has the array. Each code takes a byte, unless the codes are packed
+    has a tensor scale, the array has one too. Each code takes a byte, unless the codes are packed
     (``mxnum.quantize(x, format, packed=True)``): then the array takes `packed_nbytes` bytes. All
     parts are in host memory, or on a GPU as arrays of the input's library. `to_host` copies the
     parts to host memory.
@@ -382,7 +382,7 @@ class MXArray:
     def equals(self, other: object) -> bool:
         """Return True if format, blocks and every bit of the arrays are the same.
 
-        The arrays are codes, scales, offsets and tensor scale.
+        The compared arrays are the codes, scales, offsets and tensor scale.
 
         Formats are equal only if their names are equal too. Packing and the order of axes in memory
         are not compared.

@@ -41,7 +41,7 @@ def encode(
     significand = y / Fraction(2) ** (exponent - m)
 
     # 3. The code of the nearest number towards zero. Codes count the magnitudes from 0 up: first
-    #    the subnormal magnitudes, then 2**m magnitudes for each exponent. So the next code always
+    #    the subnormal magnitudes, then 2**m magnitudes for each exponent. The next code always
     #    means the next larger magnitude, even where the exponent changes.
     kept = floor(significand)
     is_normal = kept >= 2**m

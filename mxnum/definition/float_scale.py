@@ -1,10 +1,10 @@
 """Find scales that are floats, find tensor scales, and scale elements by their product.
 
 Encoding divides a number by a *factor*: the exact product of its block's scale and the tensor
-scale. In a format without tensor scales, the tensor scale is 1. Decoding multiplies by the same
-factor. A factor is represented as (exponent, significand, kind). The value of a factor is
-significand * 2**(exponent - width), where the significand is zero or 2**width <= significand <
-2**(width+1). Words have 64 bits.
+scale. In a format without tensor scales, the tensor scale is 1. Decoding multiplies by the factor
+by which encoding divides. A factor is represented as (exponent, significand, kind). The value of a
+factor is significand * 2**(exponent - width), where the significand is zero or 2**width <=
+significand < 2**(width+1). Words have 64 bits.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ from mxnum.definition.word import dialect, select
 from mxnum.formats import ElementFormat
 from mxnum.modes import Overflow, Rounding, which
 
-#: The number of bits that stochastic rounding compares. A caller that has fewer random bits shifts
-#: them to the top, with the function of `random.make_align_random`.
+#: The number of random bits in stochastic rounding. A caller that has fewer random bits shifts them
+#: to the top, with the function of `random.make_align_random`.
 SR_BITS = 30
 
 

@@ -37,7 +37,7 @@ def same(value):
 
 
 def words(bits: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return two functions: one makes a word of `bits` bits from an integer, one undoes this."""
+    """Return a function that converts integers to words of `bits` bits, and its inverse."""
     return (lane, integer) if bits == 32 else (wide, same)
 
 

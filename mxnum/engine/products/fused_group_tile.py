@@ -2,8 +2,8 @@
 
 Each lane computes one fused sum at a time. The sum of a group times its two scales is exact in
 float32. The scaled sum of a group is aligned by a power of two and truncated to an integer, which
-is a term. The sum of the terms is exact in float64. The results are defined in the default
-floating-point environment only.
+is a term of the fused sum. The sum of the terms is exact in float64. The results are defined in the
+default floating-point environment only.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ def _moving(turning: bool) -> Any:
                     for half in (0, _SIDE // 2)
                 )
                 # Each round interleaves the first half of the lines with the second half. After
-                # three rounds, each column of the tile is one of the lines.
+                # three rounds, the lines are the columns of the tile.
                 for _ in range(3):
                     pairs = [(lines[i], lines[i + _SIDE // 2]) for i in range(_SIDE // 2)]
                     lines = [builder.shuffle_vector(a, b, half) for a, b in pairs for half in (low, high)]

@@ -112,7 +112,7 @@ class Loops:
     def __init__(self, conversion: Conversion, walk: Walk, draw: Draw) -> None:
         walk = walk.in_bands if conversion.has_float_scales else walk
         self.conversion, self.walk, self.draw, self._groups = conversion, walk, draw, walk.groups
-        #: The integer type as which loops read floats; None if the input holds codes.
+        #: Loops read floats as integers of this type; None if the input holds codes.
         self._reads = None if conversion.source is None else SIGNED[conversion.source.bits // 8]
         self._has_fast, self._has_float_scales = conversion.fast is not None, conversion.has_float_scales
         self._fast: Callable[..., int] | None = None
