@@ -50,7 +50,7 @@ def owned(array: Any) -> Any:
 def checked_codes(argument: str, value: Any, bits: int) -> Any:
     """Return `value` as an array of codes in the narrowest unsigned type that holds `bits` bits.
 
-    Raise an error for any other dtype, and for codes whose unused high bits are not zero.
+    Raise an error if `value` has another dtype, or codes whose unused high bits are not zero.
     """
     codes = as_array(argument, value)
     dtype = code_dtype(bits)
@@ -116,8 +116,8 @@ def checked_tensor_scale(
         )
     )
     accepted = (
-        f"without axes, or of {len(shape)} axes, each of length 1 or, where a block of {blocks} has length 1, as long "
-        f"as in {shape}"
+        f"without axes, or of {len(shape)} axes, each of length 1 or, if its block length in {blocks} is 1, of its "
+        f"length in {shape}"
     )
     errors.require(fits, "tensor_scale", accepted, tensor.shape)
     if positive:

@@ -54,7 +54,7 @@ class MXArray:
     """A quantized array: a code for each element, and a scale for each block.
 
     With asymmetric scaling, an array also has float16 offsets, one for each block. If the format
-    has a tensor scale, so has the array. Each code takes a byte, unless the codes are packed
+    has a tensor scale, the array has one too. Each code takes a byte, unless the codes are packed
     (``mxnum.quantize(x, format, packed=True)``): then the array takes `packed_nbytes` bytes. All
     parts are in host memory, or on a GPU as arrays of the input's library. `to_host` copies the
     parts to host memory.
@@ -135,7 +135,7 @@ class MXArray:
     ) -> Self:
         """Return an MXArray of checked codes, after checking the scales and offsets.
 
-        `given` is the caller's object with the codes. `stored` is an array of the codes in `given`.
+        `given` is the caller's object with the codes, and `stored` has the same codes as an array.
         """
         fmt, blocks, of_scales = layout
         scales = checked_scales(scales, of_scales, fmt.scale)
@@ -382,7 +382,7 @@ class MXArray:
     def equals(self, other: object) -> bool:
         """Return True if format, blocks and every bit of the arrays are the same.
 
-        The arrays are codes, scales, offsets and tensor scale.
+        The compared arrays are the codes, scales, offsets and tensor scale.
 
         Formats are equal only if their names are equal too. Packing and the order of axes in memory
         are not compared.
@@ -431,8 +431,8 @@ class MXArray:
     def __getitem__(self, key: Any) -> Self:
         """Return the view that integers and slices select. Slices must keep blocks whole.
 
-        Packed codes stay packed if each row of the selected part begins and ends at a byte. The
-        codes of all other parts are unpacked to new memory.
+        Packed codes stay packed if each row of the selected part begins and ends at a byte;
+        otherwise they are unpacked to new memory.
         """
         keys = key if isinstance(key, tuple) else (key,)
         ellipses = sum(item is Ellipsis for item in keys)

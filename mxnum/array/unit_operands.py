@@ -40,7 +40,7 @@ def unit_operand(name: str, value: Any, unit: MatrixUnit, transposed: bool = Fal
     if isinstance(value, MXArray):
         return _of_mx(name, value, unit, transposed)
     if on_device(value):
-        raise errors.on_gpu(name, "products of matrix units run on the CPU: copy it first")
+        raise errors.on_gpu(name, "products of matrix units run on the CPU: copy the array first")
     array = as_array(name, value)
     kind = _NAMES.get(array.dtype.name, array.dtype.name)
     errors.require(kind in unit.operands and not unit.scales, name, _taken(unit), array.dtype.name)

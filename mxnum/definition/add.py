@@ -19,13 +19,13 @@ def sum_width(width: int) -> int:
 def make_add(width: int) -> Callable[..., Any]:
     """Return `add(a, b)`, which adds two unpacked numbers and keeps a sticky bit.
 
-    The arguments and the sum are tuples (sign, exponent, significand, kind). The significands of
-    the arguments have the width `width`, and that of the sum has `sum_width(width)`. The last bit
-    of the sum is the sticky bit, which is 1 if aligning the smaller number lost nonzero bits.
-    Rounding the sum to `width` or fewer bits gives the same number as rounding the exact sum,
-    because the sticky bit is worth less than half a unit of the last bit that remains. A sum that
-    is exactly zero is +0 unless both numbers are -0, as IEEE 754 requires for every rounding except
-    rounding downward.
+    The arguments and the sum are tuples (sign, exponent, significand, kind). The arguments'
+    significands have the width `width`, and the sum's significand has the width `sum_width(width)`.
+    The last bit of the sum is the sticky bit, which is 1 if aligning the smaller number lost
+    nonzero bits. Rounding the sum to `width` or fewer bits gives the same number as rounding the
+    exact sum, because the sticky bit is worth less than half a unit of the last bit that remains. A
+    sum that is exactly zero is +0 unless both numbers are -0, as IEEE 754 requires for every
+    rounding except rounding downward.
     """
     FAR = width + GUARD + 1
     normalize = make_normalize(sum_width(width))

@@ -1,10 +1,9 @@
 """Convert a number to a code one step at a time, in the standard's words. Read this file first.
 
-`encode` computes what `convert`, `pack` and `unpack` compute for every machine, and
-`scale_exponent` computes what `scale` computes. `by_hand` computes as a person would on paper: with
-exact fractions, one branch for each case, and one number at a time. `by_hand` is written to be
-read, and no other module calls it. Tests check that `by_hand` gives the same results as `convert`
-and `scale`.
+`encode` does the work of the modules `convert`, `pack` and `unpack`, and `scale_exponent` does the
+work of the module `scale`. `by_hand` computes as a person would on paper: with exact fractions, one
+branch for each case, and one number at a time. `by_hand` is written to be read, and no other module
+calls it. Tests check that `by_hand` gives the same results as `convert` and `scale`.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def encode(
     significand = y / Fraction(2) ** (exponent - m)
 
     # 3. The code of the nearest number towards zero. Codes count the magnitudes from 0 up: first
-    #    the subnormal magnitudes, then 2**m magnitudes for each exponent. So the next code always
+    #    the subnormal magnitudes, then 2**m magnitudes for each exponent. The next code always
     #    means the next larger magnitude, even where the exponent changes.
     kept = floor(significand)
     is_normal = kept >= 2**m

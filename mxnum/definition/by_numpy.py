@@ -76,12 +76,12 @@ def quantize(
     words: Array | None = None,
     tensor_scale: Array | None = None,
 ) -> Quantized:
-    """Return the parts of the array that `mxnum.quantize` returns, computed with integers.
+    """Return the codes, scales and offsets that `mxnum.quantize` returns, computed with integers.
 
     `words` has a random word for each element. A tensor scale is a float32 array that broadcasts
-    with x. If the element has no NaN code, a NaN becomes the largest value, unless
-    `asked.nonfinite` makes its block NaN. If `scales` is None, a rule that needs all elements of a
-    block (see `looks_at_elements`) raises NotImplementedError.
+    with x. If the element has no NaN code, a NaN becomes the largest value, unless the setting
+    `nonfinite` makes the block NaN. If `scales` is None, a rule that needs all elements of a block
+    (see `looks_at_elements`) raises NotImplementedError.
     """
     if scales is None and looks_at_elements(asked.scale_rule):
         raise NotImplementedError(f"Only the engine computes scale rule {asked.scale_rule}.")
@@ -187,8 +187,8 @@ def quotients(x: Array, scale: ScaleFormat, scales: Array, tensor_scale: Array |
     """Return |x| divided by the scale and the tensor scale of each number, in float64.
 
     Each returned quotient is rounded, but compares with every number of at most 40 binary digits as
-    the exact quotient does. The values of elements, and the midpoints between them, have fewer
-    digits. A finite number divided by zero or infinity gives zero.
+    the exact quotient does. The values of elements, and the midpoints between them, have fewer than
+    40 digits. A finite number divided by zero or infinity gives zero.
     """
     source = FLOATS[x.dtype.name]
     magnitude = _magnitude(signed_bits(x).astype(np.int64), source)
@@ -302,7 +302,7 @@ def _ends(bits: Array, is_finite: Array, source: ElementFormat, blocks: Blocks) 
 
 
 def _patterns(source: ElementFormat, high: Array, low: Array) -> tuple[Array, Array]:
-    """Return the bit patterns of the ends from `_ends`, or +0 if a block has no finite number."""
+    """Convert the results of `_ends` to bit patterns: +0 if a block has no finite number."""
     from_ordered = make_from_ordered(source)
     missing = low > high
     return from_ordered(np.where(missing, 0, high)), from_ordered(np.where(missing, 0, low))

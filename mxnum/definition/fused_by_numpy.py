@@ -155,7 +155,7 @@ def dots(
 
 
 def _fused_sum(terms: _Terms, chain: Array, unit: MatrixUnit, point: int, align: Callable[..., Any]) -> Array:
-    """Return the bit patterns of fused sums: the terms plus the addends in `chain`."""
+    """Return the bit patterns of fused sums: for each row, its terms plus its addend in `chain`."""
     accumulator, kept = FLOATS[unit.accumulator], unit.fraction_bits
     own = accumulator.mantissa_bits
     c = _of_codes(chain, accumulator)

@@ -11,8 +11,8 @@ from mxnum.definition.word import dialect, select
 from mxnum.formats import ElementFormat
 from mxnum.modes import Overflow, Rounding, which
 
-#: The number of bits that stochastic rounding compares. A caller that has fewer random bits shifts
-#: them to the top, with the function of `random.make_align_random`.
+#: The number of random bits in stochastic rounding. A caller that has fewer random bits shifts them
+#: to the top, with the function of `random.make_align_random`.
 SR_BITS = 30
 
 
@@ -22,9 +22,9 @@ def make_round(target: ElementFormat, rounding: Rounding, width: int, word: int)
 
     The arguments describe the number significand * 2**(exponent - width), normalized or zero.
     Magnitude codes count the representable magnitudes from zero, as if there were no largest
-    exponent. The code is k * 2**m + q for exponent step k and significand q, so rounding up to the
-    next power of two needs no special case. A number is called even or odd if its code is even or
-    odd. All numbers beyond the largest number give max_code + 1.
+    exponent. The code is (exponent - emin) * 2**m + significand, so rounding up to the next power
+    of two needs no special case. A number is called even or odd if its code is even or odd. All
+    numbers beyond the largest number give max_code + 1.
     """
     MANTISSA = target.mantissa_bits
     EMIN = target.emin
@@ -78,8 +78,8 @@ def make_round(target: ElementFormat, rounding: Rounding, width: int, word: int)
 def limits(rounding: Rounding) -> tuple[bool, bool]:
     """Return, for each sign, True if numbers that are too large become the largest finite number.
 
-    The result is for overflow modes that do not saturate. The first boolean is True if a finite x >
-    max gives max, and the second is True if a finite x < -max gives -max.
+    Only overflow modes that do not saturate need the result. The first boolean is True if a finite
+    x > max gives max, and the second is True if a finite x < -max gives -max.
     """
     return {
         Rounding.RNE: (False, False),

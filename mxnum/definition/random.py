@@ -1,9 +1,9 @@
 """Random bits for stochastic rounding, by Philox4x32-10 (Salmon, Moraes, Dror and Shaw, SC 2011).
 
 The generator is based on counters: an element's bits depend only on the seed, the stream and the
-element's index, not on threads, device or memory layout. Philox needs multiplication, which the
-dialect does not have. Every product in this module is below 2**48, so Python ints, int64 and CUDA
-give the same results.
+element's index, not on threads, device or memory layout. Philox needs multiplication, which other
+dialect functions may not use. Every product in this module is below 2**48, so Python ints, int64
+and CUDA give the same results.
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ the stacks round different intermediate results. For each stack this file has fo
 The four functions are pure: they compute float32 numbers with + * /, comparisons and `select`. The
 functions run on numpy arrays and, compiled, in loops over large arrays
 (`engine.rounding.by_stack`). Each operation rounds once to nearest even, as in IEEE 754, and keeps
-subnormal numbers. This library's own definition rounds to E4M3 and E2M1. An infinity goes through
-the operations as it does in the stack. A NaN in the input raises an error, because even the kernels
-of one stack treat NaN differently.
+subnormal numbers. This library's own definition rounds the results to E4M3 and E2M1. An infinity
+goes through the operations as it does in the stack. A NaN in the input raises an error, because
+even the kernels of one stack treat NaN differently.
 
 A global scale has a direction. In the direction "encode" the global scale is called S. S is near
 2688 / largest, and encoding multiplies numbers by S. In the direction "decode" the global scale is
@@ -119,8 +119,8 @@ def _torchao_single_block(block_largest: Any, p: Any) -> Any:
     return _within(block_largest / _SIX, _LEAST_NORMAL_E4M3, _E4M3_MAX)
 
 
-# vLLM's emulation in torch. Callers of vLLM pass the global scale S. If no S is passed here, S is
-# `448 * 6 / largest` as torch computes this quotient. To divide a number by a tensor, torch
+# vLLM's emulation in torch. Callers of vLLM pass the global scale S. If the caller passes no S, it
+# is `448 * 6 / largest` as torch computes this quotient. To divide a number by a tensor, torch
 # multiplies the number by the tensor's reciprocal, which rounds twice.
 
 
@@ -152,8 +152,8 @@ def _divided_decoded(element: Any, scale: Any, S: Any, largest: Any) -> Any:
     return element * (scale / S)
 
 
-# compressed-tensors. The global scale S, and the block scales up to the product with S, are
-# computed in the type of the tensor.
+# compressed-tensors. The global scale S is computed in the type of the tensor, and
+# `block_largest / 6` is rounded to this type.
 
 
 def _compressed_tensors_global(largest: Any) -> Any:
@@ -209,7 +209,7 @@ class Stack:
     """How one software stack computes NVFP4; the module's docstring describes the functions."""
 
     name: str
-    #: The repository, file and function of the source code that the four functions repeat.
+    #: The repository, file and function of the source code that the four functions reproduce.
     source: str
     #: The direction of the global scale: "encode" or "decode", or "none" if it is always 1.
     direction: str
@@ -219,16 +219,16 @@ class Stack:
     decoded: Callable[[Any, Any, Any, Any], Any]
     #: The E4M3 code that replaces a scale of zero; 0 if zero is not replaced.
     for_zero: int = 0
-    #: The E2M1 code for a NaN that the operations produce. If None, the code depends on the NaN's
+    #: The E2M1 code for a NaN that the operations produce; None if the code depends on the NaN's
     #: sign, which differs between processors.
     nan_element: int | None = None
     #: True if -0 after scaling is encoded as -0, False if it is encoded as +0.
     keeps_negative_zero: bool = True
-    #: True if inputs are divided by the factor, False if they are multiplied by it.
+    #: True if inputs are divided by the result of `factor`, False if they are multiplied by it.
     divides: bool = False
-    #: Some stacks compute the first operations of a block scale in the tensor's type. Then
-    #: `block_scale_in` makes `block_scale` from a function that rounds float32 numbers to the
-    #: tensor's type. None for a stack that computes block scales only in float32.
+    #: Makes `block_scale` from a function that rounds float32 numbers to the tensor's type, for
+    #: stacks that use this type in the first operations of a block scale. None for a stack that
+    #: computes block scales only in float32.
     block_scale_in: Callable[[Any], Any] | None = None
     #: The types of tensors that the stack accepts.
     takes: tuple[str, ...] = ("float32", "bfloat16", "float16")

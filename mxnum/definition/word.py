@@ -11,10 +11,10 @@ numpy arrays, numba on CPU and CUDA, and symbolic bit vectors. The rules are:
   `word_bits`). Therefore int32, int64 and Python ints give the same results, which is proved, not
   assumed.
 
-Bit patterns that are as wide as the word are signed (float32 -0.0 is -2**31). Narrower bit patterns
-may be signed or unsigned. Factories of helper functions are cached, so that a helper is one object
-in all functions that call it, and a compiler compiles it once. Arithmetic on a numpy array has the
-array's type, so that type must be at least as wide as the word.
+Bit patterns that are as wide as the word are signed (float32 -0.0 is -2**31). Bit patterns narrower
+than the word may be signed or unsigned. Factories of helper functions are cached, so that a helper
+is one object in all functions that call it, and a compiler compiles it once. Arithmetic on a numpy
+array has the array's type, so that type must be at least as wide as the word.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from mxnum.formats import ElementFormat
 
 Dialect = TypeVar("Dialect", bound=Callable[..., Any])
 
-#: For each type of condition, the function that `select` calls; plain booleans need no entry. A
-#: machine with its own type of conditions adds its function to SELECT.
+#: For each type of condition, the function that `select` calls; plain booleans need no entry.
+#: Compilers and solvers whose conditions have a type of their own add a function to SELECT.
 SELECT: dict[type, Callable[[Any, Any, Any], Any]] = {np.ndarray: np.where}
 
 

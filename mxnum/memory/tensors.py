@@ -103,7 +103,7 @@ class _Memory:
 
 
 def _on_the_memory_of(tensor: Any) -> np.ndarray[Any, Any]:
-    """Return the array of `tensor.numpy()`, but leave the size of the tensor's memory changeable.
+    """Return the array of `tensor.numpy()`, but keep the tensor's memory resizable.
 
     After `tensor.numpy()`, torch refuses to resize the memory, but sharded training must resize it.
     """

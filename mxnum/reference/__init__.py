@@ -1,10 +1,10 @@
 """The meaning of MX formats, in code that is written to be read: exact fractions, step by step.
 
-Tests compare everything that this library computes with this package. The reference therefore
-shares only the description of the formats with the fast code. A number is an `Exact`: a sign and a
-rational magnitude, an infinity or a NaN. All results come from four operations on exact numbers:
-the exact product, the exact quotient, the exact sum, and one rounding to a format. The speed of the
-reference does not matter.
+Tests compare everything that this library computes with this package. The reference shares only the
+description of the formats with the fast code, so that the comparisons find mistakes in the fast
+code. A number is an `Exact`: a sign and a rational magnitude, an infinity or a NaN. All results
+come from four operations on exact numbers: the exact product, the exact quotient, the exact sum,
+and one rounding to a format. The speed of the reference does not matter.
 
 The module `numbers` has the product, the sum and the rounding. `blocks` quantizes and decodes
 arrays, and `float_scales` finds scales that are floats and divides by them. `products` computes dot

@@ -166,9 +166,10 @@ def round_to(
 ) -> int:  # fmt: skip
     """Return the code of x in format e.
 
-    The positive codes count the representable magnitudes upward from zero. The code is k * 2**m + q
-    for exponent step k and significand q. The count continues beyond the largest number, so that
-    numbers are rounded as if there were no largest exponent.
+    The positive codes count the representable magnitudes upward from zero. The code is (exponent -
+    emin) * 2**m + significand, where the significand of a normal number includes the leading 1. The
+    count continues beyond the largest number, so that numbers are rounded as if there were no
+    largest exponent.
     """
     sign, largest, infinity, nan, emin = layout(e)
 
@@ -228,8 +229,8 @@ def encode(
     largest finite number, `overflow` decides which code is returned. A result of zero keeps the
     sign of x. NaN gives the NaN code, or +max if the element has no NaN. The scale code 255 (NaN)
     gives code 0, because the elements of a NaN block have no meaning. The element may also be
-    float64, float32, bfloat16 or float16. With one of these float types and ``overflow="ieee"``,
-    `encode` is the ordinary conversion between float types.
+    float64, float32, bfloat16 or float16. If the element is a float type and `overflow` is
+    ``"ieee"``, `encode` is the ordinary conversion between float types.
     """
     mode = errors.choose_member("rounding", rounding, Rounding)
     policy = errors.choose_member("overflow", overflow, Overflow)

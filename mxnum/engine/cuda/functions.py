@@ -37,14 +37,14 @@ def same(value):
 
 
 def words(bits: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return two functions: one makes a word of `bits` bits from an integer, one undoes this."""
+    """Return a function that converts integers to words of `bits` bits, and its inverse."""
     return (lane, integer) if bits == 32 else (wide, same)
 
 
 def stored(target: ElementFormat) -> int:
     """Return the mask that turns a signed bit pattern of `target` into an unsigned integer.
 
-    If `target` has more than 32 bits, the mask is -1, so that patterns stay signed.
+    If `target` has more than 32 bits, the mask is -1, which leaves the bit pattern signed.
     """
     return -1 if target.bits > 32 else (1 << target.bits) - 1
 

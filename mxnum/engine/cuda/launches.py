@@ -17,8 +17,8 @@ NO_KEY = (0, 0, 0, 0, 0)
 def queue(leader: DeviceArray, *others: DeviceArray | None) -> Iterator[int | None]:
     """Yield the stream of `leader`, on which the caller queues work.
 
-    The caller's work starts after all earlier work on the streams of `others`. Later work on the
-    streams of `others` starts after the caller's work.
+    The caller's work starts after all earlier work on the streams of `others`. Work that is queued
+    later on the streams of `others` starts after the caller's work.
     """
     driver.check()
     streams = {other.stream for other in others if other is not None and other.stream is not None}

@@ -59,8 +59,8 @@ def run_over(request: Request, out: DeviceArray, stream: int | None, *, values: 
 def tensor_scale(request: Request, by_rows: bool) -> tuple[DeviceArray, None]:
     """Return (tensor scale, None): one scale for the array, or one for each row if `by_rows`.
 
-    If `by_rows`, the last axis of the tensor scale has length 1. None stands for the largest
-    magnitudes of blocks, which only the engine for host memory returns.
+    If `by_rows`, the last axis of the tensor scale has length 1. The second result is None, because
+    only the engine for host memory returns the largest magnitudes of blocks.
     """
     x, asked = request.x, request.settings
     source, element, scale = asked.source, asked.element, asked.format.scale

@@ -1,4 +1,4 @@
-"""The CUDA kernels' formulation of rounding to nearest even, by three float32 operations.
+"""Rounding to nearest even by three float32 operations, for CUDA kernels.
 
 First, an element is multiplied by the inverse of its block's scale. Two additions then round the
 product as in `rounding.float_additions`, but with constants in place of numbers that depend on the
@@ -6,7 +6,7 @@ scale. The product loses bits only below 2**-126, far below half the least eleme
 right for every finite float32 and every scale. A kernel therefore needs neither a check of its
 inputs nor a fallback. Decoding moves the fields of a code into a float32 and multiplies twice.
 
-The functions are written in the dialect for 32-bit lanes, and use the float operations of
+The functions are dialect functions on 32-bit lanes, and use the float operations of
 `machine.lanes`. The functions need a machine that rounds to nearest even and keeps subnormals, so
 kernels are compiled without flush-to-zero.
 """

@@ -100,8 +100,8 @@ def _along(view: DeviceArray, out: DeviceArray, axis: int) -> tuple[int, ...]:
 def _float32(x: Operand, stream: int | None, *, by_columns: bool) -> DeviceArray:
     """Return the values of an operand in float32.
 
-    An operand in float32 is returned as it is. The values of other operands are stored in a new
-    array, row by row. If `by_columns`, the new array is stored column by column, because
+    An operand in float32 is returned as it is. Values in any other format are stored in a new
+    float32 array, row by row. If `by_columns`, the new array is stored column by column, because
     neighbouring threads read the same index of neighbouring rows together.
     """
     array: DeviceArray = x.array  # type: ignore[assignment]

@@ -16,7 +16,7 @@ large as its element. So the distance between an element and its value has an er
 from rounding. The distance between an element and its value is at most A, so its square has an
 error of at most 2**-19.8 A**2. For each element, subtracting and adding lose less than 2**-20 A, or
 2**-20 A**2 for squares. The comparison in float32 decides a block if the two sums differ by more
-than the total of these bounds.
+than the sum of the error bounds of all elements.
 """
 
 from __future__ import annotations
@@ -171,7 +171,8 @@ def choose(source: ElementFormat, element: ElementFormat, scale: ScaleFormat, ru
                         words[0] = float32_to_float64(low_word(amax))
                         balance = balance_in_vectors(bits, block, factors[0], f6, f4, narrow6, narrow4)
                         if balance != 0:
-                            # A select, because a branch would be mispredicted half the time.
+                            # Select the code without a branch, which would be mispredicted half the
+                            # time.
                             store(scales, place, four if balance < 0 else six)
                             continue
                     balance = balance_of(x, bits, block, f6, f4)

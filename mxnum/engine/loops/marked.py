@@ -170,7 +170,8 @@ def _convert(constant: Any) -> Any:
     """Return the loop that converts marked panels, for tables of numbers of the type `constant`.
 
     The loop returns the number of marked panels that it left. The loop's first argument is
-    ((prepare, elements, result of `address_of`), constants, given, takes mixed).
+    ((prepare, elements, result of `address_of`), constants, given, takes_mixed), named as the
+    fields of `Converter`.
     """
     Constant = constant
 

@@ -226,7 +226,7 @@ def convert_panel(kernels, x, out, tables, numbers, words, buffer, offset, panel
     holds the numbers that the converting kernel reads for each column or block. `words`, `buffer`
     and `offset` are arguments of the kernel that draws random bits. The converting kernel receives
     the integers (first element, width, rows, columns, run, *at, offset of random bits), where `at`
-    holds two integers. Each array is an argument by itself: numba would count references to arrays
+    holds two integers. The arrays are separate arguments, because numba counts references to arrays
     in a tuple by atomic operations, which take a twentieth of the time of quantizing to NVFP4.
     """
     elements, fill = kernels

@@ -40,8 +40,8 @@ _I32, _I64 = ir.IntType(32), ir.IntType(64)
 def counters_at_once() -> int:
     """Return the number of Philox counters that compiled code computes at once.
 
-    If the processor has registers of 512 bits, 32 counters fill four of them. If it does not, 8
-    counters fill two registers of 256 bits or four registers of 128 bits.
+    If the processor has registers of 512 bits, 32 counters fill four of them. On other processors,
+    8 counters fill two registers of 256 bits or four registers of 128 bits.
     """
     return 32 if has_feature("avx512f") else 8
 
@@ -243,8 +243,8 @@ def draw_words(sr_bits: int) -> Any:
 class SeedWords(NamedTuple):
     """The random words of a seed for the elements of an array, made for one part at a time.
 
-    Each word has `SR_BITS` bits. If rounding draws fewer bits, the lowest bits of a word are zero.
-    A part is a slice of the array after its axes were put in another order.
+    Each word has `SR_BITS` bits. If rounding draws fewer than `SR_BITS` bits, the lowest bits of a
+    word are zero. A part is a slice of the array after its axes were put in another order.
     """
 
     key: tuple[int, int, int, int]

@@ -105,8 +105,8 @@ def compile_directly(
     `applies` returns True for the argument types for which calls are compiled as `operation`.
 
     An overload (`numba.extending.overload`) would work for every target, but numba compiles an
-    overload again for each combination of types. Compiling overloads took half of the time of a
-    first call without compiled code on disk.
+    overload again for each combination of types. Overloads would double the time of a first call
+    that finds no compiled code on disk.
     """
 
     def definition(context, *arguments):
@@ -191,7 +191,7 @@ def compile_loop(function: Callable[..., Any], **options: Any) -> Any:
 
 def _begin(function: Callable[..., Any]) -> None:
     """Make the dialect functions that a loop calls callable, and log that compiling takes time."""
-    logging.getLogger("mxnum").info("Compiling loops for this machine: a second or so for each, once; disk keeps them.")
+    logging.getLogger("mxnum").info("Compiling loops, each in about a second; a cache on disk keeps them.")
     register(function)
 
 
@@ -294,8 +294,8 @@ compile_directly(others_apart, _others_apart)
 def ask_for(array: Any, index: Any, count: int, ahead: int) -> None:
     """Ask the processor to prefetch `count` elements that begin `ahead` bytes after `index`.
 
-    `count` and `ahead` are constants. The addresses may lie outside the array, because a prefetch
-    never faults.
+    `count` and `ahead` are compile-time constants. The addresses may lie outside the array, because
+    a prefetch never faults.
     """
 
 

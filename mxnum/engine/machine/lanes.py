@@ -1,4 +1,4 @@
-"""32-bit lanes: the machine on which fast loops run the dialect.
+"""32-bit lanes: a numba type with which fast loops run dialect functions.
 
 numba computes int32 + int32 in 64 bits, so a vector register holds only half as many numbers. A
 lane is a separate numba type for 32-bit integers, on which the operators of the dialect stay in 32
@@ -78,8 +78,9 @@ def store(array: Any, index: Any, value: Any) -> None:
 def greatest_of(array: Any, start: Any, count: int, mask: int) -> Any:
     """Return the greatest of `count` elements, each masked with `mask`.
 
-    `count` and `mask` are constants. The function compiles to one vector instruction for each
-    register of elements. LLVM would unroll an ordinary loop of constant length to scalar code.
+    `count` and `mask` are compile-time constants. The function compiles to one vector instruction
+    for each register of elements. LLVM would unroll an ordinary loop of constant length to scalar
+    code.
     """
     return max(int(array[start + i]) & mask for i in range(count))
 

@@ -19,8 +19,8 @@ from numba import types
 from numba.core.caching import FunctionCache
 from numba.core.serialize import dumps
 
-#: The first numba version of a range, and the first version after the range. Tests have shown that
-#: the versions in the range load compiled loops without the compiler.
+#: Tests show that compiled loops load without the compiler in numba versions from the first of
+#: these two to before the second.
 TRIED = (0, 61), (0, 69)
 
 
@@ -30,9 +30,9 @@ def name_by_content(function: Callable[..., Any]) -> None:
     The name must be changed before numba sees the function.
 
     numba names machine code by the function's name, the types of its arguments, and a counter that
-    starts anew in each process. Two processes can therefore compile two different loops of one
-    factory under the same name. A third process that loads two loops of the same name from disk
-    would call the wrong loop.
+    starts anew in each process. Because of the counter, two processes can compile different loops
+    of one factory under the same name. A third process that loads two loops of the same name from
+    disk would call the wrong loop.
     """
     if "content" not in function.__dict__:
         content = hashlib.sha256(_made_of(function)).hexdigest()[:32]
@@ -127,7 +127,7 @@ def _nothing() -> None:
 def _define_runtime_functions() -> None:
     """Make the addresses of numba's run-time functions known to the linker.
 
-    By itself, numba tells the linker these addresses only when numba sets up its compiler.
+    By itself, numba gives the linker the addresses only when numba sets up its compiler.
     """
     from numba.core.runtime import _nrt_python
 

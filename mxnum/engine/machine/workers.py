@@ -3,10 +3,10 @@
 Threads inherit the floating-point environment of their caller. If a thread raises an error, its
 caller raises this error too.
 
-Flush-to-zero and the rounding direction are state of a thread that other libraries change. For
-example, torch has a switch for flush-to-zero. Code that adds or multiplies floats checks once per
-call that rounding is to nearest and nothing is flushed to zero (`may_use_floats`). If
-`may_use_floats` returns False, the code computes with integers instead of floats.
+Other libraries change a thread's flush-to-zero mode and rounding direction. For example, torch has
+a switch for flush-to-zero. Code that adds or multiplies floats checks once per call that rounding
+is to nearest and nothing is flushed to zero (`may_use_floats`). If `may_use_floats` returns False,
+the code computes with integers instead of floats.
 """
 
 from __future__ import annotations

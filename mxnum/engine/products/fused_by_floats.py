@@ -49,7 +49,7 @@ def _serves_groups(a: Operand, b: Operand, scales: Scales, unit: MatrixUnit) -> 
     """Return True if float32 holds every group sum times the significands of its scales.
 
     The products of scales must also be float32 numbers whose exponents are far from float32's
-    limits. With such scales, no result is a subnormal number that has to be rounded.
+    limits, so that no result is a subnormal number that has to be rounded.
     """
     how, bits = exactness.exactness_of(a.format, b.format, unit.group), 0
     if how is None or how.word != "float32" or unit.addend != "term" or not 23 <= unit.fraction_bits <= 35:
@@ -123,8 +123,8 @@ def _term_panels(
     """Return panels of significands, exponents, scale exponents and factors, in this order.
 
     There is a scale exponent for each fused sum, and a float32 factor for each promotion (see
-    `MatrixUnit`). The scale exponents are None if all are 0, and the factors are None without
-    promotions.
+    `MatrixUnit`). The scale exponents are None if all are 0, and the factors are None if the unit
+    does not promote partial sums.
     """
     parts = table(x.format)
     panels: list[Any] = [

@@ -2,8 +2,8 @@
 
 Each lane computes one fused sum at a time. The sum of a group times its two scales is exact in
 float32. The scaled sum of a group is aligned by a power of two and truncated to an integer, which
-is a term. The sum of the terms is exact in float64. The results are defined in the default
-floating-point environment only.
+is a term of the fused sum. The sum of the terms is exact in float64. The results are defined in the
+default floating-point environment only.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def _group_tile(typing_context, panels, tile, p, q, numbers):
             largest = t.loop(first, last, [t.all(_I32, _LOWEST)] * ROWS, greatest)
             largest = [t.greater(m, t.exponent_of(c)) for m, c in zip(largest, chain, strict=True)]
             fields = [builder.sub(builder.add(kept, t.all(_I32, 127)), m) for m in largest]
-            # If the power of two exceeds float32, each group has a scale that is zero, so all terms
-            # are zero.
+            # Limit the exponent field to 254, the greatest of float32. The limit applies only if
+            # each group has a scale that is zero, so that all terms are zero.
             fields = [
                 builder.select(builder.icmp_signed("<", x, t.all(_I32, 254)), x, t.all(_I32, 254)) for x in fields
             ]

@@ -4,8 +4,8 @@ Each lane computes one fused sum at a time, in the steps of the definition:
 
 1. Find the greatest exponent of the products and of the addend.
 
-2. Multiply each product of significands, an integer that float32 holds, by the power of two that
-   aligns it. Truncate each aligned product to a 32-bit integer, and add the integers.
+2. Multiply each product of significands (an integer that float32 holds) by the power of two that
+   aligns the product. Truncate each aligned product to a 32-bit integer, and add the integers.
 
 3. Add the aligned addend in float64. Clear low bits of the sum, which truncates the result.
 
@@ -125,11 +125,11 @@ def _fused_tile(typing_context, panels, tile, p, q, numbers):
     `multiply` describes `panels`. Each fused sum has scales as int32 exponents, and each promotion
     has float32 factors. Scales and factors may be None.
 
-    `numbers[:3]` are the number of fused sums, the terms of a fused sum, and the terms that are
-    added as integers at a time. `numbers[3:6]` are the fraction bits, the fraction bits less the
-    fraction bits of products, and the number of bits of a float64 number that the result does not
-    keep. `numbers[6:]` are the `quantum` of `_Tile.rounded`, the fused sums of a promotion, and 1
-    if the addend is added after the products.
+    `numbers[:3]` are counts: fused sums, terms of a fused sum, and terms that are added as integers
+    at a time. `numbers[3:6]` are the fraction bits, the fraction bits less the fraction bits of
+    products, and the number of bits of a float64 number that the result does not keep.
+    `numbers[6:]` are the `quantum` of `_Tile.rounded`, the number of fused sums of a promotion, and
+    1 if the addend is added after the products, else 0.
     """
     sa, sb, ea, eb, scale_a, scale_b, factor_a, factor_b = panels.types
 

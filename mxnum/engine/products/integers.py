@@ -5,9 +5,9 @@ word holds four elements as 8-bit integers, or two elements as 16-bit integers. 
 multiplies the integers of two words and adds the products to a 32-bit sum, in every lane of a
 vector.
 
-The instructions for 8-bit integers require an unsigned left operand. So a bias is added to the left
-integers, which makes them positive. To cancel the bias, the sum of a block starts at minus the bias
-times the sum of the right integers.
+The instructions for 8-bit integers require an unsigned left operand, so a bias makes the integers
+of the left operand positive. To cancel the bias, the sum of a block starts at minus the bias times
+the sum of the right integers.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ def new_panels(rows: int, length: int, width: int, word: str) -> Array:
 def pack(codes: Array, element: Integers, panels: Array, bias: int, starts: Array | None) -> None:
     """Store rows of codes in panels as integers, padded with zeros.
 
-    For 8-bit integers, `bias` is added to the integers of the left operand. The right operand has
-    `starts`, in which each block gets minus `bias` times the sum of its integers.
+    For 8-bit integers, `bias` is added to the integers of the left operand. For the right operand,
+    `starts` receives minus `bias` times the sum of the integers of each block.
     """
     is_turned = codes.strides[0] < codes.strides[1]
     memory = np.ascontiguousarray(codes.T if is_turned else codes)
@@ -127,7 +127,7 @@ def pack(codes: Array, element: Integers, panels: Array, bias: int, starts: Arra
 
 @cache
 def _tables(element: Integers, bias: int, kind: np.dtype[Any]) -> tuple[Array, Array]:
-    """Return two tables by code: the integers plus `bias`, and the bytes of integers.
+    """Return two tables indexed by code: of the integers plus `bias`, and of their bytes.
 
     The table of bytes has a row of low bytes and a row of high bytes.
     """
@@ -150,7 +150,8 @@ def _pack(memory, is_turned, table, halves, panels):
         first, panel = p * width, panels[p]
         high = min(width, rows - first)
         whole_rows, whole = high // _ROWS * _ROWS, length // _CODES * _CODES
-        # The inner loops read lines of memory to their end, because one cache line holds 64 codes.
+        # The inner loops go along the rows of `memory`, so that all 64 codes of a cache line are
+        # read while the line is in the cache.
         if is_turned:
             for k in range(0, whole, _CODES):
                 for r in range(0, whole_rows, _ROWS):
@@ -238,8 +239,8 @@ def _looked_up(builder: Any, codes: Any, table: Any) -> Any:
             pointer = builder.bitcast(builder.gep(table, [_I64(first)]), _bytes(16).as_pointer())
             own = _loaded(builder, pointer)
             own = _chosen(builder, own, own, [k % 16 for k in range(count)])
-            # The shuffle returns 0 for an index with bit 7 set. Codes outside the 16 table entries
-            # from `first` on get bit 7.
+            # The shuffle returns 0 for an index with bit 7 set. The addition sets bit 7 for codes
+            # that are not among the 16 codes from `first` on.
             index = builder.xor(part, ir.Constant(part.type, [first] * count))
             index = builder.add(index, ir.Constant(part.type, [0x70] * count))
             found = builder.or_(found, _call(builder, name, part.type, own, index))

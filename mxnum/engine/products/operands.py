@@ -30,11 +30,11 @@ class Operand:
     #: floats.
     scales: Array | None = None
     offsets: Array | None = None
-    #: The bits of the significand of a scale: 1 for powers of two.
+    #: The number of bits of a scale's significand; 1 if scales are powers of two.
     scale_bits: int = 1
 
     def viewed(self, view: Callable[[Array], Array], blocks: Blocks) -> Operand:
-        """Return an operand with `view(part)` instead of each part, and block lengths `blocks`."""
+        """Return an operand with the parts `view(part)` and the block lengths `blocks`."""
         scales = None if self.scales is None else view(self.scales)
         offsets = None if self.offsets is None else view(self.offsets)
         blocks = blocks if self.blocks else ()

@@ -1,8 +1,8 @@
 """Packs rows of numbers into the panels that `register_tile` reads.
 
 A panel holds a few rows side by side: all their numbers at the first index, then all at the second
-index, and so on. Zeros pad a panel. Tiles of eight by eight numbers pass through registers, where
-codes become numbers, and rows that are contiguous in memory are transposed.
+index, and so on. Zeros pad a panel. Vector instructions copy tiles of eight by eight numbers,
+convert codes to numbers, and transpose rows that are contiguous in memory.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _moving(turning: bool) -> Any:
                     for half in (0, _SIDE // 2)
                 )
                 # Each round interleaves the first half of the lines with the second half. After
-                # three rounds, each column of the tile is one of the lines.
+                # three rounds, the lines are the columns of the tile.
                 for _ in range(3):
                     pairs = [(lines[i], lines[i + _SIDE // 2]) for i in range(_SIDE // 2)]
                     lines = [builder.shuffle_vector(a, b, half) for a, b in pairs for half in (low, high)]

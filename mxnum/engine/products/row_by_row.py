@@ -79,8 +79,8 @@ def _blocks(a, high, low, b, scales_a, scales_b, is_split, out):
                 exact = np.float64(0)
                 if is_split:
                     exact = _rounded_to_odd(_sum(high[i, block], b[j, block]), _sum(low[i, block], b[j, block]))
-                # If `b` holds an infinity, a zero part of a number gives NaN, although the whole
-                # sum is infinite.
+                # If `b` holds an infinity, a part that is zero makes the split sum NaN, although
+                # the whole sum may be infinite.
                 if not is_split or not math.isfinite(exact):
                     exact = _sum(a[i, block], b[j, block])
                 total += np.float32(exact * (np.float64(scales_a[i, block]) * np.float64(scales_b[j, block])))

@@ -195,7 +195,7 @@ def check_finite(x: Array, source: ElementFormat, element: ElementFormat, nonfin
 
 
 def drawn(random: RandomBits | None) -> Draw:
-    """Return how loops draw random bits from the source `random`, or None without a source."""
+    """Return the kernel that draws random bits from `random`; None if `random` is None."""
     if random is None:
         return None
     return draw_from_seed(random.sr_bits) if random.words is None else draw_from_words(random.sr_bits)

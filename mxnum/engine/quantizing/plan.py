@@ -73,8 +73,9 @@ class Exact(NamedTuple):
     finder: Finder | None
     #: Converts panels by the definition.
     definition: Converter
-    #: Converts panels at any scale by float arithmetic, faster than the definition. The converter
-    #: may leave panels that hold NaN or infinities. None if nothing is faster than the definition.
+    #: Converts panels at any scale by float arithmetic, faster than the definition. Panels that
+    #: hold NaN or infinities may be left to `definition`. None if nothing is faster than the
+    #: definition.
     at_any_scale: Converter | None = None
 
 
@@ -92,13 +93,13 @@ class Conversion:
     has_float_scales: bool
     #: Returns the fast loop for a walk; None if no loop is faster than the definition.
     fast: Callable[[Walk, Draw], Bind] | None
-    #: Returns how to redo the panels that the fast loop leaves; None if there are no loops for such
-    #: panels. Most calls leave no panel, so `exact` is called only if a panel is left.
+    #: Returns the `Exact` that redoes the panels left by the fast loop; None if no loop can redo
+    #: them. Most calls leave no panel, so `exact` is called only if a panel is left.
     exact: Callable[[Draw], Exact] | None
     #: The constants that the fast loop receives.
     numbers: Array = field(default_factory=lambda: NO_NUMBERS)
-    #: Returns True if the fast loop reads or writes packed codes along a walk, given the bits of a
-    #: code.
+    #: `packs(walk, bits)` is True if the fast loop along `walk` reads or writes packed codes of
+    #: `bits` bits.
     packs: Callable[[Walk, int], bool] = lambda walk, bits: walk.along_rows
 
 
@@ -111,7 +112,7 @@ class Loops:
     def __init__(self, conversion: Conversion, walk: Walk, draw: Draw) -> None:
         walk = walk.in_bands if conversion.has_float_scales else walk
         self.conversion, self.walk, self.draw, self._groups = conversion, walk, draw, walk.groups
-        #: The integer type as which loops read floats; None if the input holds codes.
+        #: Loops read floats as integers of this type; None if the input holds codes.
         self._reads = None if conversion.source is None else SIGNED[conversion.source.bits // 8]
         self._has_fast, self._has_float_scales = conversion.fast is not None, conversion.has_float_scales
         self._fast: Callable[..., int] | None = None
@@ -176,7 +177,7 @@ class Loops:
     def _bind(self, flat: Flat) -> Callable[..., int]:
         """Compile the kernels of the fast loop for the types of the arrays, and return the loop.
 
-        The loop is kept for all later calls, because arrays have the same types in all calls.
+        Later calls use the same loop, because they pass arrays of the same types.
         """
         assert self.conversion.fast is not None
         loop = self.conversion.fast(self.walk, self.draw)(*flat)

@@ -36,7 +36,7 @@ class Modes(NamedTuple):
 
 
 def modes_of(asked: Settings) -> Modes:
-    """Return the modes that `asked` contains."""
+    """Return the fields of `asked` that belong to `Modes`."""
     return Modes(
         asked.source, asked.element, asked.rounding, asked.overflow, asked.power_rule, asked.nonfinite,
         asked.scales_given,
@@ -103,7 +103,7 @@ def _fast_decoding(fast: Fast, walk: Walk, draw: Draw) -> Bind:
 
 
 def _exact(finder: Finder | None, definition: Definition, anywhere: Definition | None) -> Exact:
-    """Return how to redo panels that a fast loop leaves, for scales that are powers of two."""
+    """Return the `Exact` that redoes panels left by a fast loop with power-of-two scales."""
     nan = definition.function(0, E8M0.nan_code, 0, None)
     exact = marked.convert_by(definition, nan, takes_mixed=True)
     at_any_scale = None if anywhere is None else marked.convert_by(anywhere, nan, takes_mixed=finder is None)

@@ -1,6 +1,7 @@
 """The Hadamard transform of blocks whose sums are all exact in float64.
 
-Blocks qualify if their numbers have at most 24 significant bits and exponents close together.
+The sums are exact if a block's numbers have at most 24 significant bits and exponents close
+together.
 
 All partial sums of a block are exact if the numbers are multiples of one power of two u, and the
 sum of their magnitudes is below 2**53 u. Let m be the largest magnitude and c = 4 * size * m. The
@@ -39,10 +40,11 @@ def transform(source: ElementFormat) -> Any:
     marked in `marks`; the loop returns the number of marked blocks.
 
     The arrays `x` and `out` are flat and hold bit patterns. Block n begins at index (n // step) *
-    step * size + n % step, and its numbers are `step` apart. The loop multiplies the numbers by
-    `signs` and the sums by `signs_after` and `factor`, a power of two. The loop transforms `lanes`
-    blocks side by side, so that the compiler can vectorize. `lanes` is an argument, because
-    compilers unroll loops of a short constant length instead of vectorizing them.
+    step * size + n % step, and its numbers are `step` apart. Numbers are multiplied by `signs`
+    before the transform, and sums by `signs_after` and `factor`, a power of two, after the
+    transform. The loop transforms `lanes` blocks side by side, so that the compiler can vectorize.
+    `lanes` is an argument, because compilers unroll loops of a short constant length instead of
+    vectorizing them.
     """
     widen, narrow = _conversions(source)
 

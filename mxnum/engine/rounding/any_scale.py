@@ -33,7 +33,7 @@ _NORMAL, _ONE = 1 << 23, UNIT << 23
 #: At scale codes below `_LOW`, `return_to` first computes 2**`_RAISED` times the result. The result
 #: is subnormal if 2**`_RAISED` times the result is below 1.
 _LOW, _RAISED = 64, 126
-#: The exponent field of the least nonzero quotient that `bring` makes at scales of at least 1.
+#: The least exponent field of nonzero quotients that `bring` returns for scales of at least 1.
 _LEAST = 1
 #: The bit pattern of 2**100, which is larger than every element.
 _GREATEST = (127 + 100) << 23

@@ -7,11 +7,10 @@ the same element as the float64 number. For stochastic rounding, a float64 numbe
 leading part, which is the number truncated to float32, and a rest, which is added to the random
 bits.
 
-A nonzero float64 number below the normal float32 numbers becomes the least normal number, but a
-leading part below the normal numbers becomes zero. A float64 number above the float32 numbers
-becomes the largest float32 number. Loops leave two kinds of block to the definition: blocks with so
-low a scale that the least normal number matters, and blocks whose largest number becomes the
-largest float32 number.
+For nonzero float64 numbers below the normal float32 numbers, rounding to odd gives the least normal
+number, and the leading part is zero. A float64 number above the float32 numbers becomes the largest
+float32 number. Loops leave two kinds of block to the definition: blocks with so low a scale that
+the least normal number matters, and blocks whose largest number becomes the largest float32 number.
 
 Two functions round to odd, with equal results. Theorems about rounding use `to_odd`, which computes
 with integers. Loops use `to_odd_by_conversion`, which takes half as many instructions.
@@ -83,7 +82,8 @@ def rest(x: Any, leading: Any, scale: Any, e: Any) -> Any:
 def to_odd_by_conversion(x: Any) -> Any:
     """Return the float32 bit pattern of a float64 number, rounded to odd.
 
-    The result equals that of `to_odd`. One float conversion handles all bits that float32 can hold.
+    The result equals that of `to_odd`. One float conversion converts the bits that float32 can
+    hold; the last bit is set if a lower bit is set.
     """
     magnitude = x & 0x7FFFFFFFFFFFFFFF
     kept = select(magnitude < _LEAST_WIDE, _LEAST_WIDE, magnitude)

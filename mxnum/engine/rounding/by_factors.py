@@ -14,9 +14,9 @@ For larger elements, loops compute the quotient |x| / factor in float64, and `as
 `float_additions` round the quotient at scale 1. The quotient lies on the same side of every
 threshold as the exact quotient, because the rounding error is too small to cross a threshold. A
 threshold has at most 8 bits, so threshold * factor has at most 43 bits. The magnitude |x| has at
-most 48 bits, because float64 inputs are first rounded to odd, to 48 bits. If |x| is not threshold *
-factor, the two differ by at least 2**-48 of either. Rounding to 53 bits changes the quotient by at
-most 2**-53 of itself.
+most 48 bits, because float64 inputs are first rounded to odd, to 48 bits. If |x| is not equal to
+threshold * factor, their relative difference is at least 2**-48. Rounding to 53 bits changes the
+quotient by at most 2**-53 of itself.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ class Formulation(NamedTuple):
     prepare_more: Callable[..., Any] | None = None
 
 
-#: Pairs (function, number). The result of function(factor, number) is the entry of one row of the
-#: tables of constants.
+#: Pairs (function, number), one for each row of the tables of constants. A block's entry in the row
+#: is function(factor of the block, number).
 Entries = tuple[tuple[Callable[..., Any], int], ...]
 
 
@@ -480,10 +480,7 @@ def by_quotients(
 
 
 def reaches(element: ElementFormat) -> bool:
-    """Return True if `float_additions` is proved for an element at scale 1.
-
-    The proofs cover rounding to the element and decoding its codes.
-    """
+    """Return True if `float_additions` is proved to round to and decode an element at scale 1."""
     if not paths.ROUNDING.covers(_FLOAT32, element) or not paths.DECODING.covers(_FLOAT32, element):
         return False
     least, greatest, _ = float_additions.domain(element, Rounding.RNE)

@@ -170,8 +170,8 @@ def quantizing(source: ElementFormat, arithmetic: Arithmetic, makes_values: bool
     def to_value(x, c, random):
         return _value_of(code_of(x, c[7]), c, random)
 
-    # The constants of a block are seven values, then the factor. If codes are wanted, `at` reads
-    # the factor alone.
+    # The constants of a block are seven values, then the factor. A loop that makes codes reads only
+    # the factor.
     at, element = (by_factors.rows_at(0, 8), to_value) if makes_values else (by_factors.rows_at(7, 1), to_code)
     in_vectors = source.name in ("float32", "bfloat16")
     return Formulation(prepare, at, element, 8, is_wide=False, in_wide_words=False, in_vectors=in_vectors)
@@ -181,7 +181,7 @@ def quantizing(source: ElementFormat, arithmetic: Arithmetic, makes_values: bool
 def decoding(arithmetic: Arithmetic) -> Formulation:
     """Return the `Formulation` that decodes codes to float32 as a software stack does.
 
-    `prepare` computes the seven magnitudes once per block.
+    `prepare` computes the values of the seven nonzero magnitude codes once per block.
     """
     decoded = arithmetic.decoded
 

@@ -39,7 +39,7 @@ FLOAT32 = FLOATS["float32"]
 LAST_SCALE = E8M0.nan_code - 1
 _NEVER = 1 << 30
 _SIGN = -0x80000000
-#: The bits of the first NaN of float32, and of 2**23, whose last bit is worth 1.
+#: The bits of the first NaN of float32, and of 2**23, whose unit in the last place is 1.
 _FIRST_NAN = FLOAT32.max_code + 2
 _COUNTS = (FLOAT32.bias + FLOAT32.mantissa_bits) << FLOAT32.mantissa_bits
 #: `_BIAS_DIFFERENCE` and `_LESS_FRACTION` are the bias and the fraction bits of float32 minus those
@@ -69,9 +69,9 @@ class Constants(NamedTuple):
     value_above: int
     value_below: int
     special_sign: int
-    #: `mask` has all bits of a code. `sign` is the sign bit of a code (0 in two's complement). A
-    #: right shift by `sign_down` moves bit 31 to the top bit of a code. `flip` is -1 in two's
-    #: complement, else 0.
+    #: `mask` has all bits of a code set. `sign` is the sign bit of a code (0 in two's complement).
+    #: A right shift by `sign_down` moves bit 31 to the top bit of a code. `flip` is -1 if codes are
+    #: in two's complement, and 0 if they are not.
     mask: int
     sign: int
     sign_down: int
@@ -141,7 +141,7 @@ class Domain(NamedTuple):
 
     least_scale: int
     greatest_scale: int
-    #: The float32 bit pattern of the largest |x|.
+    #: The float32 bit pattern of the largest |x| for which the formulation is right.
     greatest_x: int
 
 
@@ -198,9 +198,9 @@ def make_code(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
 def make_value(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
     """Return `fast_value(x, scale, random, constants)`, which rounds x to an element's value.
 
-    The result is the value, times the scale, of the code that `fast_code` (from `make_code`)
-    returns. The value is a float32 bit pattern. `fast_value` makes no code, so it does not need to
-    decode one.
+    The result is the value, under the scale, of the code that `fast_code` (from `make_code`)
+    returns for the same arguments. The value is a float32 bit pattern. `fast_value` makes no code,
+    so it does not need to decode one.
     """
     round_to_quantum = _make_round(rounding, by_parity)
 
@@ -209,7 +209,7 @@ def make_value(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
         magnitude = x & 0x7FFFFFFF
         magic = _magic_of(magnitude, scale, e)
         steps = 0
-        if by_parity:  # With mantissa bits, `steps` would be even, so 0 has the same parity.
+        if by_parity:  # Only the parity of `steps` matters; with mantissa bits, `steps` is even.
             steps = (magic >> e.discarded) - ((scale + e.emin + e.discarded) << e.mantissa)
         value = subtract_float32(round_to_quantum(x, magnitude, magic, steps, random), magic)
         largest = ((scale + e.emin) << 23) + e.largest
@@ -265,7 +265,7 @@ def value_of_code(code: Any, scale: Any, e: Constants) -> Any:
 def product_domain(element: ElementFormat) -> tuple[int, int]:
     """Return the least and the greatest scale at which `make_value_by_product` is right.
 
-    From the least to the greatest scale, values and both factors of the product are normal or zero.
+    Inside this domain, both factors of the product and the product itself are zero or normal.
     """
     least, greatest = decoding_domain(element)
     return least, greatest if element.integer else min(greatest, 254 - _TO_ONE - element.emin)
@@ -277,8 +277,8 @@ def make_value_by_product(element: ElementFormat) -> Callable[..., Any]:
 
     The function multiplies a float32 number n by a power of two. If the element is an integer, n is
     the code as an integer, computed as the difference of two numbers whose last bit is worth 1. If
-    the element is a float, the processor makes n from a float16 number with the fields of the code,
-    also if the code is subnormal. Nothing is rounded.
+    the element is a float, the fields of the code make a float16 number, even for a subnormal code,
+    and the processor widens this number to n. Nothing is rounded.
     """
     HAS_NANS = element.specials != "none"
 
@@ -304,7 +304,7 @@ def make_value_by_product(element: ElementFormat) -> Callable[..., Any]:
 
 @dialect
 def _magic_of(magnitude, scale, e):
-    """Return the bits of the power of two whose last bit is worth the quantum at `magnitude`."""
+    """Return the bits of the power of two whose last place is worth the quantum at `magnitude`."""
     binade = magnitude & 0x7F800000
     least = (scale + e.emin) << 23
     return select(binade > least, binade, least) + e.up
@@ -316,8 +316,7 @@ def _make_round(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
 
     The function rounds a magnitude to the quantum, and returns the bits of `magic` plus the rounded
     magnitude. The last bit of the sum is worth the quantum, so adding 1 to the bits of the sum
-    steps to the next multiple of the quantum. The code is the bits of the sum minus `magic` plus
-    `steps`.
+    steps to the next multiple of the quantum. The code is (bits of the sum) - `magic` + `steps`.
     """
     RNE, RNA, RTZ, RTO, RTP, _RTN, SR = which(
         rounding, Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.RTO, Rounding.RTP, Rounding.RTN, Rounding.SR

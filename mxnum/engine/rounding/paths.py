@@ -86,7 +86,7 @@ ROUNDING = FastPath(
     rules=RULES,
 )
 WIDENED = FastPath(
-    name="16 bits widened to float32 first",
+    name="numbers of 16 bits are first widened to float32",
     float_types=("bfloat16", "float16"),
     elements=_ELEMENTS,
     evidence=("magic/widen/{type}", "widening/{type}/{element}"),
@@ -94,7 +94,7 @@ WIDENED = FastPath(
     rules=RULES,
 )
 NARROWED = FastPath(
-    name="64 bits narrowed to float32 first",
+    name="float64 numbers are first narrowed to float32",
     float_types=("float64",),
     elements=_ELEMENTS,
     evidence=("narrowing/{element}/{rounding}/{overflow}", "narrowing/scale/{rule}", "narrowing/conversion"),
@@ -116,25 +116,25 @@ DECODING = FastPath(
     evidence_for_any=("any/decode/m{m}/{type}",),
 )
 PRODUCTS = FastPath(
-    name="a number of its own times a power of two",
+    name="a code is decoded as a number times a power of two",
     float_types=_FLOATS,
     elements=_ELEMENTS,
     evidence=("magic/product/{element}", "magic/convert/{element}/{type}"),
 )
 BEYOND = FastPath(
-    name="products bring every number and scale to scale 1",
+    name="numbers are divided by any scale and rounded at scale 1",
     float_types=("float32", "bfloat16", "float16"),
     elements=_ELEMENTS,
     evidence=("beyond/code/{element}/{rounding}/{overflow}", "beyond/decode/{element}"),
 )
 OFFSETS = FastPath(
-    name="float32 additions take offsets away, and add them",
+    name="float32 additions subtract and add offsets",
     float_types=("float32", "bfloat16", "float16"),
     elements=_ELEMENTS,
     evidence=("magic/difference/{type}", "magic/sum/{element}"),
 )
 PLACES = FastPath(
-    name="magnitudes are compared with places times the factor",
+    name="magnitudes are compared with thresholds times the factor",
     float_types=_FLOATS,
     elements=("e2m1", "e3m0", "int4"),
     evidence=(
@@ -147,7 +147,7 @@ PLACES = FastPath(
     scales=_FLOAT_SCALES,
 )
 QUOTIENTS = FastPath(
-    name="quotients of 53 bits by the factor, rounded by float32 additions",
+    name="x / factor in float64 is rounded by float32 additions",
     float_types=_FLOATS,
     elements=_ELEMENTS,
     evidence=(
@@ -182,14 +182,14 @@ DRAWN = FastPath(
     scales=_FLOAT_SCALES,
 )
 MULTIPLIED = FastPath(
-    name="values times the factor in float64",
+    name="values are multiplied by the factor in float64",
     float_types=_FLOATS,
     elements=_ELEMENTS,
     evidence=("factors/values/{element}/{type}", "factors/narrowed/{type}", "factors/exact/{scale}"),
     scales=_FLOAT_SCALES,
 )
 FOUND = FastPath(
-    name="scales that are floats by quotients of 53 bits",
+    name="scales that are floats are found by float64 division",
     float_types=_FLOATS,
     elements=_ELEMENTS,
     evidence=("factors/scale/{scale}/{float_rule}", "factors/scale-digits/{type}/{scale}", "factors/gap"),

@@ -2,19 +2,19 @@
 
 One product of integers decides whether a number rounds up.
 
-Let f be the factor, which is scale times tensor scale. The magnitude |x| lies between v * f and (v
-+ w) * f, where v and v + w are neighbouring values of the element. The gap w is a power of two, and
-v is a small multiple of w. Comparisons find v, because `by_factors.by_seven_places` rounds toward
-zero. Let R be the random bits and d = (|x| / f - v) / w. The magnitude rounds up if floor(d *
-2**30) + R is at least 2**30, which is equivalent to
+Let f be the factor, which is scale times tensor scale. The magnitude |x| lies between v * f and
+(v + w) * f, where v and v + w are neighbouring values of the element. The gap w is a power of two,
+and v is a small multiple of w. `by_factors.by_seven_places` finds v by comparisons, with rounding
+toward zero. Let R be the random bits and d = (|x| / f - v) / w. The magnitude rounds up if
+floor(d * 2**30) + R is at least 2**30, which is equivalent to
 
     |x| * 2**30 >= f * (v * 2**30 + w * (2**30 - R)) = f * w * ((v / w + 1) * 2**30 - R).
 
 The bracket (v / w + 1) * 2**30 - R has 32 bits. Under scales of eight bits, the significand of f
 has at most 28 bits; a block whose factor has a longer significand is left to the definition. With a
 common exponent, both sides of the inequality are integers of 60 bits, held as two words, so nothing
-is divided or rounded. Bits of |x| below the unit of the integers are dropped, which does not change
-the comparison.
+is divided or rounded. Dropping the bits of |x| below the unit of the integers does not change the
+comparison, because the other side is an integer.
 """
 
 from __future__ import annotations

@@ -216,7 +216,7 @@ class Arrays:
 def shares_of(items: Sequence[Any], elements: int, threads: int | None) -> list[Sequence[Any]]:
     """Return the items, divided into one share for each thread that saves time.
 
-    `elements` is the number of elements in all items together.
+    `elements` is the total number of elements of all items.
     """
     count = min(len(items), worth(elements, ELEMENTS_PER_THREAD, threads))
     return [items[start:stop] for start, stop in pairwise(bounds(len(items), count))]
@@ -251,7 +251,7 @@ def _by_blocks(array: Array, blocks: Blocks) -> Array:
     """Return a view of an array of whole blocks, with twice as many axes.
 
     The first half of the axes counts the blocks along each axis of `array`. The second half of the
-    axes counts the elements of a block.
+    axes counts the elements of a block along each axis.
     """
     pairs = [(length // size, size) for length, size in zip(array.shape, blocks, strict=True)]
     rank = 2 * array.ndim
