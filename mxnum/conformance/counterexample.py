@@ -46,7 +46,7 @@ def _of_float(claim: Claim, inputs: Mapping[str, int]) -> tuple[Claim, Mapping[s
 def _nan_settings(
     claim: Claim, inputs: Mapping[str, int], right: Mapping[str, int], found: Mapping[str, int | None]
 ) -> list[str]:
-    """Return a sentence about the setting that admits the answer, if the answer is a choice about NaN."""
+    """Return a sentence about the setting under which an answer about NaN is right."""
     if claim.operation not in ("encode", "decode"):
         return []
     (output,) = claim.outputs

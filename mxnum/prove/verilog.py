@@ -138,8 +138,8 @@ def _smt2(files: Sequence[Path], top: str | None, parameters: Mapping[str, int],
         includes = " ".join(f"-I{each.resolve()}" for each in (*(file.parent for file in files), *include))
         script = (
             f"read_verilog -sv {includes} {' '.join(sources)}; hierarchy -check {chosen} {changed}; proc; "
-            # Only here are all latches seen: prep removes the latch of a variable that is read only in the block
-            # that assigns it, and then the variable has an arbitrary value where it would keep its last value.
+            # Latches are selected before prep, because prep removes the latch of a variable that is
+            # read only in its own block. Then nothing holds the variable's last value.
             f"select -write latches {_LATCHES}; prep -flatten; "
             "memory_map; async2sync; dffunmap; opt_clean -purge; setundef -undriven -anyseq; "
             f"select -write unclocked {_UNCLOCKED}; write_smt2 -stbv out.smt2"
@@ -153,7 +153,8 @@ def _smt2(files: Sequence[Path], top: str | None, parameters: Mapping[str, int],
             named = errors.joined(latches)
             raise UnsupportedCode(f"{files[-1].name} has a latch, because some branch does not assign {named}.")
         if unclocked := (Path(folder) / "unclocked").read_text().split():
-            raise UnsupportedCode(f"{files[-1].name} has a register whose clock is no input: {errors.joined(unclocked)}.")
+            named = errors.joined(unclocked)
+            raise UnsupportedCode(f"{files[-1].name} has a register whose clock is no input: {named}.")
         return (Path(folder) / "out.smt2").read_text()
 
 

@@ -127,6 +127,21 @@ def test_the_unit_of_the_documentation_with_cocotb(unit_is_mended, tmp_path):
     assert (FLUSHES in answer.stdout) != unit_is_mended
 
 
+def test_readmemh_of_the_documentation(tmp_path):
+    pytest.importorskip("typer", reason="the extra cli is not installed")
+    if shutil.which("iverilog") is None:
+        pytest.skip("Icarus Verilog is not installed")
+    (memory,) = programs("verilog", "check-rtl.md")
+    show = 'initial begin #1 foreach (words[i]) $display("%h", words[i]); end'
+    (tmp_path / "top.sv").write_text(f"module top; {memory} {show} endmodule")
+    (commands,) = programs("bash", "check-rtl.md")
+    commands = commands.replace("mxnum ", f"{sys.executable} -m mxnum ")
+    commands += "iverilog -g2012 -o top top.sv && vvp top"
+    answer = subprocess.run(["bash", "-c", commands], cwd=tmp_path, capture_output=True, text=True, check=True)
+    fields = (tmp_path / "blocks.hex").read_text().split()
+    assert [int(word, 16) for word in answer.stdout.split()] == [int(field, 16) for field in fields]
+
+
 @pytest.mark.parametrize("operation", ["encode", "decode", "quantize", "scale", "dequantize", "dot"])
 def test_a_format_of_the_users(run, tmp_path, operation):
     path = tmp_path / "answers.txt"

@@ -46,7 +46,7 @@ def unstated(rule: Rule, problem: Problem) -> list[str]:
 
 def unit_of(rule: Rule, problem: Problem, name: str = "mine") -> MatrixUnit | None:
     """Return the `MatrixUnit` of a rule; None if no `MatrixUnit` can state the rule."""
-    if unstated(rule, problem):
+    if rule.fraction_bits is None or unstated(rule, problem):
         return None
     return MatrixUnit(
         name, tuple(dict.fromkeys((problem.a, problem.b))), (problem.k,), rule.terms, rule.fraction_bits,
