@@ -1,8 +1,8 @@
 """Check kernels at every breakpoint of the exact reference, for every scale code.
 
-Between two neighbouring breakpoints the reference is constant. A monotone kernel that is right at
-both ends of an interval between breakpoints is right in the whole interval. Monotonicity is a
-theorem, so a few hundred inputs for each scale suffice.
+Between two neighbouring breakpoints the exact reference gives one code. So a monotone kernel that
+is right at both ends of such an interval is right in the whole interval. Theorems prove that the
+kernels are monotone, so a few hundred inputs for each scale suffice.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from proofs.loops import Machine
 from proofs.specs.rationals import ELEMENTS, FLOATS, Float
 from proofs.specs.runs import SCALES, Array, Random, breakpoints, decode_table, encode_runs, expected, scale_runs
 
-#: Random words at the ends, the half and the middle of the range. The third word has bits above the
-#: 30 that are used; the last word has only 8 bits.
+#: Random words: both ends of the range, its half, and a word in between. The third word has bits
+#: above the 30 that are used; the last word has only 8 bits.
 WORDS = (Random(0), Random(1), Random(0xC0000000 | 0x12345678), Random(1 << 29), Random((1 << 30) - 1), Random(0x55, 8))
 
 
@@ -35,7 +35,7 @@ def landmarks(source: Float) -> list[int]:
 
 
 def points(source: str, element: str, rounding: str, negative: bool, random: Random | None) -> Array:
-    """Return an array [scale, i] of magnitude patterns: at and near breakpoints, and landmarks."""
+    """Return magnitude patterns [scale, i]: those at and near breakpoints, and `landmarks`."""
     float_type = FLOATS[source]
     breaks = breakpoints(source, element, rounding, negative, random)
     near = [breaks + step for step in (-2, -1, 0, 1)]
@@ -47,7 +47,7 @@ def points(source: str, element: str, rounding: str, negative: bool, random: Ran
 def check_encode(
     machine: Machine, source: str, element: str, rounding: str, overflow: str, random: Random | None
 ) -> tuple[int, str]:
-    """Check an encoder at every breakpoint; return (inputs, the first mismatch in words or "")."""
+    """Check an encoder at every breakpoint; return (input count, first mismatch in words or "")."""
     float_type = FLOATS[source]
     magnitudes = [points(source, element, rounding, negative, random) for negative in (False, True)]
     right = np.concatenate(

@@ -1,10 +1,10 @@
 """Check the loops of the definition against exact rationals, for every float32 pattern.
 
 The fast tier runs the function objects over numpy arrays: at the breakpoints of all four input
-types under every scale code, and on every code that is decoded. The fast tier also runs the float32
-loops, compiled as users get them, at the same breakpoints. The full tier runs the compiled loops
-over all 2**32 float32 patterns, all 16-bit patterns under all scales, all codes, and the float64
-breakpoints.
+types under every scale code, and on every code that is decoded. At the float32 breakpoints, the
+fast tier also runs the float32 loops, compiled as users get them. The full tier runs the compiled
+loops over all 2**32 float32 patterns, all 16-bit patterns under all scales, all codes, and the
+float64 breakpoints.
 
     python -m proofs --tier full --only sweep/
 
@@ -33,10 +33,11 @@ from proofs.theorem import Outcome, Theorem
 
 ROUNDINGS = ("rne", "rna", "rtz", "rtp", "rtn", "rto", "sr")
 RULES = ("floor", "ceil", "even", "rceil", "half_up", "floor_plus_one")
-#: Scale codes that are swept for rne in addition to 127: the ends, and the neighbours of 127.
+#: Scale codes that are swept for rne in addition to 127: both ends of the range, and the neighbours
+#: of 127.
 SCALE_CLASSES = (0, 1, 2, 126, 128, 253, 254)
-#: Random words of the stochastic sweeps: the ends, the half, and a word from the middle whose
-#: two top bits must be ignored.
+#: Random words of the stochastic sweeps: both ends of the range, its half, and a word in between,
+#: whose two top bits must be ignored.
 SWEPT_WORDS = (Random(1 << 29), Random(0), Random(1), Random((1 << 30) - 1), Random(0xC0000000 | 0x12345678))
 
 _AT_BREAKPOINTS = (
@@ -68,7 +69,7 @@ SCALE_BREAKPOINTS = (
 
 
 def overflows(element: str) -> tuple[str, ...]:
-    """Return the overflow modes that differ for an element.
+    """Return the overflow modes that give different results for an element.
 
     An element without special values saturates in both modes.
     """
@@ -76,7 +77,7 @@ def overflows(element: str) -> tuple[str, ...]:
 
 
 def encodings() -> Iterator[tuple[str, str, str]]:
-    """Yield (element, rounding, overflow); rne comes first."""
+    """Yield (element, rounding, overflow) of every encoder; rne comes first."""
     for rounding in ROUNDINGS:
         for element in ELEMENTS:
             for overflow in overflows(element):
@@ -219,7 +220,7 @@ def _narrow_theorems() -> Iterator[Theorem]:
 
 @dataclass(frozen=True)
 class EncodeTask:
-    """A float32 encoding loop under one scale code; stochastic rounding has one random word."""
+    """A float32 encoding loop under one scale code; stochastic rounding gets one random word."""
 
     element: str
     rounding: str
@@ -249,7 +250,7 @@ class EncodeTask:
         return loops.encode_loop("float32", self.element, self.rounding, self.overflow, self.random)
 
     def prepare(self) -> tuple[Evaluate, Any]:
-        """Return a function that encodes consecutive patterns, and the compiled loop in it."""
+        """Return a function that encodes consecutive patterns, and its compiled loop."""
         loop = self.loop()
         scales = np.array([self.scale], np.uint8)
         words = loops.words_for((1, sweeps.CHUNK), self.random)
@@ -284,7 +285,7 @@ class ScaleTask:
         return loops.scale_loop("float32", self.element, self.rule)
 
     def prepare(self) -> tuple[Evaluate, Any]:
-        """Return a function that finds the scales of consecutive magnitudes, and the loop."""
+        """Return a function that finds scales of consecutive magnitudes, and its compiled loop."""
         loop = loops.scale_loop("float32", self.element, self.rule)
         return partial(loops.run_scales, loop), loop
 

@@ -2,10 +2,10 @@
 
     python -m proofs.kills [--only PATTERN]
 
-This command plants each mutant in turn in every module that uses the changed factories, states the
-theorems anew, and checks the theorems about the mutant's kernel. A theorem notices a mutant if the
-solver refutes it for the mutant, or cannot prove it. The result is `kills.json`, which the ledger
-reads.
+This command plants each mutant in turn, in every module that uses the factories that the mutant
+changes. The command then makes the theorems again from the changed factories, and checks the
+theorems about the mutant's kernel. A theorem notices a mutant if the solver refutes the theorem for
+the mutant, or cannot prove it. The result is `kills.json`, which the ledger reads.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RECORD = Path(__file__).with_name("kills.json")
 def kills(chosen: list[Mutant], report: Any = lambda mutant, noticed: None) -> dict[str, list[str]]:
     """Return the mutants that each family of theorems notices; a list may be empty.
 
-    A family is the first part of a theorem's name.
+    The theorems of a family share the first part of their names.
     """
     found: dict[str, list[str]] = {family: [] for family in sorted({_family(theorem) for theorem in _stated()})}
     for mutant in chosen:
@@ -46,7 +46,7 @@ def kills(chosen: list[Mutant], report: Any = lambda mutant, noticed: None) -> d
 
 
 def noticing(mutant: Mutant) -> list[Theorem]:
-    """Plant the mutant, and return one theorem of each family that the mutant's kernel violates."""
+    """Plant the mutant; return, for each family, the first theorem that notices this mutant."""
     found: dict[str, Theorem] = {}
     with planted(mutant):
         for theorem in _stated():
@@ -62,7 +62,7 @@ def noticing(mutant: Mutant) -> list[Theorem]:
 def planted(mutant: Mutant) -> Iterator[None]:
     """Plant the mutant within a `with` statement, in every module that uses the changed factories.
 
-    Modules of the scalar definition and modules of the theorems use the factories.
+    Modules of the definition and modules of the theorems use the definition's factories.
     """
     _load_all()
     changed = variant(mutant.module, mutant.old, mutant.new)
@@ -88,7 +88,7 @@ def planted(mutant: Mutant) -> Iterator[None]:
 
 @cache
 def _load_all() -> None:
-    """Import all modules that stating theorems imports.
+    """Import every module that is imported while theorems are stated.
 
     A module that is first imported while a mutant is planted would keep the mutant.
     """
@@ -97,7 +97,7 @@ def _load_all() -> None:
 
 
 def _stated() -> Iterator[Theorem]:
-    """Yield the fast theorems of `proofs.theorems`, stated anew."""
+    """Yield the fast theorems of `proofs.theorems`, made again from the current factories."""
     for module in pkgutil.iter_modules(proofs.theorems.__path__):
         for theorem in importlib.import_module(f"proofs.theorems.{module.name}").theorems():
             if theorem.tier == "fast":
@@ -109,13 +109,13 @@ def _family(theorem: Theorem) -> str:
 
 
 def read() -> dict[str, list[str]]:
-    """Return the recorded result of the last run."""
+    """Return the results of the last run, which are recorded in ``kills.json``."""
     found: dict[str, list[str]] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     return found
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Try all mutants, or print results of a selection; return 1 if a family notices nothing."""
+    """Try all mutants, or those chosen by `--only`; return 1 if a family notices no mutant."""
     parser = argparse.ArgumentParser(prog="python -m proofs.kills", description="Which theorems notice which mutants.")
     parser.add_argument(
         "--only", default="", metavar="PATTERN", help="mutants whose name contains this; writes nothing"

@@ -1,4 +1,4 @@
-"""The ledger: what was proved, about which code, by which solver, with which assumptions.
+"""Keep the ledger of proofs: each theorem, the code it is about, the solver, the assumptions.
 
 ``ledger.json`` records the last outcome of every theorem, with hashes of the theorem's text and of
 the code that the theorem is about. ``LEDGER.md`` is rendered from ``ledger.json``. A record whose
@@ -92,7 +92,8 @@ def versions() -> dict[str, str]:
 def same_tools(recorded: dict[str, str]) -> bool:
     """Return True if the recorded versions of tools are the installed ones.
 
-    A tool that is not installed is ignored, since only theorems about PTX need it.
+    Tools that are not installed are ignored: numba-cuda, which only theorems about PTX need, may be
+    absent.
     """
     return all(recorded.get(tool) == version for tool, version in versions().items() if version != "absent")
 
@@ -142,7 +143,7 @@ def _plain(value: Any) -> Any:
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """Yield the names of globals and attributes in code and in the functions inside it."""
+    """Yield the names of globals and attributes that code uses, nested functions included."""
     yield from code.co_names
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
@@ -157,7 +158,7 @@ def _is_constant(value: Any) -> bool:
 
 
 def _text(value: Any) -> str:
-    """Return the `repr` of a constant, with fingerprints for functions in a tuple.
+    """Return the `repr` of a constant, or a hash of the fingerprints of functions in a tuple.
 
     The `repr` of a function would contain the function's address.
     """
@@ -173,7 +174,7 @@ def _fingerprint_once(function: Callable[..., object]) -> str:
 
 @cache
 def _source(code: CodeType) -> str:
-    """Return the source without comments, docstring and layout."""
+    """Return the source of a code object, without comments, docstrings and layout."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None:
@@ -182,18 +183,18 @@ def _source(code: CodeType) -> str:
 
 
 def read() -> dict[str, Any]:
-    """Return the recorded ledger, or an empty one."""
+    """Return the recorded ledger, or an empty ledger."""
     empty: dict[str, Any] = {"versions": {}, "theorems": {}}
     return json.loads(RECORD.read_text()) if RECORD.exists() else empty
 
 
 def recorded_seconds() -> dict[str, float]:
-    """Return how long each theorem took when it was last recorded."""
+    """Return the seconds that the last recorded check of each theorem took."""
     return {name: record["seconds"] for name, record in read()["theorems"].items()}
 
 
 def record_of(theorem: Theorem, outcome: Outcome) -> dict[str, Any]:
-    """Return the record of an outcome."""
+    """Return the ledger's record of a theorem and its outcome."""
     return {
         "text": text_hash(theorem),
         "code": code_hash(theorem.functions),
@@ -212,7 +213,7 @@ def fresh(theorem: Theorem, record: dict[str, Any]) -> bool:
 def stale(theorems: Iterable[Theorem]) -> list[Theorem]:
     """Return theorems without a record of a proof of their current text and code.
 
-    A proof counts only if the tools that made it are installed.
+    A proof counts only if the installed tools have the versions that made the proof.
     """
     ledger = read()
     records = ledger["theorems"] if same_tools(ledger["versions"]) else {}
@@ -225,7 +226,7 @@ def stale(theorems: Iterable[Theorem]) -> list[Theorem]:
 
 
 def update(collection: Collection, outcomes: dict[str, Outcome]) -> None:
-    """Record outcomes, drop stale records, and write the page anew."""
+    """Record outcomes, drop stale records, and write ``LEDGER.md`` again."""
     if collection.skipped:
         raise ValueError(f"the ledger needs every theorem, but {', '.join(collection.skipped)} cannot be read here")
     before = read()
@@ -263,12 +264,12 @@ def _common_name(group: list[Theorem]) -> str:
 
 
 def mutants_noticed() -> dict[str, list[str]]:
-    """Return the planted mistakes that theorems notice, by the first part of a theorem's name."""
+    """Return, for each family of theorems, the planted mistakes that the family notices."""
     return json.loads(KILLS.read_text()) if KILLS.exists() else {}
 
 
 def render(theorems: Iterable[Theorem], ledger: dict[str, Any]) -> str:
-    """Return the text of the page, made from the current theorems and the recorded outcomes."""
+    """Return the text of ``LEDGER.md``, made from current theorems and recorded outcomes."""
     lines = [
         "# Ledger of proofs",
         "",

@@ -1,4 +1,4 @@
-"""Run a kernel on many inputs, as the compiled loop of users or as a function on numpy arrays.
+"""Run a kernel on many inputs: in the compiled loop of users, or as a function on numpy arrays.
 
 A function object needs no compilation, and theorems are about function objects. By the safety
 theorems, the words on which a function object runs hold all intermediate results.
@@ -38,8 +38,8 @@ CACHE = Path(__file__).parent / ".cache" / "numba"
 def use_own_cache() -> None:
     """Keep compiled loops in a folder named after the source of the library.
 
-    numba's cache checks only the age of the file that has the loop. Without a folder of its own, a
-    check would use a loop that was compiled before a change in another module, such as the
+    numba's cache checks only the age of the file that contains the loop. Without a folder of its
+    own, a check would use a loop that was compiled before a change in another module, such as the
     generator of random words.
     """
     text = b"".join(path.read_bytes() for path in sorted(Path(mxnum.__path__[0]).rglob("*.py")))
@@ -69,7 +69,7 @@ def encode_kernel(source: str, element: str, rounding: str, overflow: str) -> Ca
 
 
 def encode_loop(source: str, element: str, rounding: str, overflow: str, random: Random | None) -> Any:
-    """Return the compiled array loop of the definition, which redoes what fast loops skip."""
+    """Return the compiled loop of the definition, which redoes the groups that fast loops skip."""
     modes = FLOATS[source], ELEMENTS[element], Rounding[rounding.upper()], Overflow[overflow.upper()]
     draw = None if random is None else draw_from_words(random.bits)
     return MarkedLoop(formulation.quantizing(*modes), draw, 0)
@@ -87,7 +87,7 @@ def words_for(shape: tuple[int, ...], random: Random | None) -> Any:
 
 
 class MarkedLoop:
-    """The loop of `marked` that converts by the definition, under scales that are powers of two."""
+    """A loop of `engine.loops.marked` that converts by the definition, under E8M0 scales."""
 
     def __init__(self, definition: Definition, draw: Draw, nan: int) -> None:
         """Make the loop; `nan` is the result under the scale NaN."""
@@ -96,13 +96,13 @@ class MarkedLoop:
         self.functions = (python_of(marked._convert(np.int32)), *(kernel.function for kernel in kernels))
 
     def __call__(self, arrays: tuple[Array, ...], share: Any, words: Array) -> None:
-        """Convert arrays of which all panels are marked."""
+        """Convert arrays, all of whose panels are marked."""
         marks = np.ones(arrays[2].size, np.uint8)
         self.converter.loop(self.draw, *arrays)(arrays, share, marks, words, self.converter.numbers)
 
 
 class ScaleLoop:
-    """The loop of `marked` that finds scales that are powers of two."""
+    """A loop of `engine.loops.marked` that finds E8M0 scales."""
 
     def __init__(self, definition: Definition, source: ElementFormat) -> None:
         self.finder = marked.find_by(definition, source, nan_blocks=False)
@@ -119,7 +119,7 @@ def python_of(loop: Any) -> Callable[..., Any]:
 def run_rows(loop: MarkedLoop, patterns: Array, scales: Array, out: Array, words: Any) -> None:
     """Run a loop over rows of patterns; each row is one marked block."""
     count, length = patterns.shape
-    share = (count, length, 1, length, length), (0, count, 0, length)  # a panel is a block
+    share = (count, length, 1, length, length), (0, count, 0, length)  # each panel is one block
     loop((patterns.reshape(-1), out.reshape(-1), scales, ONE), share, words)
 
 
@@ -187,12 +187,12 @@ def scale_kernel(source: str, element: str, rule: str) -> Callable[..., Any]:
 
 
 def scale_loop(source: str, element: str, rule: str) -> ScaleLoop:
-    """Return the compiled loop over marked blocks."""
+    """Return the compiled loop that finds the scales of marked blocks."""
     definition = formulation.scaling(FLOATS[source], ELEMENTS[element], ScaleRule[rule.upper()])
     return ScaleLoop(definition, FLOATS[source])
 
 
 def run_scales(loop: ScaleLoop, amax: Array, scales: Array) -> None:
-    """Run a loop over blocks of one element each."""
+    """Run a loop that finds scales, on blocks of one element each."""
     walk, arrays = Walk(1, 1, amax.size, 1, 1), (amax, scales, scales, ONE)
     loop.finder.loop(*arrays)(arrays, (walk.shape, walk.whole), np.ones(walk.groups, np.uint8))

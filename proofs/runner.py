@@ -29,8 +29,8 @@ from proofs.theorem import Outcome, Theorem
 OPTIONAL_MODULES = ("proofs.machines.llvm", "proofs.machines.ptx", "proofs.mutants.planted", "proofs.exhaustive")
 #: Seconds after which a theorem's check is stopped.
 HARD_LIMIT = {"fast": 900, "full": 6 * 3600}
-#: Limits of time for the sample, as multiples of the median: for the quickest theorem of a
-#: family, and for its other theorems.
+#: Time limits for theorems of the sample, as multiples of the median time: for the quickest theorem
+#: of a family, and for the other theorems of the family.
 QUICK_FAMILY, QUICK = 4.0, 0.4
 
 
@@ -80,8 +80,8 @@ def sample(families: Iterable[Sequence[Theorem]], seconds: Mapping[str, float]) 
     """Return theorems of each family, the quickest first, until each part of its names occurs.
 
     Each run of the tests thus proves theorems about every element, rounding and source of a family
-    again. A family whose quickest theorem takes long is left out. The ledger has the proofs of all
-    theorems.
+    again. The sample leaves out a family whose quickest theorem takes long. The ledger has the
+    proofs of all theorems.
     """
     chosen: list[Theorem] = []
     usual = median(seconds.values()) if seconds else 1.0

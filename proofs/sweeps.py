@@ -38,7 +38,8 @@ CHUNK = 1 << 17
 #: Seconds after which the state is saved again.
 SAVE_EVERY = 2.0
 
-#: A source file that is younger than this time may differ from the code that this process loaded.
+#: The time at which this process started. A source file that is younger may differ from the code
+#: that the process loaded.
 STARTED = time.time()
 
 #: `evaluate(patterns, results)` reads bit patterns as signed integers, and writes the results.

@@ -334,7 +334,7 @@ def test_every_combination_has_its_theorems() -> None:
 
 
 def theorem(name: str) -> Theorem:
-    """Return the theorem with this name."""
+    """Return the theorem with the given name."""
     (found,) = (theorem for theorem in exhaustive.theorems() if theorem.name == name)
     return found
 

@@ -27,7 +27,7 @@ FLOAT32, E2M1 = FLOATS["float32"], ELEMENTS["e2m1"]
 
 
 def module(body: str, width: int = 8, result: str = "i8", arguments: str = "abc") -> str:
-    """Return IR of a function with numba's calling convention that returns %r, extended to i64."""
+    """Return the IR of a function that returns %r, extended to i64, as numba's functions do."""
     parameters = ", ".join(f"i{width} %{name}" for name in arguments)
     extend = "" if result == "i64" else f"  %wide = sext {result} %r to i64\n"
     stored = "%r" if result == "i64" else "%wide"
@@ -296,7 +296,7 @@ def test_casts_minima_and_branches_compute_what_the_compiled_function_computes(f
 
 
 def encoder(rounding: Rounding) -> Kernel:
-    """Return the encoder from float32 to e2m1 with this rounding, as the loops call it."""
+    """Return the encoder from float32 to e2m1 with the given rounding, as loops call it."""
     (found,) = [
         kernel
         for family in translation.families()
@@ -340,8 +340,7 @@ def changed(pattern: str, replacement: str) -> translation.Machine:
         (r"icmp eq i8 %arg.scale, -1", "icmp eq i8 %arg.scale, -2"),
         (r", 2147483647", ", 2147483646"),
         (r"zext i8 %arg.scale", "sext i8 %arg.scale"),
-        # The cases below have an extra flag, which makes poison possible although the values are
-        # right.
+        # Each case below adds a flag that makes poison possible, although the values are right.
         (r"sub nsw i64 (%\S+), (%\S+)", r"sub nuw nsw i64 \1, \2"),
         (r"= lshr i64", "= lshr exact i64"),
         (r"zext i8 %arg.scale", "zext nneg i8 %arg.scale"),

@@ -194,7 +194,7 @@ def unknown() -> Outcome:
 
 
 def collection(*names: str) -> Collection:
-    """Return a collection of some of the theorems above, or of all."""
+    """Return a collection of this file's theorems with the given names, or of all theorems."""
     made = [
         Theorem(check.__name__, "It is so.", ("kernel",), check, tier="full" if check is sleep else "fast")
         for check in (proved, crash, sleep, blunder, unknown)

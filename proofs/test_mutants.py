@@ -45,7 +45,7 @@ def test_modules_without_a_change_compute_what_the_real_ones_do() -> None:
 
 def test_a_change_reaches_the_modules_that_import_it() -> None:
     changed = RNE.build(variant("pack", TIE, "(rest >> 1) + 1"))
-    halfway = 0x3F880000  # 1.0625, between 1 and 1.125
+    halfway = 0x3F880000  # 1.0625, halfway between 1 and 1.125
     assert RNE.build(originals())(halfway, 127, 0) == 0x38
     assert changed(halfway, 127, 0) == 0x39
 
@@ -101,7 +101,7 @@ def test_what_is_recorded_as_noticed_is_planted_and_no_family_of_the_definition_
     planted = {f"{mutant.module}/{mutant.name}" for mutant in mutants() if mutant.fate != "equivalent"}
     noticed = kills.read()
     assert all(set(names) <= planted for names in noticed.values())
-    own = {"factors", "float-definition", "fused", "products", "stacks"}  # the families that other mutants test
+    own = {"factors", "float-definition", "fused", "products", "stacks"}  # families with their own mutants
     assert {kills._family(theorem) for theorem in kills._stated()} - own == set(noticed)
     assert all(noticed.values())
 

@@ -33,7 +33,7 @@ def test_nearly_each_family_has_its_sample() -> None:
 
 
 def some(*names: str) -> Sequence[Theorem]:
-    """Return theorems with these names, whose checks take no time."""
+    """Return theorems with the given names, whose checks take no time."""
     return [Theorem(name, "So.", (), lambda: Outcome("proved", "-", 0.0)) for name in names]
 
 
@@ -49,7 +49,7 @@ def test_a_sample_has_each_part_of_the_names_but_what_takes_long() -> None:
     assert names(x_2=QUICK + 0.1) == ["a/y/2", "a/y/1", "a/x/1"]
     assert names(x_1=QUICK_FAMILY, x_2=9.0, y_1=9.0, y_2=9.0) == ["a/x/1"]
     assert names(x_1=99.0, x_2=99.0, y_1=99.0, y_2=99.0) == []
-    # Only names with a common prefix are split into parts.
+    # A part that occurs in one name only does not require a theorem of its own.
     assert len(sample([some("m/one", "m/two", "m/three")], {})) == 1
 
 

@@ -140,8 +140,8 @@ SNIPPETS: list[tuple[str, str, dict[str, int], int]] = [
     ("setp.eq.s32 %p1, %r1, 1; not.pred %p2, %p1;", "%p2", {"r1": 1}, 0),
     ("setp.eq.s32 %p1, %r1, 1; selp.b64 %rd3, %rd1, 77, %p1;", "%rd3", {"r1": 1, "rd1": 5}, 5),
     ("setp.eq.s32 %p1, %r1, 1; selp.b64 %rd3, %rd1, 77, %p1;", "%rd3", {"r1": 0, "rd1": 5}, 77),
-    # bfi inserts the low bits of a into b. A field that reaches beyond the word is cut off; at a
-    # position beyond the word nothing is inserted.
+    # bfi inserts the low bits of a into b. bfi cuts off a field that reaches beyond the word, and
+    # inserts nothing at a position beyond the word.
     ("bfi.b64 %rd3, %rd1, %rd2, 8, 8;", "%rd3", {"rd1": 0x1AB, "rd2": 0x77777}, 0x7AB77),
     ("bfi.b32 %r3, %r1, %r2, 28, 8;", "%r3", {"r1": 0xFF, "r2": 5}, -0x10000000 + 5),
     ("bfi.b32 %r3, %r1, %r2, 32, 8;", "%r3", {"r1": 0xFF, "r2": 5}, 5),

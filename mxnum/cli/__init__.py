@@ -1,4 +1,4 @@
-"""The command line. Its entry point is in `main`, the list of commands in `app`.
+"""The command line: `main` has the entry point, and `app` lists the commands.
 
-The modules of commands read input and write output. Other packages compute.
+The modules of commands only read input and write output. Other packages compute the results.
 """

@@ -1,8 +1,8 @@
 """Define the list of commands.
 
-A command is a function in a module of its own, ``command_<name>.py``. At its top level, such a
-module imports typer but no large package, so that a command and `--help` start within a third of a
-second. Calling a command loads only the command's module. `--help` loads the modules of all
+A command is a function in a module of its own, ``command_<name>.py``. At its top level, the module
+of a command imports typer but no large package, so that commands and `--help` start within a third
+of a second. Calling a command loads only the command's module. `--help` loads the modules of all
 commands.
 """
 
@@ -34,12 +34,13 @@ LAB = {
 }  # fmt: skip
 #: The commands of the group ``mxnum unit``.
 UNIT = ("probe", "identify")
-#: The commands whose arguments may be negative numbers, which other commands read as options.
+#: The commands whose arguments may be negative numbers. Other commands read a negative number as an
+#: option.
 _TAKES_NUMBERS = ("explain",)
 
 
 class Commands(typer.core.TyperGroup):  # type: ignore[misc]
-    """A group of commands. Ctrl-C ends a command with status 130."""
+    """A group of commands. Ctrl-C ends a command with exit status 130."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that the user typed."""

@@ -23,8 +23,9 @@ def conformance(
     """Compare the conversions of installed libraries with the right answers, in tables.
 
     The command knows the libraries ml_dtypes, torch, torchao, compressed-tensors, nvidia-modelopt,
-    gfloat, gguf and onnx. It tests each installed library on every rounding boundary, special value
-    and extreme scale. For each kind of difference the page shows the smallest input.
+    gfloat, gguf and onnx. The command tests each installed library on every rounding boundary,
+    special value and extreme scale. For each kind of difference, the page shows the smallest input
+    that causes the difference.
 
     Examples: `mxnum conformance --library ml_dtypes`; `mxnum conformance --out page.md --force`.
     """

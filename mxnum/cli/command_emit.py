@@ -9,7 +9,7 @@ import typer
 
 from mxnum.cli import options
 
-#: The options that are about a format, not about a matrix unit.
+#: The options that apply only to the model of a format, not to the model of a matrix unit.
 _OF_A_FORMAT = ("format", "source", "target", "rounding", "scale_rule", "overflow", "nonfinite", "sr_bits")
 
 
@@ -42,8 +42,9 @@ def emit(
 
     The model is one file in C, SystemVerilog, JavaScript or Python that needs no other file.
 
-    The model has the functions of mxnum's definition, which compute with integers. They encode and
-    decode elements, compute scales, and quantize and dequantize blocks, bit for bit.
+    The model of a format computes with integers, and its results equal mxnum's bit for bit. The
+    functions of the model encode and decode elements, compute scales, and quantize and dequantize
+    blocks.
 
     Examples: `mxnum emit c -f mxfp4_e2m1 -o mxfp4.h`;
     `mxnum emit systemverilog -f mxfp8_e4m3 --rounding rtz -o mxfp8.sv`;

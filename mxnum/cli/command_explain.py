@@ -31,7 +31,7 @@ def explain(
     tensor_scale: Annotated[
         str | None,
         typer.Option(
-            help="The tensor scale, a float32 number, for formats that have one (default: computed from the "
+            help="The tensor scale, a float32 number, for formats such as nvfp4 (default: computed from the "
             "given values)."
         ),
     ] = None,
@@ -44,16 +44,17 @@ def explain(
     sr_bits: options.SrBits = 30,
     as_json: options.AsJson = False,
     html: Annotated[
-        Path | None, typer.Option(help="Write an interactive page for browsers that starts with these numbers.")
+        Path | None, typer.Option(help="Write an interactive HTML page that starts with the given numbers.")
     ] = None,
     force: options.Force = False,
 ) -> None:
     """Show bit by bit how a number or a block is quantized.
 
-    The output shows the maximum, the scale, the neighbouring values, their midpoint and the code.
+    The output shows the maximum and the scale of the block. For each number, the output shows the
+    two nearest element values, their midpoint and the code.
 
-    The command computes the steps in exact rationals, and checks the result against the compiled
-    kernel before it prints them.
+    The command computes each step in exact rationals. Before the steps are printed, their result is
+    compared with the result of the compiled kernel.
 
     Examples: `mxnum explain 0.1 --format mxfp4_e2m1`;
     `mxnum explain 17 --scale 127 --rounding rna`;
@@ -75,7 +76,7 @@ def explain(
         if scale is not None and given(context, argument):
             raise ValueError(f"Argument {argument!r} must be left out with --scale, which sets the scale.")
     for value in values:
-        # Numbers may be negative, so typer passes unknown options on as values.
+        # Arguments may be negative numbers, so typer passes unknown options on as arguments.
         if value.startswith("--"):
             raise ValueError(f"No such option: {value}. `mxnum explain --help` lists the options.")
     bits = [parsed(value, task.source) for value in values]
@@ -107,7 +108,7 @@ def explain(
 def _write_page(
     path: Path, force: bool, task: Task, bits: list[int], scale: int | None, tensor: float | None, word: int
 ) -> None:
-    """Write the explorer, a page that starts with the given numbers and settings."""
+    """Write the interactive explorer page, which starts with the given numbers and settings."""
     import numpy as np
 
     from mxnum import errors
@@ -157,10 +158,9 @@ def bits_array(bits: list[int], source: Any) -> Any:
 
 
 def parsed(text: str, source: Any, argument: str = "values") -> int:
-    """Return the bit pattern of a typed number, rounded once to `source`.
+    """Return the bit pattern of a typed number, rounded once to the float type `source`.
 
-    The number is written as a decimal, as a hexadecimal float, or as ``bits:`` and hexadecimal
-    digits.
+    The text is a decimal number, a hexadecimal float, or ``bits:`` and hexadecimal digits.
     """
     from mxnum import reference
 
@@ -193,7 +193,7 @@ def _digits(text: str) -> str:
 
 
 def _exactly(text: str) -> Fraction:
-    """Return the exact value of a typed number, before any rounding to float64."""
+    """Return the exact value of a typed number as a fraction, without rounding to float64."""
     if "0x" not in text.lower():
         return Fraction(Decimal(text))
     significand, _, power = _digits(text).partition("p")
@@ -213,7 +213,7 @@ def _hexadecimal(argument: str, text: str, bits: int) -> int:
 
 
 def fields(code: int, fmt: Any) -> str:
-    """Return a code in binary, for a float with spaces between sign, exponent and mantissa."""
+    """Return a code in binary. In floats, spaces separate sign, exponent and mantissa."""
     text = f"{code:0{fmt.bits}b}"
     if fmt.integer:
         return text
@@ -291,7 +291,7 @@ def _show_element(step: ElementSteps, bits: int, task: Any, word: int) -> None:
 
 
 def _show_line(step: ElementSteps) -> None:
-    """Draw a line from one neighbouring value to the other, with a mark for the number."""
+    """Print a line between the two nearest element values, with an x where the number lies."""
     width = 48
     position = round(float(step.fraction or 0) * width)
     if 0 < (step.fraction or 0) < 1:

@@ -26,7 +26,7 @@ def explore(
     roundings: Annotated[Several, typer.Option("--rounding", help="Only this rounding; repeatable.")] = None,
     block_sizes: Annotated[
         list[int] | None,
-        typer.Option("--block-size", help="Length of a block; repeatable (default: 16, 32, and the format's own)."),
+        typer.Option("--block-size", help="Length of a block; repeatable (default: 16, 32, and the format's length)."),
     ] = None,
     organisations: Annotated[
         Several, typer.Option("--organisation", help="Only this kind of block: row, column or tile; repeatable.")
@@ -41,7 +41,7 @@ def explore(
         bool,
         typer.Option(
             "--frontier",
-            help="Print candidates with less error than all others of the same or fewer bits, ordered by bits.",
+            help="Print, by bits, the candidates with less error than every candidate of the same or fewer bits.",
         ),
     ] = False,
     csv: Annotated[Path | None, typer.Option(help="Write all candidates to this file, as CSV.")] = None,
@@ -51,10 +51,10 @@ def explore(
     as_dtype: options.AsDtype = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Quantize a tensor with every format and setting, and rank these candidates by their error.
+    """Quantize a tensor with every format and setting (the candidates), and rank them by error.
 
-    The error is the root mean square of the differences, divided by the root mean square of the
-    tensor. After Ctrl-C the command prints the results so far.
+    The error is the root mean square of the quantization errors, divided by the root mean square of
+    the tensor. After Ctrl-C the command prints the results so far.
 
     Examples: `mxnum explore weights.npy`;
     `mxnum explore model.safetensors --tensor lm_head.weight --rounding rne --frontier`;

@@ -61,7 +61,7 @@ _HEADINGS = {"bits/element": "bits per element"}
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    """Return the cells of a row as text. The smallest numbers are written as powers of two."""
+    """Return the cells of a row as text. The smallest magnitudes are written as powers of two."""
     powers = {name: f"2^{int(math.log2(row[name]))}" for name in ("min normal", "min positive")}
     shown = row | powers | {"tensor scale": row["tensor scale"] or "none"}
     return [f"{value:.9g}" if isinstance(value, float) else str(value) for value in shown.values()]

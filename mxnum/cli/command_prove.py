@@ -21,7 +21,7 @@ def prove(
     function: Annotated[str | None, typer.Option(help="The module or function to prove, if there are several.")] = None,
     port: Annotated[
         list[str] | None,
-        typer.Option(help="The meaning of a port or parameter: in_data=x, enable=1 (several: repeat the option)."),
+        typer.Option(help="The quantity at a port or parameter: in_data=x, enable=1 (several: repeat the option)."),
     ] = None,
     parameter: Annotated[
         list[str] | None,
@@ -57,9 +57,9 @@ def prove(
     seconds: Annotated[float, typer.Option(help="Time limit of the solver.")] = 300,
     as_json: options.AsJson = False,
 ) -> None:
-    """Prove that code equals the definition for all inputs, or show an input with a wrong result.
+    """Prove that code is right for all inputs, or show an input with a wrong result.
 
-    The exit status is 0 if the code is proved, and 1 otherwise.
+    The exit status is 0 if the code is proved right, and 1 otherwise.
 
     Examples: `mxnum prove encode convert.sv -f mxfp8_e4m3 --function convert`;
     `mxnum prove decode fp8.c --function e5m2_to_float --format mxfp8_e5m2`;
@@ -84,7 +84,7 @@ def prove(
 
 
 def _pairs(option: str, given: list[str] | None) -> dict[str, str | int]:
-    """Return the names and values of NAME=VALUE texts, with integers as int."""
+    """Return a dictionary of NAME=VALUE texts. A value that is an integer becomes an int."""
     found: dict[str, str | int] = {}
     for text in given or ():
         name, separator, value = text.partition("=")

@@ -43,9 +43,9 @@ def quantize(
     """Quantize an array to an MX format.
 
     The command writes packed codes and scales to OUT. Read OUT with `mxnum.MXArray.load` or
-    `mxnum.interop.safetensors.load`. With --values, the command writes the quantized values
-    instead. An incomplete file is never left behind. --force replaces OUT if it exists. OUT may be
-    IN itself.
+    `mxnum.interop.safetensors.load`. With --values, the command writes the quantized values instead
+    of codes and scales. The command never leaves an incomplete file. --force replaces OUT if OUT
+    exists. OUT may be the same file as IN.
 
     Examples: `mxnum quantize x.npy x.npz -f mxfp4_e2m1`;
     `mxnum quantize x.npy y.npy --values --rounding sr --seed 7`.
@@ -92,9 +92,10 @@ def _quantized(x: Array, format: str, settings: dict[str, Any]) -> MXArray:
     from mxnum.array import MXArray
     from mxnum.cli.console import progress
 
-    is_power = formats.get(format).scale.power_of_two  # other formats may have a tensor scale
+    is_power = formats.get(format).scale.power_of_two  # other formats may have a tensor scale for the whole array
     small = not is_power or x.ndim < 2 or x.size <= _PIECE or settings["axis"] % x.ndim == 0
-    # The random bits of a seed, and the index in an error message, need indices in the whole array.
+    # Random bits (with a seed) and error messages depend on an element's index in the whole array,
+    # so the array is not split.
     if small or settings["seed"] is not None or settings["nonfinite"] != "block":
         return mx.quantize(x, format, **settings)
     first = mx.quantize(x[:1], format, **settings)
@@ -110,7 +111,7 @@ def _quantized(x: Array, format: str, settings: dict[str, Any]) -> MXArray:
 
 
 def _write(q: MXArray, target: Path, name: str, dtype: str | None) -> None:
-    """Write the values if `dtype` is given, otherwise codes and scales.
+    """Write the values of an `MXArray` in `dtype`, or its codes and scales if `dtype` is None.
 
     `name` is the tensor's name in a safetensors file.
     """

@@ -21,11 +21,11 @@ def selftest(
 
     Without --all, the command checks three common formats.
 
-    The output lists the installed packages, the kind of loops that run, and the GPU. For an issue,
-    run the command with --all and paste the output. The first call compiles for seconds, or with
-    --all for about a minute.
+    The output lists the installed packages and the GPU, and says whether loops use floats or only
+    integers. Please paste the output of `mxnum selftest --all` into bug reports. The first call
+    compiles code, which takes seconds, or about a minute with --all.
 
-    The exit status is 0 if every number is right, and 1 if some numbers are wrong.
+    The exit status is 0 if every result is right, and 1 if some results are wrong.
 
     Examples: `mxnum selftest`; `mxnum selftest --all`; `mxnum selftest --all --json`.
     """

@@ -30,7 +30,7 @@ def probe(
     force: options.Force = False,
     device: Annotated[
         str | None,
-        typer.Option(help="Ask this machine's GPU, by cuda or a compiled probe.cu. --output is then a folder."),
+        typer.Option(help="Run cases on this machine's GPU: cuda or a compiled probe.cu. --output is then a folder."),
     ] = None,
 ) -> None:
     """Write cases that show how a matrix unit computes d = a*b + c.
@@ -41,7 +41,7 @@ def probe(
     Example: `mxnum unit probe --operands e4m3 -k 32 -o cases.txt`.
 
     `mxnum unit probe --device cuda -o answers` runs all matrix instructions of this machine's GPU,
-    for all operands. Answers that the folder already has are kept.
+    for all operands. The command keeps the answers that are already in the folder `answers`.
     """
     if device is not None:
         from mxnum.units.identify.device import probe_gpu
@@ -61,7 +61,7 @@ def identify(
     answers: Annotated[Path, typer.Argument(help="The file of cases with answers, or - for standard input.")],
     as_json: options.AsJson = False,
     further: Annotated[
-        Path | None, typer.Option(help="Write cases that distinguish the remaining rules to this file.")
+        Path | None, typer.Option(help="Write further cases, which distinguish the remaining rules, to this file.")
     ] = None,
     force: options.Force = False,
 ) -> None:
@@ -88,7 +88,7 @@ def identify(
 
 
 def _scales(text: str | None) -> tuple[str, int] | None:
-    """Return what --scales says."""
+    """Return the scale format and the block length that ``--scales`` gives, or None."""
     if text is None:
         return None
     name, _, block = text.partition(",")

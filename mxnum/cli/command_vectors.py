@@ -23,7 +23,7 @@ def vectors(
     count: Annotated[int | None, typer.Option(help="Number of cases at level 2.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the cases.")] = 0,
     source: Annotated[
-        str, typer.Option(help="float32, float64, bfloat16 or float16; also an element for encode.")
+        str, typer.Option(help="float32, float64, bfloat16 or float16; for encode, also an element format.")
     ] = "float32",
     rounding: options.Rounding = "rne",
     scale_rule: options.FormatsScaleRule = None,
@@ -41,7 +41,7 @@ def vectors(
     k: Annotated[
         int | None,
         typer.Option(
-            help="Number of products in a case for a matrix unit (default: those of one or three instructions)."
+            help="Number of products in a case for a matrix unit (default: the products of one or three instructions)."
         ),
     ] = None,
     block_size: options.BlockSize = None,
@@ -55,10 +55,11 @@ def vectors(
 ) -> None:
     """Write test vectors: a header, and then one case in each line, in hexadecimal.
 
-    An implementation reads the lines, replaces the answers by its own, and passes the lines to
-    `mxnum verify`. For a format with a tensor scale, each line also has the largest magnitude of
+    An implementation reads the lines, replaces the answers by its own answers, and passes the lines
+    to `mxnum verify`. For a format with a tensor scale, each line also has the largest magnitude of
     the tensor and the tensor scale. With a matrix unit, the cases of `dot` and `mma` (one
-    instruction) have an addend, and `--format` may name the type of the unit's operands.
+    instruction) also have an addend. With a matrix unit, `--format` may name the type of the unit's
+    operands.
 
     Examples: `mxnum vectors encode -f mxfp8_e4m3 | ./mine | mxnum verify`;
     `mxnum vectors quantize -f mxfp4_e2m1 --level 2 -o cases.txt`;

@@ -32,9 +32,10 @@ def verify(
     The standard leaves some choices to implementations: overflow, infinity, minus_zero, nan_code,
     nonfinite, nan_block_codes, zero_scale, sr_bits, sr_fraction, most_negative and nan_element.
 
-    The exit status is 0 if these choices explain all differences, and 1 if some differences remain
-    unexplained. It is 2 if the answers cannot be read or their number is wrong, and with --strict
-    also if the cases are unknown. The digits x and z of simulators count as wrong answers.
+    The exit status is 0 if choices that the standard leaves open explain all differences, and 1
+    otherwise. The exit status is 2 if the answers cannot be read or their number is wrong, and with
+    --strict also if the cases are unknown. The digits x (unknown) and z (high impedance) of
+    simulators count as wrong answers.
 
     Examples: `mxnum vectors encode | ./mine | mxnum verify`;
     `mxnum verify answers.txt --accept minus_zero,overflow`.

@@ -22,7 +22,7 @@ def print_json(data: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value made of types that JSON has: numbers, strings, lists and dictionaries."""
+    """Return the value in types that JSON has: numbers, strings, lists and dictionaries."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -37,7 +37,8 @@ def _plain(value: Any) -> Any:
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Write a table with a title above it.
 
-    On a terminal the table is at most as wide as the terminal. In a pipe, its width is not limited.
+    On a terminal the table is at most as wide as the terminal. In a pipe, the width of the table is
+    not limited.
     """
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     if title:

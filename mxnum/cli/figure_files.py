@@ -13,7 +13,7 @@ SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def check_figure(path: Path | None, force: bool = False) -> None:
-    """Raise an error if `--plot` cannot write a figure to `path`, before any work is done."""
+    """Raise an error before a command starts its work if a figure cannot be written to `path`."""
     check_output("Option --plot", path, force)
     if path is None:
         return
@@ -22,7 +22,7 @@ def check_figure(path: Path | None, force: bool = False) -> None:
 
 
 def write_figure(path: Path, draw: Callable[[], Any]) -> None:
-    """Write the figure that `draw` returns to `path`. Errors leave no incomplete file."""
+    """Write to `path` the figure that `draw` returns. Errors leave no incomplete file."""
     from mxnum.output.files import written_whole
 
     figure = draw()

@@ -56,7 +56,7 @@ def _refuse_name(tensor: str | None, path: Path) -> None:
 
 
 def _from_archive(path: Path, tensor: str | None) -> Array | MXArray:
-    with path.open("rb") as stream:  # after an error, numpy leaves files open that it opened itself
+    with path.open("rb") as stream:  # opened here, because np.load leaves its own file open after an error
         with reading(path):
             if not is_zipfile(stream):
                 raise ValueError("it is not an .npz archive, or it is truncated")
@@ -71,7 +71,7 @@ def _from_archive(path: Path, tensor: str | None) -> Array | MXArray:
 
 
 def _from_checkpoint(path: Path, tensor: str | None) -> Array | MXArray:
-    """Read a weight of a safetensors file or folder, or one tensor that is part of a weight."""
+    """Read a weight of a safetensors file or folder, or a stored tensor such as its scales."""
     from mxnum.interop.checkpoints import Checkpoint
     from mxnum.interop.safetensors import File
 
@@ -85,7 +85,7 @@ def _from_checkpoint(path: Path, tensor: str | None) -> Array | MXArray:
 def chosen(names: list[str], tensor: str | None) -> str:
     """Return `tensor` if it is one of `names`, or the only name if `tensor` is None.
 
-    Raise ValueError in all other cases.
+    Raise ValueError if `tensor` is not in `names`, or is None and `names` has not exactly one name.
     """
     if tensor is not None:
         return errors.choose("tensor", tensor, names)
@@ -97,7 +97,8 @@ def chosen(names: list[str], tensor: str | None) -> str:
 def as_floats(array: Any, where: str, as_dtype: str | None = None) -> Array:
     """Return the array if its type can be quantized; raise ValueError otherwise.
 
-    With `as_dtype`, elements of two bytes are read as bfloat16, unless their type is float16.
+    With `as_dtype`, elements of two bytes are read as bfloat16. Arrays of float16, or of elements
+    of another size, then raise ValueError.
     """
     result: Array = array
     if as_dtype is not None:

@@ -1,6 +1,6 @@
 """Run the command line.
 
-`main` checks that the packages of the extra ``cli`` are installed. It prints an error as one
+`main` checks that the packages of the extra ``cli`` are installed. `main` prints an error as one
 sentence and returns an exit status.
 """
 
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 class _Text:
     """A stream that drops text if the reading process has ended (``| head``).
 
-    So the command continues to its end and returns its own exit status.
+    A command whose output nobody reads thus continues to its end and returns its own exit status.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -78,8 +78,8 @@ def _status(arguments: Sequence[str] | None) -> int:
         with _first_message_shown():
             app_of(given)(args=given, prog_name="mxnum")
     except SystemExit as stop:
-        # typer exits with 1 if the process that reads the output has ended. mxnum does not count
-        # this as a failure.
+        # typer exits with 1 if the process that reads the output has ended, but for mxnum a closed
+        # output is not a failure.
         if isinstance(stop.__context__, BrokenPipeError):
             return OK
         return stop.code if isinstance(stop.code, int) else OK

@@ -1,4 +1,4 @@
-"""Replace the names of arguments by those of options in error messages of Python functions."""
+"""Replace argument names by option names in error messages of Python functions."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-#: The arguments of Python functions whose options have other names, and these names.
+#: For each argument of a Python function whose option has another name, the name of the option.
 _OTHER = {"block": "block_size", "asymmetric": "offset", "ports": "port", "parameters": "parameter"}
 
 
 def option(context: Any, argument: str) -> str | None:
-    """Return the command's option for an argument, such as ``--scale-rule``, or None."""
+    """Return the option, such as ``--scale-rule``, that sets an argument; None if there is none."""
     found = _parameter(context, argument)
     return name_of(found) if found is not None else None
 
 
 def given(context: Any, argument: str) -> str | None:
-    """Return the option for an argument, such as ``--scale-rule``, if the user gave it, or None."""
+    """Return the option that sets an argument if the user gave this option; otherwise None."""
     found = _parameter(context, argument)
     is_given = found is not None and context.get_parameter_source(found.name).name == "COMMANDLINE"
     return name_of(found) if is_given else None
@@ -35,7 +35,7 @@ def asked(context: Any, arguments: Iterable[str]) -> dict[str, Any]:
 
 
 def reworded(message: str, context: Any) -> str:
-    """Return an error message of a Python function with options in place of arguments.
+    """Return an error message of a Python function with option names in place of argument names.
 
     The name of the input file replaces the argument ``x``.
     """

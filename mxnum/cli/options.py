@@ -33,7 +33,7 @@ FormatsScaleRule = Annotated[
 ]
 Overflow = Annotated[str, typer.Option(help=f"{_one_of(modes.Overflow)}.")]
 Nonfinite = Annotated[str, typer.Option(help=f"{_one_of(modes.Nonfinite)}.")]
-BlockSize = Annotated[int | None, typer.Option(help="Elements that share a scale (default: the format's).")]
+BlockSize = Annotated[int | None, typer.Option(help="Number of elements in a block (default: set by the format).")]
 Seed = Annotated[int | None, typer.Option(help="Seed of stochastic rounding.")]
 SrBits = Annotated[int, typer.Option(help="Number of random bits that stochastic rounding uses, 1 to 30.")]
 Tensor = Annotated[str | None, typer.Option(help="The tensor to read, if the file has several tensors.")]

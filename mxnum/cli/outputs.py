@@ -1,6 +1,6 @@
 """Check the paths of output files before a command begins its work.
 
-So a wrong path costs no computing time and overwrites no file.
+Because of this early check, a wrong path costs no computing time and overwrites no file.
 """
 
 from __future__ import annotations

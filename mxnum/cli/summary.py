@@ -92,7 +92,7 @@ class FloatSummary:
             self.zero_blocks += got.zero_scales
 
     def facts(self) -> dict[str, Any]:
-        """Return the counts, by the names that the command prints."""
+        """Return the counts under the names that `mxnum inspect` prints."""
         facts: dict[str, Any] = {"elements": self.count}
         if self.low <= self.high:
             facts |= {"smallest value": self.low, "largest value": self.high}
@@ -129,7 +129,7 @@ class FloatSummary:
 
 
 class MXSummary:
-    """The use of scale and element codes in an `MXArray`."""
+    """How often an `MXArray` uses each element code and each scale exponent."""
 
     def __init__(self, q: MXArray) -> None:
         self.q = q
@@ -152,7 +152,7 @@ class MXSummary:
         self.codes += np.bincount(q.codes.ravel(), minlength=self.codes.size)
 
     def facts(self) -> dict[str, Any]:
-        """Return the counts, by the names that the command prints."""
+        """Return the counts under the names that `mxnum inspect` prints."""
         element = self.q.format.element
         magnitudes = np.abs(np.array(element.values()))
         facts: dict[str, Any] = {

@@ -6,6 +6,6 @@
 - `studies`: trains arms on common seeds, stores the runs, and computes statistics;
 - `claims`: checks what papers claim about training in these formats, and gives verdicts.
 
-`storage` writes results; `interruptions` delivers signals between training steps. ``mxnum lab`` has
-the commands.
+`storage` writes results; `interruptions` delivers signals between training steps. The commands of
+``mxnum lab`` call the packages of this folder.
 """

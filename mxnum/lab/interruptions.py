@@ -11,10 +11,10 @@ _WATCHED = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interruptions:
-    """A context that stores signals in `waiting`, until `deliver` runs their usual handlers.
+    """A context that stores Ctrl-C and SIGTERM in `waiting`; `deliver` runs their usual handlers.
 
-    Signals that are ignored stay ignored. Python delivers signals to the main thread only, so the
-    context does nothing in other threads.
+    A signal that the process ignores stays ignored. Python delivers signals to the main thread
+    only, so the context does nothing in other threads.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Interruptions:
             number = self.waiting.pop(0)
             signal.signal(number, self._before[number])
             signal.raise_signal(number)
-            signal.signal(number, self._keep)  # reached only if the handler returned, so training continues
+            signal.signal(number, self._keep)  # if the handler returned, training continues
 
     def __exit__(self, kind: type | None, value: BaseException | None, traceback: TracebackType | None) -> None:
         for number, handler in self._before.items():

@@ -20,7 +20,7 @@ Array = Any
 
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON file with each list of numbers on one line; never leave an incomplete file."""
-    # The pattern is safe because json.dumps escapes line breaks in strings.
+    # Joining the lines of a list is safe, because json.dumps escapes line breaks in strings.
     text = json.dumps(value, indent=1, sort_keys=True)
     write_text(path, re.sub(r"\[[^][{}]*\]", lambda found: re.sub(r"\n *", " ", found[0]), text) + "\n")
 

@@ -17,12 +17,12 @@ from mxnum.prove.sym import Sym
 
 #: The largest number of bits of a code, since loops store a code in a byte.
 MOST_BITS = 8
-#: A bound beyond every bias of an `ElementFormat`.
+#: A bound that is larger than the magnitude of any bias of an `ElementFormat`.
 _BIAS = 1100
 
 
 class _Small(Sym):
-    """A word of at most `MOST_BITS`, which is compared with large numbers without a solver."""
+    """A word of at most `MOST_BITS`; comparing this word with a larger int needs no solver."""
 
     __slots__ = ()
     __hash__ = None
@@ -56,8 +56,8 @@ def any_element(mantissa_bits: int, kind: str, width: int = 32) -> AnyElement:
     """Return a symbolic element that stands for every element of a kind.
 
     The kinds are "integer", floats with "nan" or "ieee" special codes, and "float" for all floats.
-    Floats differ in their special codes and in their largest code. If no code above the largest
-    occurs, special codes do not matter, so "float" allows any largest code.
+    Floats differ in their special codes and in their largest code. If no code above that of the
+    largest value occurs, special codes do not matter, so "float" allows any largest code.
     """
     obligations: list[z3.BoolRef] = []
     bits, bias, largest = (z3.BitVec(f"{name}_{width}", width) for name in ("bits", "bias", "max_code"))
@@ -98,8 +98,8 @@ def any_element(mantissa_bits: int, kind: str, width: int = 32) -> AnyElement:
 def kinds(mantissa_bits: int, specials_met: bool) -> tuple[str, ...]:
     """Return the kinds of formats of at most `MOST_BITS` bits.
 
-    If `specials_met` is True, codes above the largest occur, and only kinds that have such codes
-    are returned.
+    If `specials_met` is True, codes above that of the largest value occur, so only kinds that have
+    such codes are returned.
     """
     integers = ("integer",) if 1 <= mantissa_bits <= MOST_BITS - 2 else ()
     if not specials_met:
@@ -111,7 +111,7 @@ def kinds(mantissa_bits: int, specials_met: bool) -> tuple[str, ...]:
 
 
 def stands_for(element: AnyElement, concrete: ElementFormat) -> bool:
-    """Return True if a format satisfies the premises, and its fields equal the symbolic ones."""
+    """Return True if a format satisfies the premises and agrees with every symbolic field."""
     solver = z3.Solver()
     values = dict(zip(element.words, (concrete.bits, concrete.bias, concrete.max_code), strict=True))
     solver.add(*element.premises, *(word == value for word, value in values.items()))

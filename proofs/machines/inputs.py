@@ -33,7 +33,7 @@ def random(name: str = "random") -> z3.BitVecRef:
 
 
 def word(value: z3.BitVecRef, width: int) -> z3.BitVecRef:
-    """Return a pattern in the kernel's word; a free bit chooses how it is extended."""
+    """Return a pattern in the kernel's word; a free bit chooses sign or zero extension."""
     missing = width - value.size()
     if missing == 0:
         return value
@@ -49,7 +49,7 @@ def natural(value: z3.BitVecRef, width: int) -> z3.BitVecRef:
 def code_of(result: z3.BitVecRef, bits: int) -> tuple[z3.BitVecRef, z3.BoolRef]:
     """Return the low bits of a result, and the condition that no bit is set above them.
 
-    If the code has all bits of the word, the result is the code.
+    If the code has as many bits as the result, the condition is always true.
     """
     if result.size() == bits:
         return result, z3.BoolVal(True)
@@ -57,5 +57,5 @@ def code_of(result: z3.BitVecRef, bits: int) -> tuple[z3.BitVecRef, z3.BoolRef]:
 
 
 def conversion_word(source: ElementFormat, target: ElementFormat) -> int:
-    """Return the word that the compiled conversion uses."""
+    """Return the width of the words in which the compiled conversion computes."""
     return word_bits(source, target)

@@ -1,9 +1,9 @@
 """Translation validation for the CPU: prove numba's final LLVM IR equal to the Python function.
 
 The LLVM module is read after all optimisation passes, so the proofs cover numba's front end, its
-inlining and LLVM's middle end. The translation from IR to machine code is believed, not proved.
-Array loops are tested, not proved: they inline the same kernels with the same argument types, but
-LLVM optimises each inlined copy anew.
+inlining and LLVM's middle end. The proofs trust LLVM's translation from IR to machine code. Array
+loops inline the proved kernels, with the same argument types. But LLVM optimises each inlined copy
+again, so array loops are only tested.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ _UNANSWERED = (
 
 
 def theorems() -> list[Theorem]:
-    """Return theorems about kernels as loops call them, and on Python ints for float32 kernels."""
+    """Return theorems on kernels as loops call them, and on float32 kernels with Python ints."""
     answered = [family for family in families() if not family.name.startswith(_UNANSWERED)]
     return [theorem(family, "llvm", STATEMENT, machine) for family in (*answered, *plain_families())]
 
 
 def machine(function: Callable[..., Any], types: tuple[str, ...], arguments: Sequence[z3.BitVecRef]) -> Execution:
-    """Compile a function for these numba types, and execute its IR on the arguments."""
+    """Compile a function for the given numba types, and execute its IR on the arguments."""
     return execute(parse(*compile_to_ir(function, types)), arguments)
 
 
 def compiled(function: Callable[..., Any], types: tuple[str, ...]) -> Any:
-    """Compile a function for these numba types alone, not as part of a loop."""
+    """Compile a function for the given numba types alone, not as part of a loop."""
     import numba
 
     from mxnum.engine.machine.jit import register

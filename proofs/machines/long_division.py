@@ -1,9 +1,9 @@
 """The long-division machine, which runs dialect functions on integers of any size.
 
-Without help a solver would have to follow a choice for each digit of a quotient. This machine gives
-each remainder a new name. The proof that a remainder lies in [0, divisor) uses only the previous
-remainder, and a linear equation relates the two. A digit is stored with the product digit *
-divisor, so the product of quotient and divisor stays linear.
+Without help a solver would have to try both values of each digit of a quotient. Therefore this
+machine gives each remainder a new name. The proof that a remainder lies in [0, divisor) uses only
+the previous remainder, and a linear equation relates both remainders. A digit is stored with the
+product digit * divisor, so the product of quotient and divisor stays linear.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Division:
 
 
 class Whole:
-    """An integer; a quotient is stored with its product with the divisor."""
+    """An integer; for a quotient, the product of quotient and divisor is stored, too."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -123,12 +123,13 @@ word.SELECT[Answer] = _select
 
 
 def divide(function: Callable[..., tuple[Any, Any]], widths: tuple[int, int], digits: int) -> list[str]:
-    """Return the problems of a division of normalized numbers; an empty list if it is right.
+    """Return the problems of a division of normalized numbers; an empty list if there is none.
 
-    The leading bits of the numbers are at `widths`. `function` takes the dividend and the divisor
-    and returns (exponent, significand). The significand without its last bit must be the greatest
-    integer q with q * divisor <= dividend, where the dividend is shifted by `digits` digits, and by
-    one more if the quotient is below 1. The last bit must be 1 if there is a remainder.
+    `widths` has the positions of the leading bits of dividend and divisor. `function` takes the
+    dividend and the divisor and returns (exponent, significand). The significand without its last
+    bit must be the greatest integer q with q * divisor <= shifted dividend. The shift is `digits`
+    digits, and one more if the quotient is below 1. The last bit of the significand must be 1
+    exactly if there is a remainder.
     """
     a, d = z3.Ints("dividend divisor")
     ranges = [z3.And(n >= 1 << w, n < 2 << w) for n, w in ((a, widths[0]), (d, widths[1]))]
@@ -166,7 +167,8 @@ class _Positive(Whole):
 class _Divisor(_Positive):
     """The divisor as an argument of the function.
 
-    When shifted to the width of the comparison, the argument becomes the divisor of the execution.
+    The function shifts the divisor left to the width of the dividend. The result of the left shift
+    is the symbolic divisor of the `Division`.
     """
 
     def __lshift__(self, amount: Any) -> Whole:

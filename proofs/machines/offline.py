@@ -12,7 +12,8 @@ from typing import Any
 def offline(capability: tuple[int, int]) -> Iterator[None]:
     """Make numba-cuda compile for a compute capability, in a `with` statement, without a GPU.
 
-    numba-cuda compiles nested functions for the current device, which this function replaces.
+    numba-cuda compiles nested functions for the current device. This function replaces that device
+    by one of the given capability.
     """
     from numba.cuda import dispatcher
 
@@ -25,7 +26,7 @@ def offline(capability: tuple[int, int]) -> Iterator[None]:
 
 
 def ptx_of(kernel: Any, signature: tuple[Any, ...], capability: tuple[int, int]) -> str:
-    """Return the PTX of a kernel for these numba types."""
+    """Return the PTX of a kernel for the given numba types."""
     from numba import cuda
 
     with offline(capability):

@@ -1,6 +1,6 @@
 """Random programs in the dialect, to test the executors of compiled code.
 
-The executors must reproduce the results of the compiled code.
+The executors of IR and PTX must reproduce the results of the compiled programs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import z3
 from mxnum.definition.word import dialect, select
 from mxnum.prove.execution import Execution
 
-#: numba types of the arguments a, b and c of every program, a mixture as array loops use it.
+#: numba types of the arguments a, b and c of every program. The types differ, because array loops
+#: mix types, too.
 TYPES = ("int32", "int64", "uint8")
 _BITS = {"int32": 32, "int64": 64, "uint8": 8}
 _RELATIONS = ("<", "<=", ">", ">=", "==", "!=")
@@ -41,11 +42,11 @@ _CORNERS = (0, 1, -1, 2, 7, 8, 31, 32, 127, 128, 255, 256, 0x7FFF, 0x8000, 0x7FF
 
 
 def program(seed: int) -> Callable[..., Any]:
-    """Return a random dialect function of a, b and c; every shift amount is within the word."""
+    """Return a random dialect function of a, b and c, with shift amounts below the word size."""
     source = random.Random(seed)
     lines = [
         "def program(a, b, c):",
-        "    a, b, c = a + 0, b + 0, c + 0",  # All are int64, since numba mixes signs badly.
+        "    a, b, c = a + 0, b + 0, c + 0",  # makes all three int64, because numba mixes signs badly
         "    zero = a & 0",  # Without `zero`, Python could fold constants to integers that fit no word.
     ]
     names = ["a", "b", "c"]
@@ -80,7 +81,7 @@ for _name in ("add", "sub", "and", "or", "xor", "lshift", "rshift"):
 
 
 def reference(function: Callable[..., Any], values: Sequence[int]) -> int | None:
-    """Return a program's result, or None if it overflows and compiled code may do anything."""
+    """Return a program's result, or None after an overflow, where compiled code may do anything."""
     try:
         return int(function(*map(_Word, values)))
     except OverflowError:
@@ -99,7 +100,7 @@ def symbols() -> list[z3.BitVecRef]:
 
 
 def evaluate(execution: Execution, arguments: Sequence[z3.BitVecRef], values: Sequence[int]) -> int | None:
-    """Return the signed result for these values, or None if the values violate an obligation."""
+    """Return the signed result for the given values, or None if they violate an obligation."""
     pairs = [(name, z3.BitVecVal(value, name.size())) for name, value in zip(arguments, values, strict=True)]
     for obligation in execution.obligations:
         holds = z3.simplify(z3.substitute(obligation, *pairs))

@@ -1,9 +1,9 @@
 """Translation validation for CUDA, without a GPU: execute the PTX of a kernel on bit-vectors.
 
-`mxnum.prove.ptx` executes the PTX. The proof knows of the float operations of
-`mxnum.engine.cuda.scaled` only that equal operands give equal results, so the PTX must have the
-same operations as the Python function. The translation of PTX by ptxas and the device is believed,
-not proved.
+`mxnum.prove.ptx` executes the PTX. About the float operations of `mxnum.engine.cuda.scaled`, the
+proof knows only that equal operands give equal results. So the PTX must have the same float
+operations as the Python function. The proof trusts that ptxas and the device execute the PTX
+correctly.
 
 numba-cuda is an optional dependency, which is imported only when something is compiled.
 """
@@ -72,7 +72,7 @@ def _in_fast_tier(name: str) -> bool:
 
 
 def machine(function: Callable[..., Any], types: tuple[str, ...], arguments: Sequence[z3.BitVecRef]) -> Execution:
-    """Compile a function for these numba types, and execute its PTX on the arguments."""
+    """Compile a function for the given numba types, and execute its PTX on the arguments."""
     return execute(compile_to_ptx(function, types), arguments)
 
 
@@ -87,8 +87,8 @@ def compile_to_ptx(function: Callable[..., Any], types: tuple[str, ...]) -> str:
     from mxnum.engine.cuda import driver  # noqa: F401  (registers how float operations compile)
     from mxnum.engine.machine.jit import register
 
-    # numba-cuda finds the overloads of `select` and of nested dialect functions where numba
-    # registered them.
+    # Registering the function with numba is enough: numba-cuda takes `select` and nested dialect
+    # functions from numba's registry.
     register(function)
     if "lane" in types:
         function, types = _on_lanes(function), ("int32",) * len(types)
@@ -123,7 +123,7 @@ def _on_lanes(function: Callable[..., Any]) -> Callable[..., Any]:
     return (on_one, on_two, on_three)[function.__code__.co_argcount - 1]
 
 
-# --- The formulation of the kernels, which computes with floats
+# --- The formulation of CUDA kernels, which computes with floats
 
 SCALED = (
     "The PTX that numba-cuda makes of the function for compute capability 9.0 asks for the float operations that the "

@@ -1,10 +1,10 @@
 """The ratio machine, which runs dialect functions on two numbers of which only the ratio matters.
 
-A division compares, doubles and subtracts. A `Form` is a X + b D for unknown positive numbers X and
-D. Comparing two forms, or a form with zero, is comparing X / D with a rational number. `paths`
-executes a function once for each possible sequence of outcomes, so that all paths together cover
-all numbers X and D of any size. The ratios X / D of a path are a single ratio or an open interval.
-Nothing is sampled, and no solver is needed.
+A division uses its operands only in comparisons, doublings and subtractions. A `Form` is a X + b D
+for unknown positive numbers X and D. Comparing two forms, or a form with zero, amounts to comparing
+X / D with a rational number. `paths` executes a function once for each possible sequence of
+outcomes of its comparisons. So all paths together cover all numbers X and D of any size. The ratios
+X / D of a path are a single ratio or an open interval. Nothing is sampled, and no solver is needed.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ class _Explorer:
         self.left: list[list[int]] = [[]]
 
     def begin(self, bits: tuple[int, int]) -> None:
-        """Begin the next execution, for numbers of these widths."""
+        """Begin the next execution, for any X and D that have `bits` bits (one entry for each)."""
         self.ratios, self.given, self.taken = self.start, self.left.pop(), list[int]()
         self.bits, self.divisor = bits, (Fraction(1 << (bits[1] - 1)), Fraction(1 << bits[1]))
 
     def is_divisor_below(self, bound: Fraction) -> bool:
-        """Return True if D < bound on this path, and restrict the ratios to such D."""
+        """Return True if D < bound on this path, and drop the ratios that contradict the answer."""
         low, high = self.divisor
         if high <= bound or low >= bound:
             return high <= bound

@@ -42,8 +42,9 @@ def prove(
 ) -> Outcome:
     """Prove that the hypotheses imply the goal; every engine must confirm the proof.
 
-    A witness lists the inputs in `show`. `example` has inputs that satisfy the hypotheses, which
-    makes it cheap to check that such inputs exist; without `example` a solver searches for them.
+    A witness lists the inputs in `show`. `example` has values of inputs that satisfy the
+    hypotheses, which makes it cheap to check that the hypotheses can be satisfied. Without
+    `example`, a solver searches for inputs that satisfy the hypotheses.
     """
     started = time.perf_counter()
     hypotheses = list(hypotheses)
@@ -85,7 +86,7 @@ def together(cases: Iterable[tuple[str, Callable[[], Outcome]]]) -> Outcome:
 def follows(goal: z3.BoolRef, *premises: z3.BoolRef) -> bool:
     """Return True if z3 shows that premises about integers or reals imply the goal.
 
-    Return False if no numbers satisfy the premises.
+    The result is False if no numbers satisfy the premises.
     """
     solver = z3.Solver()
     solver.set("timeout", TIMEOUT * 1000)

@@ -1,8 +1,9 @@
 """Run functions of float numbers on the solver's IEEE floats.
 
 A `Number` is a float of the solver. A `Word` is a symbolic bit pattern that may also have a
-`Number`. Each operation is one IEEE operation, rounded to nearest even. Numpy's scalars and
-functions treat a `Number` as they treat an array. A NaN may have any bit pattern of a NaN.
+`Number`. Each operation is one IEEE operation, rounded to nearest even. numpy's scalars and
+functions accept a `Number` in place of an array. The bit pattern of a symbolic NaN may be that of
+any NaN.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ RNE = z3.RNE()
 
 
 class Machine:
-    """The equations that define new bit patterns, and the obligations, of one run of functions."""
+    """The state of an execution: equations that define new bit patterns, and obligations."""
 
     def __init__(self) -> None:
         self.definitions: list[z3.BoolRef] = []
@@ -81,7 +82,7 @@ class Number:
         return self if same else Number(self.machine, z3.fpFPToFP(RNE, self.value, sort))
 
     def lift(self, other: Any) -> z3.FPRef:
-        """Return another number as a term of the same type."""
+        """Return another number as a solver term of this number's type."""
         if isinstance(other, Number):
             value = other.value
         elif isinstance(other, np.generic | np.ndarray):

@@ -1,9 +1,9 @@
-"""Translation validation: check that compilers translate kernels rightly.
+"""Check that compilers translate kernels correctly (translation validation).
 
-The code that a compiler makes of a kernel is executed on bit-vectors. The result is compared, for
-every input of the kernel's domain, with that of the Python function object, which is executed on
-bit-vectors, too. `llvm.py` and `ptx.py` are the two machines; this module has the code that both
-machines use.
+The code that a compiler makes of a kernel is executed on bit-vectors. The Python function object is
+executed on bit-vectors, too. For every input of the kernel's domain, the compiled code and the
+function object must give equal results. `llvm.py` and `ptx.py` are the two machines; this module
+has the code that both machines use.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from proofs.machines.solve import BOTH, TIMEOUT, ask, prove
 from proofs.theorem import Outcome, Theorem
 
 Tier = Literal["fast", "full"]
-#: The faster solver alone, for kernels on which the other solver takes several times as long.
+#: bitwuzla alone, for kernels on which z3 takes several times as long.
 QUICK = ("bitwuzla",)
 
 
@@ -58,7 +58,7 @@ class Argument:
     """An argument of a kernel: its domain, and the integer type with which array loops pass it."""
 
     name: str
-    #: The domain is every integer of this many bits.
+    #: The width in bits: the domain is every integer of this width.
     bits: int
     signed: bool
     #: The name of the numba type, or "lane" for 32-bit lanes.
@@ -94,7 +94,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A function object of `mxnum.definition`, and the arguments of compiled calls of it."""
+    """A function object of `mxnum.definition`, and the arguments of a compiled call of it."""
 
     make: Callable[[], Callable[..., Any]]
     #: Bits of the word (32 or 64) in which the function object is executed.
@@ -120,13 +120,13 @@ class Family:
     engines: tuple[str, ...] = BOTH
 
 
-#: A function that compiles a function object for the named types and executes the code on
-#: arguments of these widths.
+#: A function that compiles a function object for the named types, and executes the code on
+#: arguments that have the widths of these types.
 Machine = Callable[[Callable[..., Any], tuple[str, ...], Sequence[z3.BitVecRef]], Execution]
 
 
 def theorem(family: Family, prefix: str, statement: str, machine: Machine) -> Theorem:
-    """Return the theorem that a machine's translation of these kernels is right."""
+    """Return the theorem that a machine's translation of the family's kernels is right."""
     functions = tuple(kernel.make() for kernel in family.kernels)
     return Theorem(
         name=f"{prefix}/{family.name}",
@@ -250,7 +250,7 @@ def _encoders() -> list[Family]:
             if source.name == "float32" and target.name in ELEMENTS:
                 found += [Family(f"{name}/{mode}", (kernel,), "fast", QUICK) for mode, kernel in encoders]
             else:
-                # One mode of some targets is in the fast tier, all modes are in the full tier.
+                # The fast tier checks one mode for some targets; the full tier checks all modes.
                 sample = {"e4m3": "rne/saturate", "e2m1": "sr/saturate", "bfloat16": "rne/ieee"}.get(target.name)
                 found += [Family(f"{name}/{mode}", (one,), "fast", QUICK) for mode, one in encoders if mode == sample]
                 found.append(Family(name, tuple(kernel for _, kernel in encoders)))
@@ -296,7 +296,7 @@ def _offsets() -> list[Family]:
     found = []
     for source in FLOATS.values():
         difference_word = word_bits(source, difference_format(source))
-        # The arguments come from `from_ordered`, which returns a wide type.
+        # The arguments are results of `from_ordered`, which returns a wide integer type.
         extremes = (_pattern(source, "largest", "int64"), _pattern(source, "smallest", "int64"))
         midpoint = Kernel(partial(make_midpoint, source), word_bits(source, OFFSET), extremes)
         difference = Kernel(partial(make_difference, source), difference_word, (_pattern(source), _OFFSET))
@@ -348,7 +348,7 @@ _OVER_FLOATS: tuple[tuple[str, str, Iterable[str], Iterable[Rounding]], ...] = (
 
 
 def _float_scales() -> list[Family]:
-    """Return the integer functions of float scales: finding scales, factors, encoding, decoding.
+    """Return the families of float scales: finding scales, computing factors, encoding, decoding.
 
     Finding scales and factors is checked for the scales of NVFP4 only, because no solver answered
     within minutes for float32 scales.

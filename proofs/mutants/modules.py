@@ -16,7 +16,7 @@ Check = Callable[[ModuleType], Outcome]
 
 
 def stated(name: str, statement: str, module: ModuleType, old: str, new: str, theorem: Check) -> Theorem:
-    """Return the theorem that the check named by `theorem` refutes the mutant."""
+    """Return a theorem that is proved if the check `theorem`, run on the mutant, refutes it."""
     return Theorem(
         name=name,
         statement=statement,
@@ -28,12 +28,12 @@ def stated(name: str, statement: str, module: ModuleType, old: str, new: str, th
 
 
 def given_as(argument: str, theorem: Callable[..., Outcome]) -> Check:
-    """Return a check that passes the mutant to `theorem` under the name of an argument."""
+    """Return a check that calls `theorem` with the mutant as its keyword argument `argument`."""
     return lambda changed: theorem(**{argument: changed})
 
 
 def check(module: ModuleType, old: str, new: str, theorem: Check) -> Outcome:
-    """Run a theorem on the mutant; the outcome is "proved" if the theorem refutes it."""
+    """Run the check `theorem` on the mutant; the outcome is "proved" if it refutes the mutant."""
     started = time.perf_counter()
     outcome = theorem(variant(module, old, new))
     verdict: Verdict = "proved" if outcome.verdict == "refuted" else "refuted"
@@ -51,6 +51,6 @@ def variant(module: ModuleType, old: str, new: str) -> ModuleType:
 
 
 def functions_of(module: ModuleType) -> tuple[Callable[..., Any], ...]:
-    """Return the functions that a module defines; a change to one makes a mutant's record stale."""
+    """Return the functions of a module; a change to any of them makes a mutant's record stale."""
     found = (inspect.unwrap(value) for value in vars(module).values() if callable(value))
     return tuple(value for value in found if inspect.isfunction(value) and value.__module__ == module.__name__)

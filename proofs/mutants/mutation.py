@@ -1,10 +1,10 @@
 """Make mutants of the definition, and judge them.
 
 A mutant is a changed text of a module of `mxnum.definition`. The changed text is executed in a
-namespace of its own, so that its factories make real function objects. A solver searches for an
-input on which mutant and original differ; the exact reference then confirms that the original is
-right for this input and the mutant wrong. If mutant and original differ on no input, two solvers
-prove that they are the same function.
+namespace of its own, so that the factories in this text make real function objects. A solver
+searches for an input on which mutant and original differ; the exact reference then confirms that
+the original is right for this input and the mutant wrong. If mutant and original differ on no
+input, two solvers prove that they are the same function.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ Fate = Literal["refuted", "unsafe", "equivalent"]
 class Mutant:
     """A change to one module of `mxnum.definition`, tried on one kernel.
 
-    The fate of a mutant is declared. "refuted": some input has a wrong result. "unsafe": results
-    are right in a machine word, but Python ints, int32 and int64 may differ. "equivalent": the
-    mutant is the same function.
+    Each mutant declares its fate. "refuted": some input has a wrong result. "unsafe": results are
+    right in the kernel's word, but Python ints, int32 and int64 may give different results.
+    "equivalent": the mutant computes the same function.
     """
 
     module: str
@@ -47,7 +47,7 @@ class Mutant:
     new: str
     probe: Probe | ConcreteProbe
     fate: Fate = "refuted"
-    #: The reason why the mutant is equivalent, or the promise that it breaks.
+    #: Why an equivalent mutant is equivalent, or which promise an unsafe mutant breaks.
     reason: str = ""
 
 
@@ -151,13 +151,13 @@ def source(module: str) -> str:
 
 
 def _load(texts: dict[str, str]) -> Modules:
-    """Execute all scalar modules again, some with a changed text, importing from one another."""
+    """Return copies of the modules in `ORDER`, some with changed text, that import one another."""
     modules: Modules = {}
     for name in ORDER:
         namespace: dict[str, Any] = {"__name__": f"{PACKAGE}.{name}"}
         tree = ast.parse(texts.get(name, source(name)))
-        # Imports among the modules in `ORDER` are done by hand, so that modules import the changed
-        # module.
+        # This function resolves imports among the modules in `ORDER` itself, so that modules import
+        # the changed module.
         for statement in [node for node in tree.body if isinstance(node, ast.ImportFrom)]:
             package, _, imported = (statement.module or "").rpartition(".")
             if package == PACKAGE and imported in modules:

@@ -28,13 +28,13 @@ class Input:
     #: True if the input is sign-extended to the kernel's word, as arrays of floats are;
     #: False if it is a natural number.
     signed: bool = False
-    #: The exclusive end of the values that callers pass; None if they pass all values.
+    #: The exclusive end of the values that callers pass; None if callers pass all values.
     end: int | None = None
 
 
 @dataclass(frozen=True)
 class Probe:
-    """One kernel under symbolic inputs."""
+    """One kernel, its symbolic inputs, and a function that judges its results."""
 
     name: str
     build: Callable[[Modules], Callable[..., Any]]
@@ -73,7 +73,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class ConcreteProbe:
-    """A kernel that solvers cannot handle (it multiplies), tried on listed inputs."""
+    """A kernel, tried on listed inputs, because solvers cannot handle its multiplications."""
 
     name: str
     build: Callable[[Modules], Callable[..., Any]]

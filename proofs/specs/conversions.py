@@ -22,10 +22,10 @@ from proofs.specs.tables import RANDOM_BITS, SCALE_BIAS, SCALE_NAN, Element, Flo
 ROUNDINGS = ("rne", "rna", "rtz", "rtp", "rtn", "rto", "sr")
 OVERFLOWS = ("saturate", "ieee")
 MODES = {"rne": z3.RNE(), "rna": z3.RNA(), "rtz": z3.RTZ(), "rtp": z3.RTP(), "rtn": z3.RTN()}
-EXACTLY = z3.RNE()  # the rounding of operations whose result is representable
+EXACTLY = z3.RNE()  # for operations with a representable result, which no rounding changes
 
-#: Equations that define new constants, which theorems have as hypotheses. Each equation has a
-#: solution for all inputs.
+#: Equations that define new constants. Theorems take these equations as hypotheses. Each equation
+#: has a solution for all inputs.
 Definitions = list[z3.BoolRef]
 
 
@@ -35,7 +35,7 @@ def sort_of(float_type: Float) -> z3.FPSortRef:
 
 
 def wide_sort(*types: Float | Element, extra: int = 0) -> z3.FPSortRef:
-    """Return a sort that holds values of these types times 2**-128 to 2**128 exactly.
+    """Return a sort that holds values of the given types times 2**-128 to 2**128 exactly.
 
     The sort has at least 11 bits of significand.
     """
@@ -128,7 +128,7 @@ def element_value(code: z3.BitVecRef, element: Element, sort: z3.FPSortRef, ever
     """Return the value of an element code by the literal table.
 
     The value is NaN for a code without a finite value. Encoders never produce the most negative
-    code of an integer; with `every_code` it has a value, too.
+    code of an integer; with `every_code` this code has a value, too.
     """
     negative, magnitude = sign_and_magnitude(code, element)
     values = [element.value(index) for index in range(element.last + 1)]
@@ -163,7 +163,7 @@ def _away_or_not(
     """Return one of the two integers around the quotient, chosen by the rounding mode."""
     size = z3.fpAbs(quotient)
     below = z3.fpRoundToIntegral(z3.RTZ(), size)
-    # The unbounded code is step * 2**mantissa + below.
+    # Without an upper limit of the exponent, the code would be step * 2**mantissa + below.
     odd = z3.Extract(0, 0, z3.fpToUBV(z3.RTZ(), size, z3.BitVecSort(mantissa + 2))) == 1
     if mantissa == 0:
         odd = z3.Xor(odd, z3.Extract(0, 0, step) == 1)
@@ -183,7 +183,7 @@ def _away_or_not(
 
 
 def _chance(size: z3.FPRef, mantissa: int, random: z3.BitVecRef, definitions: Definitions) -> z3.BoolRef:
-    """Return floor(delta * 2**30) + random >= 2**30 for the fractional part delta of `size`."""
+    """Return the condition floor(delta * 2**30) + random >= 2**30; delta is `size` mod 1."""
     power = z3.BitVecVal(RANDOM_BITS, size.sort().ebits())
     fixed_point = z3.fpToUBV(
         z3.RTZ(), Exact(size, definitions).times(power).value, z3.BitVecSort(mantissa + 1 + RANDOM_BITS)
@@ -195,7 +195,7 @@ def _chance(size: z3.FPRef, mantissa: int, random: z3.BitVecRef, definitions: De
 def limits_to_max(rounding: str, overflow: str, below_zero: bool) -> bool:
     """Return True if a finite number beyond the largest value becomes the largest value.
 
-    If the overflow mode is "ieee", the target has an infinity or NaN.
+    For the overflow mode "ieee", the target must have an infinity or a NaN.
     """
     return overflow == "saturate" or rounding in {"rtz", "rto", "rtp" if below_zero else "rtn"}
 
@@ -237,7 +237,7 @@ class Rounding:
             self.result = rounded(number, mantissa, target.emin, rounding, random, definitions)
 
     def finite(self, overflow: str, code: z3.BitVecRef) -> z3.BoolRef:
-        """Return the condition that `code` is right for a finite number in this overflow mode."""
+        """Return the condition that `code` is right for a finite number in an overflow mode."""
         if isinstance(self.target, Element):
             return self._finite_element(self.target, overflow, code)
         return self._finite_float(self.target, overflow, code)
@@ -293,7 +293,7 @@ class Conversion(Rounding):
         super().__init__(number, sign_bit(x), target, rounding, random, self.definitions)
 
     def gives(self, overflow: str, code: z3.BitVecRef) -> z3.BoolRef:
-        """Return the condition that `code` is the right code in this overflow mode."""
+        """Return the condition that `code` is the right code in an overflow mode."""
         if isinstance(self.target, Element):
             finite, special = self.finite(overflow, code), element_special(self.target)
             nan = (
@@ -330,9 +330,10 @@ def decodes(
     pattern: z3.BitVecRef,
     definitions: Definitions,
 ) -> z3.BoolRef:
-    """Return the condition that the pattern is element value * 2**(scale - 127), to nearest even.
+    """Return the condition that the pattern is the exact value, rounded to nearest even.
 
-    Element values come from the literal table, in which every code has a value.
+    The exact value is element value * 2**(scale - 127). Element values come from the literal table,
+    in which every code has a value.
     """
     negative, magnitude = sign_and_magnitude(code, element)
     number = scaled(element_value(code, element, wide_sort(target), every_code=True), scale, definitions)

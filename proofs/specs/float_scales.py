@@ -29,8 +29,8 @@ SCALES: Any = tuple(scale for scale in formats.SCALES.values() if scale.number i
 def unpacking(make_unpack: Any, *exponents: Any, sign: int = 0) -> Any:
     """Return a replacement of `make_unpack` whose functions take significands as arguments.
 
-    The n-th function that the replacement makes returns the n-th of `exponents`. For an exponent of
-    None, the replacement makes the real function.
+    The n-th function that the replacement makes returns the n-th entry of `exponents` as its
+    exponent. For an exponent of None, the replacement makes the real function.
     """
     left = iter(exponents)
 
@@ -47,7 +47,7 @@ def pack_nothing(*how: Any) -> Any:
 
 
 def packing(over: Any, make: str, *how: Any) -> Any:
-    """Return the packing function that the factory called `make` of a module uses."""
+    """Return the packing function that `over.make_pack` makes for the factory named `make`."""
     kept, make_pack = dict[str, Any](), over.make_pack
     with patched(over, make_pack=lambda *how: kept.setdefault("pack", make_pack(*how))):
         getattr(over, make)(*how)
@@ -78,7 +78,7 @@ def over_tensor_scales(find: Any, source: Any) -> Iterator[tuple[Ratios, Any]]:
 
 
 def is_leading(got: tuple[Any, int], ratios: Ratios, digits: int, down: int = 0) -> bool:
-    """Return True if exponents plus `down`, and digits, are those of the ratios."""
+    """Return True if `got` has the digits of the ratios, and their exponents less `down`."""
     exponent, significand = leading(ratios, digits)
     return got[1] == significand and bool(np.all(got[0] == EXPONENTS + exponent - down))
 
@@ -90,7 +90,7 @@ def any_quotient() -> tuple[z3.BitVecRef, list[z3.BoolRef]]:
 
 
 def leading_of_float64(q: z3.BitVecRef, digits: int) -> tuple[z3.BitVecRef, z3.BitVecRef]:
-    """Return exponent and digits as `ratios.leading` does, and those of zero as `divide` does."""
+    """Return exponent and digits of a float64: of zero as `divide`, else as `ratios.leading`."""
     fraction, below = q & ((1 << 52) - 1), (1 << (52 - digits)) - 1
     whole = z3.LShR(fraction | (1 << 52), 52 - digits) << 1
     one, zero = z3.BitVecVal(1, 64), z3.BitVecVal(0, 64)

@@ -31,7 +31,7 @@ def float_value(source: Float, pattern: int) -> Number:
 
 
 def negated(number: Number) -> Number:
-    """Return the number with the other sign."""
+    """Return the number with the opposite sign."""
     return not number[0], number[1]
 
 

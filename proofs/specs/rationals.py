@@ -2,8 +2,8 @@
 
 This module uses neither `mxnum.formats` nor `mxnum.definition`, and no floating-point operation, so
 an error in a format description or a kernel cannot also be in the reference. A rounding finds the
-two neighbours in the table, then the position of the number between them, and then chooses one of
-the neighbours.
+two neighbours of a number in the table, then the position of the number between its neighbours, and
+then chooses one neighbour.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 SCALE_NAN = 0xFF
-#: Stochastic rounding compares this many bits unless a caller asks for fewer.
+#: The number of bits that stochastic rounding compares, unless a caller asks for fewer bits.
 RANDOM_BITS = 30
 
 
@@ -26,7 +26,7 @@ class Element:
     #: The values of the magnitude codes 0, 1, 2, ... up to the largest finite value.
     magnitudes: tuple[Fraction, ...]
     #: The value that would follow the largest if the exponent had no upper limit. Under rounding to
-    #: nearest, overflow begins half-way to this value.
+    #: nearest, overflow begins half-way from the largest value to the value that would follow.
     beyond: Fraction
     #: The number of mantissa bits, which the scale rule "even" needs.
     mantissa_bits: int
@@ -174,9 +174,9 @@ def floor_magnitude(source: Float, numerator: int, denominator: int, exponent: i
     The second result is True if the value equals the number.
 
     The number is numerator / denominator * 2**exponent. Measured in the quantum, a float is an
-    integer with at most `fraction_bits` + 1 significant bits. Dropping all lower bits of the number
-    leaves the significand. Each dropped bit is one step of the exponent; the implicit bit makes the
-    first step.
+    integer with at most `fraction_bits` + 1 significant bits. The significand is the number without
+    its lower bits. Each dropped bit adds one to the exponent field, and the implicit bit of the
+    significand adds another one.
     """
     shift = exponent - source.quantum_exponent
     if shift >= 0:
@@ -203,7 +203,7 @@ def round_to_float(target: Float, number: Fraction, saturate: bool = False) -> i
     value = magnitude_value(target, below)
     if below < target.largest:
         above = magnitude_value(target, below + 1)
-    # Beyond the largest value, the spacing of values is that just below the largest value.
+    # Beyond the largest value, values are as far apart as just below the largest value.
     else:
         above = 2 * value - magnitude_value(target, below - 1)
     twice = 2 * number
@@ -312,8 +312,9 @@ def decode(element: Element, target: Float, code: int, scale: int) -> int:
 def scale_threshold(element: Element, rule: str, code: int) -> tuple[Fraction, bool]:
     """Return (t, inclusive): the scale is at least `code` iff A > t, or A = t if inclusive.
 
-    `code` is from 1 to 254. The rule floor takes the scale for which A is in [2**emax, 2**(emax+1))
-    times the scale. Every other rule says for which A the next lower scale is too small.
+    `code` is from 1 to 254. The rule floor takes the scale for which the largest magnitude A is in
+    [2**emax, 2**(emax+1)) times the scale. Every other rule defines for which largest magnitudes A
+    the next lower scale is too small.
     """
     lower = power_of_two(code - 1 - 127)
     match rule:

@@ -1,4 +1,4 @@
-"""References in runs: the bit patterns of a float type at which the right answer changes.
+"""Exact references as runs: the bit patterns of a float type at which the right answer changes.
 
 For one sign and one scale, a larger magnitude never gets a smaller code. The exact reference for
 2**32 patterns is therefore a list of a few hundred breakpoints. A breakpoint is the smallest
@@ -49,7 +49,7 @@ class Random:
 
 @lru_cache(maxsize=64)
 def _floors(source: str, element: str, points: str, random: Random) -> tuple[Array, Array]:
-    """Return the largest pattern up to a point in each gap of the table, and True if it is exact.
+    """Return the largest pattern up to a point in each gap, and True if it equals the point.
 
     The results have a row for each scale. `points` selects a point in each gap: "start", "middle",
     "end", or "random". "random" is the point from which the random word `random` rounds up.

@@ -1,4 +1,7 @@
-"""The specification of the shared scale: each rule's exact result for A = f * 2**E, 1 <= f < 2."""
+"""Specify the shared scale: the exact result of each rule for the largest magnitude A of a block.
+
+A = f * 2**E with 1 <= f < 2.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ def significand(bound: Fraction, exact: Exact) -> z3.BitVecRef:
 
 
 def exceeds_largest_significand(amax: Exact, element: Element) -> z3.BoolRef:
-    """Return the condition that the significand of A exceeds that of the largest value."""
+    """Return the condition that the significand of A exceeds the largest value's significand."""
     return z3.UGT(amax.fraction, significand(LARGEST_SIGNIFICAND[element.name], amax))
 
 
@@ -58,6 +61,6 @@ def clamped(exponent: z3.BitVecRef) -> z3.BitVecRef:
 
 
 def shared_code(amax: Exact, element: Element, rule: str, width: int) -> z3.BitVecRef:
-    """Return the scale code for A, in a word of `width` bits."""
+    """Return the scale code for a largest magnitude A, in a word of `width` bits."""
     code = z3.If(z3.fpIsZero(amax.base), z3.BitVecVal(0, amax.exponent_bits), clamped(unclamped(amax, element, rule)))
     return z3.ZeroExt(width - code.size(), code)

@@ -44,19 +44,22 @@ def clamp(x: z3.FPRef, least: z3.FPRef, most: z3.FPRef) -> z3.FPRef:
 class Statement:
     """The formulas of one stack for its global scale, block scales, factors and decoded values."""
 
-    #: `of_tensor(largest magnitude)` is the number kept for a tensor. The kept number is computed
-    #: in the type of the argument if `in_type`, else in float32.
+    #: `of_tensor(largest magnitude)` is the number kept for a tensor. This number is computed in
+    #: the type of the argument if `in_type`, else in float32.
     of_tensor: Callable[[z3.FPRef], z3.FPRef]
-    #: `of_block(largest magnitude, kept number)` is the scale before it is rounded to E4M3. If
-    #: `in_type`, a further argument `narrow` rounds to the tensor's type.
+    #: `of_block(largest magnitude, number kept for the tensor)` is the scale before it is rounded
+    #: to E4M3. If `in_type`, a further argument `narrow` rounds to the tensor's type.
     of_block: Callable[..., z3.FPRef]
-    #: `factor(scale, kept number)` is the number by which elements are multiplied, or divided.
+    #: `factor(scale, number kept for the tensor)` is the number by which elements are multiplied,
+    #: or divided.
     factor: Callable[[z3.FPRef, z3.FPRef], z3.FPRef]
-    #: `reads(element, scale, kept number, the tensor's largest magnitude)` is the decoded value.
+    #: `reads(element, scale, number kept for the tensor, largest magnitude of the tensor)` is the
+    #: decoded value.
     reads: Callable[[z3.FPRef, z3.FPRef, z3.FPRef, z3.FPRef], z3.FPRef]
     #: True if elements are x / factor, False if they are x * factor.
     divides: bool = False
-    #: True if every zero becomes +0, also a negative number that became zero in float32.
+    #: True if every zero becomes +0, even if it comes from a negative number that became zero in
+    #: float32.
     zero_loses_sign: bool = False
     in_type: bool = False
     #: The E4M3 code that replaces a scale of zero; 0 if the stack keeps a scale of zero.

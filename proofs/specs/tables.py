@@ -161,11 +161,11 @@ ELEMENTS = {element.name: element for element in (E4M3, E5M2, E3M2, E2M3, E2M1, 
 #: An E8M0 code means 2**(code - 127); the last code is NaN.
 SCALE_BIAS = 127
 SCALE_NAN = 0xFF
-#: Stochastic rounding compares this many random bits.
+#: The number of random bits that stochastic rounding compares.
 RANDOM_BITS = 30
 
-#: For amax = f * 2**E, the scale rule floor leaves an element beyond the largest value iff f
-#: exceeds this number (OCP MX v1.0, section 6.3).
+#: The significand of each element's largest value. For amax = f * 2**E, the scale rule floor leaves
+#: an element beyond the largest value iff f exceeds this significand (OCP MX v1.0, section 6.3).
 LARGEST_SIGNIFICAND = {
     "e4m3": Fraction(7, 4),
     "e5m2": Fraction(7, 4),
@@ -177,7 +177,8 @@ LARGEST_SIGNIFICAND = {
     "int4": Fraction(7, 4),
 }
 
-#: The scale rule even adds one to floor's exponent iff f is at least this number, 2 - 2**-(m+1).
+#: The scale rule even adds one to floor's exponent iff f is at least 2 - 2**-(m+1), the value in
+#: this table.
 EVEN_BUMP = {
     "e4m3": Fraction(31, 16),
     "e5m2": Fraction(15, 8),
@@ -189,6 +190,5 @@ EVEN_BUMP = {
     "int4": Fraction(15, 8),
 }
 
-#: The scale rule half_up adds one to floor's exponent iff f is at least this number, for every
-#: element.
+#: For every element, the scale rule half_up adds one to floor's exponent iff f is at least 7/4.
 HALF_UP_BUMP = Fraction(7, 4)

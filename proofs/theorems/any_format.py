@@ -44,7 +44,7 @@ LIMITS = "scale and x are within the limits of the float additions"
 RANDOM = "random in 0..2**30-1"
 NOT_DRAWN = "the rounding is any but the stochastic one"
 ENVIRONMENT = "float32 operations round to nearest even"
-#: Only bitwuzla, which answers in seconds; z3 takes minutes.
+#: These theorems ask only bitwuzla, which answers in seconds; z3 takes minutes.
 ENGINES = ("bitwuzla",)
 MANTISSAS = range(MOST_BITS - 1)
 SOURCES = ("bfloat16", "float16", "float64")
@@ -73,7 +73,7 @@ def _value(word: Any) -> Any:
 
 
 def check_code(mantissa_bits: int, rounding: Rounding, overflow: Overflow) -> Outcome:
-    """Prove `CODE` for all kinds of elements with `mantissa_bits` mantissa bits."""
+    """Prove the statement `CODE` for all kinds of elements with `mantissa_bits` mantissa bits."""
     return together(
         (kind, partial(_check_code, element, rounding, overflow))
         for kind, element in _elements(mantissa_bits, overflow)
@@ -91,7 +91,7 @@ def _check_code(element: AnyElement, rounding: Rounding, overflow: Overflow) -> 
 
 
 def check_source(mantissa_bits: int, type_name: str) -> Outcome:
-    """Prove `SOURCE` for all modes, except stochastic rounding of float64."""
+    """Prove the statement `SOURCE` for all modes, except stochastic rounding of float64."""
     source = formats.FLOATS[type_name]
     cases = [
         (f"{rounding} {overflow} {kind}", partial(_check_source, source, mantissa_bits, kind, rounding, overflow))
@@ -144,7 +144,7 @@ def _widening(source: Any) -> Callable[..., Any]:
 
 
 def check_scale(mantissa_bits: int, type_name: str) -> Outcome:
-    """Prove `SCALE` for all rules and kinds of elements with `mantissa_bits` mantissa bits."""
+    """Prove the statement `SCALE` for all rules, and kinds with `mantissa_bits` mantissa bits."""
     return together(
         (f"{rule} {kind}", partial(_check_scale, formats.FLOATS[type_name], mantissa_bits, kind, rule))
         for rule in RULES
@@ -167,7 +167,7 @@ def _check_scale(source: Any, mantissa_bits: int, kind: str, rule: ScaleRule) ->
 
 
 def check_decoding(mantissa_bits: int, type_name: str) -> Outcome:
-    """Prove `DECODING` for all kinds of elements with `mantissa_bits` mantissa bits."""
+    """Prove the statement `DECODING` for all kinds with `mantissa_bits` mantissa bits."""
     found = {*kinds(mantissa_bits, specials_met=False), *kinds(mantissa_bits, specials_met=True)}
     return together((kind, partial(_check_decoding, mantissa_bits, kind, type_name)) for kind in sorted(found))
 

@@ -36,7 +36,7 @@ ENVIRONMENT = "float32 products round to nearest even and keep subnormals"
 
 
 def check_code(name: str, rounding: Rounding, overflow: Overflow) -> Outcome:
-    """Prove `CODE` for an element, a rounding and an overflow mode."""
+    """Prove the statement `CODE` for an element, a rounding and an overflow mode."""
     element = ELEMENTS[name]
     domain = float_additions.domain(element, rounding)
     x, scale, random = z3.BitVec("x", 32), z3.BitVec("scale", 32), z3.BitVec("random", 32)

@@ -19,12 +19,12 @@ FLOAT32, E2M1 = FLOATS["float32"], ELEMENTS["e2m1"]
 
 
 def decided(bits: int) -> Callable[..., Outcome]:
-    """Return the check `check_decided` for words of `bits` bits, as a function of the module."""
+    """Return a function that runs `check_decided` on a changed module, in words of `bits` bits."""
     return lambda changed: stochastic_over.check_decided(E2M1, bits, changed)
 
 
 def of(check: Callable[..., Outcome], name: str) -> Callable[..., Outcome]:
-    """Return a check of one function of the changed module."""
+    """Return a function that runs a check on one function of the changed module."""
     return lambda changed: check(getattr(changed, name))
 
 

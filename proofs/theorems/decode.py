@@ -19,7 +19,7 @@ DECODE = (
 
 
 def check(element: str, target: str) -> Outcome:
-    """Prove `DECODE` for an element and a float type."""
+    """Prove the statement `DECODE` for an element and a float type."""
     source, float_type = tables.ELEMENTS[element], tables.FLOATS[target]
     width = inputs.conversion_word(ELEMENTS[element], FLOATS[target])
     code, scale = inputs.pattern("code", source.bits), inputs.scale()

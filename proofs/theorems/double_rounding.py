@@ -54,7 +54,7 @@ def encoder(source: str, target: str, rounding: str, overflow: str = "saturate")
 
 
 def innocuous(element: str, rounding: str) -> Outcome:
-    """Prove `INNOCUOUS` for an element and a later rounding."""
+    """Prove the statement `INNOCUOUS` for an element and the second of two roundings."""
     x, scale, unread = inputs.pattern("x", 32), inputs.scale(), z3.BitVecVal(0, 32)
     wide_scale = inputs.natural(scale, 32)
     narrow, _ = run(encoder("float32", "bfloat16", "rto"), x, z3.BitVecVal(ONE, 32), unread)
@@ -70,7 +70,7 @@ def innocuous(element: str, rounding: str) -> Outcome:
 
 
 def harmful() -> Outcome:
-    """Check `HARMFUL` by running the kernels on the witnesses."""
+    """Check the statement `HARMFUL` by running the kernels on the witnesses."""
     for element, first, x, scale in WITNESSES:
         narrow = encoder("float32", "bfloat16", first)(x, ONE, 0)
         once = encoder("float32", element, "rne")(x, scale, 0)

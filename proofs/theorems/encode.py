@@ -43,7 +43,7 @@ def kernels(source: str, target: str, rounding: str) -> list[Callable[..., Any]]
 
 
 def check(source: str, target: str, rounding: str, engines: tuple[str, ...]) -> Outcome:
-    """Prove `ENCODE`, or `NARROW` for a float type, in both overflow modes."""
+    """Prove the statement `ENCODE` (for float types: `NARROW`) in both overflow modes."""
     width = inputs.conversion_word(FORMATS[source], FORMATS[target])
     source_type = tables.FLOATS[source]
     x, scale, random = inputs.pattern("x", source_type.bits), inputs.scale(), inputs.random()
@@ -78,8 +78,8 @@ def theorem(source: str, target: str, rounding: str, engines: tuple[str, ...], p
 def in_fast_tier(source: str, target: str, rounding: str) -> bool:
     """Return True if the theorem is in the fast tier, whose proofs take a few minutes.
 
-    For other sources the fast tier has equivalent theorems: `widening` for 16-bit inputs,
-    `neighbours` for float64.
+    For sources other than float32 the fast tier has equivalent theorems: `widening` for 16-bit
+    inputs, `neighbours` for float64.
     """
     if target in tables.FLOATS:
         return source == "float32" and target != "float64"

@@ -53,7 +53,7 @@ LEADING = 48
 
 
 def check_first(from_on: bool, fast: Any = by_factors) -> Outcome:
-    """Prove `FIRST` for "at or above", or for "above"."""
+    """Prove the statement `FIRST` for "at or above", or for "above"."""
     place, magnitude = z3.BitVec("place", 64), z3.BitVec("magnitude", 32)
     results, obligations = list[z3.BoolRef](), list[z3.BoolRef]()
     first = _bits_of_first(fast, from_on, Sym(place, obligations), results)
@@ -67,7 +67,7 @@ def check_first(from_on: bool, fast: Any = by_factors) -> Outcome:
 
 
 def check_doubled(target: Any, fast: Any = by_factors) -> Outcome:
-    """Prove `DOUBLED_NUMBERS` for all thresholds and values that are computed by doubling.
+    """Prove the statement `DOUBLED_NUMBERS` for all thresholds and values made by doubling.
 
     Factors lie between the limits that `prepare` tests.
     """
@@ -103,7 +103,7 @@ def _bits_of_first(fast: Any, from_on: bool, word: Sym, results: list[z3.BoolRef
 
 
 def bits_of_value(fast: Any, target: Any, word: Sym, results: list[z3.BoolRef]) -> z3.BitVecRef:
-    """Return the bits of a value after `make_narrow` of `fast`, in words of 32 bits."""
+    """Return the 32 bits of a value that a function of `fast.make_narrow` has rounded."""
     with patched(fast, **_conversions(results, word.obligations)):
         return inspect.unwrap(fast.make_narrow)(target)(word).value
 
@@ -138,7 +138,7 @@ def _factor_bits(scale: Any) -> int:
 
 
 def check_gap(fast: Any = by_factors) -> Outcome:
-    """Prove `GAP` for all scales."""
+    """Prove the statement `GAP` for all scales."""
 
     def problems() -> Iterator[str]:
         for scale in SCALES:
@@ -176,7 +176,7 @@ def check_gap(fast: Any = by_factors) -> Outcome:
 
 
 def check_exact(scale: Any, over: Any = float_scale, fast: Any = by_factors) -> Outcome:
-    """Check `EXACT` for every scale code, and for the extremes of tensor scales."""
+    """Check the statement `EXACT` for every scale code, and for the extremes of tensor scales."""
     number = scale.number
 
     def problems() -> Iterator[str]:
@@ -223,7 +223,7 @@ def check_exact(scale: Any, over: Any = float_scale, fast: Any = by_factors) -> 
 
 
 def check_exact_alone(scale: Any, over: Any = float_scale, fast: Any = by_factors) -> Outcome:
-    """Prove `EXACT` by a solver for scales without tensor scale: there are too many to list."""
+    """Prove the statement `EXACT` by a solver, for scales that are too many to list."""
     code, results, obligations = z3.BitVec("code", 64), list[z3.BoolRef](), list[z3.BoolRef]()
 
     def subtract(a: Sym, b: int) -> Sym:

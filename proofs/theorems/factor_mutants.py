@@ -29,22 +29,22 @@ FLOAT32, E4M3 = FLOATS["float32"], SCALES["e4m3"]
 
 
 def places(element: str, rounding: str) -> Callable[..., Outcome]:
-    """Return the check of `PLACES` as a function of the changed module."""
+    """Return a function that checks the statement `PLACES` for the changed module."""
     return partial(factor_places.check_places, FLOAT32, ELEMENTS[element], E4M3, Rounding(rounding))
 
 
 def rounded(element: str, rounding: str) -> Callable[..., Outcome]:
-    """Return the check of `ROUNDED` as a function of the changed module."""
+    """Return a function that checks the statement `ROUNDED` for the changed module."""
     return partial(factor_quotients.check_rounded, ELEMENTS[element], Rounding(rounding), Overflow.SATURATE)
 
 
 def found(rule: FloatScaleRule) -> Callable[..., Outcome]:
-    """Return the check of `FOUND` as a function of the changed module."""
+    """Return a function that checks the statement `FOUND` for the changed module."""
     return partial(factor_scales.check_found, E4M3, rule)
 
 
 def packed(element: str, rounding: str) -> Callable[..., Outcome]:
-    """Return the check of the definition's packing as a function of the module `pack_module`."""
+    """Return a function that checks the definition's packing for a changed module `pack`."""
     number, mode = ELEMENTS[element], Rounding(rounding)
     digits = number.mantissa_bits + (31 if mode.is_stochastic else 2)
 

@@ -41,7 +41,7 @@ BY_PLACES_ROUNDINGS = fast_paths.PLACES.roundings
 def check_places(
     source: Any, element: Any, scale: Any, rounding: Rounding, over: Any = float_scale, fast: Any = by_factors
 ) -> Outcome:
-    """Prove `PLACES` for a source, an element, a scale and a rounding.
+    """Prove the statement `PLACES` for a source, an element, a scale and a rounding.
 
     `over` is the module of the definition and `fast` that of the fast formulation; either may be a
     mutant.
@@ -77,7 +77,7 @@ def check_places(
 
 
 def maker_by_places(fast: Any, source: Any, element: Any) -> Any:
-    """Return the factory that `by_places` calls for this source and element."""
+    """Return the factory that `by_places` calls for the given source and element."""
     doubles = element.mantissa_bits == 1 and source.name in ("float32", "bfloat16")
     return fast.by_doublings if doubles else fast.by_seven_places
 
@@ -88,8 +88,9 @@ def _code_by_places(
     """Return two functions that give codes by `by_places`.
 
     The first function returns the code of a magnitude under the factor 1. Other factors need no
-    check, since thresholds are multiplied by them exactly and only the ratio to the factor matters.
-    The second function returns, for a sign, the code of the largest x under a factor of zero.
+    check, because the product of threshold and factor is exact and only the ratio of x to the
+    factor matters. The second function returns, for a sign, the code of the largest x under a
+    factor of zero.
     """
 
     def multiply(factor: int, place: int) -> Any:

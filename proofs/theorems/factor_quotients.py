@@ -53,7 +53,7 @@ QUOTIENT_ROUNDINGS = fast_paths.QUOTIENTS.roundings
 
 
 def check_digits(source: Any, mantissa_bits: int, over: Any = float_scale) -> Outcome:
-    """Prove `DIVIDED` for every scale, and all elements with `mantissa_bits` mantissa bits."""
+    """Prove the statement `DIVIDED` for every scale, and `mantissa_bits` bits of mantissa."""
     element = formats.ElementFormat("any", 7 - mantissa_bits, mantissa_bits, 1)
     count = [0]
 
@@ -76,10 +76,10 @@ def check_digits(source: Any, mantissa_bits: int, over: Any = float_scale) -> Ou
 def check_rounded(
     element: Any, rounding: Rounding, overflow: Overflow, over: Any = float_scale, fast: Any = by_factors
 ) -> Outcome:
-    """Prove `ROUNDED` by `magic/code` and `narrowing/conversion`.
+    """Prove the statement `ROUNDED` by the theorems `magic/code` and `narrowing/conversion`.
 
-    By the theorems `magic/code` and `narrowing/conversion`, the fast code is the definition's code
-    of the quotient rounded to odd.
+    By `magic/code` and `narrowing/conversion`, the fast code is the definition's code of the
+    quotient rounded to odd.
     """
     lanes.LOW_WORD[Sym] = low_word
     domain = float_additions.domain(element, rounding)

@@ -48,7 +48,7 @@ FOUND_BY: Any = fast_paths.FOUND.rules
 
 
 def check_found(scale: Any, rule: FloatScaleRule, over: Any = float_scale, fast: Any = by_factors) -> Outcome:
-    """Prove `FOUND` for a scale and a rule."""
+    """Prove the statement `FOUND` for a scale and a rule."""
     (q, finite), obligations, results = any_quotient(), list[z3.BoolRef](), list[z3.BoolRef]()
 
     def arithmetic(operation: Any) -> Any:
@@ -84,7 +84,7 @@ def check_found(scale: Any, rule: FloatScaleRule, over: Any = float_scale, fast:
 
 
 def check_scale_digits(source: Any, scale: Any, over: Any = float_scale) -> Outcome:
-    """Prove `DIVIDED` for a source and a scale, by all sequences of digits."""
+    """Prove the statement `DIVIDED` for a source and a scale, by all sequences of digits."""
     count, digits = [0], scale.number.mantissa_bits + 2
 
     def problems() -> Iterator[str]:
@@ -100,9 +100,9 @@ def check_scale_digits(source: Any, scale: Any, over: Any = float_scale) -> Outc
 
 
 def check_scale_digits_alone(source: Any, scale: Any, over: Any = float_scale) -> Outcome:
-    """Prove `DIVIDED` by a solver for scales without tensor scale, with too many digits to list.
+    """Prove the statement `DIVIDED` by a solver, for scales with too many digits to list.
 
-    Without a tensor scale the divisor is one of few integers.
+    These scales have no tensor scale, so the divisor is one of few integers.
     """
     return together(
         (element.name, partial(_digits_alone, source, element, scale, over)) for element, _ in _goals().values()
@@ -130,8 +130,8 @@ def _digits_alone(source: Any, element: Any, scale: Any, over: Any) -> Outcome:
     is_less = z3.SignExt(wide, -(exponent.value + shift + last))
     amount, found = z3.ZeroExt(wide, x), z3.ZeroExt(wide, quotient.value)
     whole, rest = z3.LShR(found, 1), found & 1
-    # `exact` is goal * 2**mantissa times the quotient (x / 2**mantissa) / (goal / 2**last), in
-    # units of the quotient's last digit.
+    # The quotient is (x / 2**mantissa) / (goal / 2**last). `exact` is goal * 2**mantissa times the
+    # quotient, in units of the quotient's last digit.
     exact = amount << (digits + last + is_less)
     low, high = (whole * goal) << source.mantissa_bits, ((whole + 1) * goal) << source.mantissa_bits
     right = [

@@ -98,7 +98,7 @@ def _defined_products(over: Any, element: Any, target: Any, scale: Any, code: in
 
 
 def _multiply(a: Any, b: Any) -> Any:
-    """Return the product of the factor (any object that is not an integer) and a number (bits)."""
+    """Return the product of the factor and a number, which is given by its float64 bits."""
     bits = a if isinstance(a, int | np.integer) else b
     number = float(np.int64(bits).view(np.float64))
     return _Product(Fraction(number)) if np.isfinite(number) else None
@@ -115,7 +115,7 @@ def _values(fast: Any, element: Any, target: Any) -> Callable[[int], Any]:
 
 
 def _tables_of_values(fast: Any, element: Any, target: Any) -> list[Callable[[int], Any]]:
-    """Return functions that choose from a block's values: by comparisons, or by the code."""
+    """Return functions that choose one of a block's values: one by comparisons, one by the code."""
     ways: list[Callable[[int], Any]] = []
     if element in BY_PLACES:
         ways.append(partial(_value_by_places, fast, element, target))
@@ -190,7 +190,7 @@ class _Factor:
 
 
 def check_narrowed(target: Any, fast: Any = by_factors) -> Outcome:
-    """Prove `NARROWED` for products of all widths: rounding by the processor equals packing."""
+    """Prove the statement `NARROWED` for products of all widths."""
     widths = {element + 1 + float_scale.factor_width(scale) for element in range(7) for scale in SCALES}
     widths = {max(width, target.mantissa_bits + 1) for width in widths}
     return together((f"{width} bits", partial(_narrowed, target, width, fast)) for width in sorted(widths))

@@ -48,7 +48,7 @@ NUMBERS: dict[str, Any] = {**tables.ELEMENTS, **tables.FLOATS, "e5m3": tables.E5
 
 
 def check_packed(number: Any, roundings: tuple[tuple[Rounding, Overflow], ...], digits: int, pack_of: Any) -> Outcome:
-    """Prove `PACKED` for numbers with `digits` digits after the leading one.
+    """Prove the statement `PACKED` for numbers with `digits` digits after the leading one.
 
     `pack_of` makes the packing function, or a mutant of it.
     """
@@ -82,7 +82,7 @@ def _packed(number: Any, rounding: Rounding, overflow: Overflow, digits: int, pa
 
 
 def check_tensor(source: Any, over: Any = float_scale) -> Outcome:
-    """Prove `TENSOR` for every pair of an element and a scale that has a tensor scale."""
+    """Prove the statement `TENSOR` for every element, with every scale that has a tensor scale."""
     started, problems = time.perf_counter(), []
     widths: dict[tuple[int, int], int] = {}
     for element, scale in _pairs():

@@ -1,9 +1,9 @@
 """Four over six: lemmas about the choice between two scales.
 
-The loop first adds errors in float32, and decides if the sums are far apart. For undecided blocks,
-the loop adds pairs of float64 numbers, and decides if the error bound of these sums allows. For
-blocks that are still undecided, the loop adds rational numbers. This module proves the steps in
-float32 and float64.
+The loop first adds the errors under each scale in float32, and decides if both sums are far apart.
+For undecided blocks, the loop adds pairs of float64 numbers, and decides if the sums differ by more
+than their error bound. For blocks that neither addition decides, the loop adds rational numbers.
+This module proves the steps in float32 and float64.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ LOST = (
 )
 E2M1 = formats.ELEMENTS["e2m1"]
 RULE = FloatScaleRule.FOUR_OVER_SIX_SQUARED
-#: The error bound of one distance, relative to the largest element.
+#: The error bound of the distance between an element and its value, relative to the largest
+#: element.
 KNOWN = Fraction(2.0**-20.82)
 #: The relative error bound of rounding to float32, and the absolute error bound of products below
 #: the normal numbers.
@@ -58,7 +59,7 @@ UNDERFLOW = Fraction(1, 2**150)
 
 
 def check_aim(source: Any, scale: Any, over: Any = float_scale) -> Outcome:
-    """Prove `AIM` for a source and a scale."""
+    """Prove the statement `AIM` for a source and a scale."""
     count, number = [0], tables.ELEMENTS["e2m1"].value(four_over_six.FOUR)
 
     def problems() -> Iterator[str]:
@@ -92,7 +93,7 @@ class _Size:
 
 
 def check_nearest(nearest: Any = four_over_six._nearest) -> Outcome:
-    """Prove `NEAREST` for every magnitude, by the thresholds of E2M1."""
+    """Prove the statement `NEAREST` for every magnitude, by the thresholds of E2M1."""
     table = tables.ELEMENTS["e2m1"]
     values = [table.value(code) for code in range(table.last + 1)]
     ends = sorted({*values, *((a + b) / 2 for a, b in pairwise(values)), Fraction(1 << 20)})
@@ -123,7 +124,7 @@ def _is_exact(operation: Any, a: z3.FPRef, b: z3.FPRef) -> z3.BoolRef:
 
 
 def check_exact() -> Outcome:
-    """Prove `EXACT` by a solver."""
+    """Prove the statement `EXACT` by a solver."""
     (a_bits, a), (b_bits, b) = _float64("a"), _float64("b")
     twice = partial(z3.fpMul, z3.RNE(), z3.FPVal(2.0, z3.Float64()))
     below = (1023 + 900) << 52
@@ -180,7 +181,10 @@ lanes.FLOAT_ARITHMETIC[_Near] = _rounded
 
 
 def check_terms(difference: Any = four_over_six._difference) -> Outcome:
-    """Prove `TERMS` with the factor 1, since no other premise depends on the factor's size."""
+    """Prove the statement `TERMS` with the factor 1.
+
+    No other premise depends on the size of the factor.
+    """
     known = list[z3.BoolRef]()
     x, largest = z3.Reals("x largest")
     got = difference(_Near(x, known), _Near(_near(z3.RealVal(1), known), known)).value
@@ -205,7 +209,10 @@ def check_terms(difference: Any = four_over_six._difference) -> Outcome:
 
 
 def check_added(loop: Any = four_over_six) -> Outcome:
-    """Check `ADDED` in rational numbers, with the largest element (at least 2**-50) as the unit."""
+    """Check the statement `ADDED` in rational numbers.
+
+    The unit is the largest element, which is at least 2**-50.
+    """
     one = 1 + HALF_UNIT
     levels = 4
     # Each difference is rounded, goes through four additions in float32, and is then added in
@@ -235,14 +242,14 @@ def check_added(loop: Any = four_over_six) -> Outcome:
 
 
 def check_lost(loop: Any = four_over_six) -> Outcome:
-    """Prove `LOST` in real numbers."""
+    """Prove the statement `LOST` in real numbers."""
     unit = Fraction(1, 2**53)
 
     def problems() -> Iterator[str]:
         # An addition with a sum of at most 1 has an error of at most `unit`. The sum `low` of k
         # errors is therefore at most about k * unit, and adding an error to `low` loses at most the
-        # fraction `unit` of the new `low`. The induction step comes first, then all steps, which
-        # are twice as many as the terms.
+        # fraction `unit` of the new `low`. The first check below is the induction step; the second
+        # is the bound after all steps, two for each term.
         low, error, k, made, lost = z3.Reals("low error k made lost")
         more = 1 + z3.RealVal(Fraction(1, 2**20))
         u = z3.RealVal(unit)

@@ -43,7 +43,7 @@ ROUNDED = (
     "sum; to nearest none lies nearer, and ties go to even. A sum beyond the largest number is infinite, zero is +0. "
     "No intermediate leaves 64 bits."
 )
-#: Bits of the integers in the statements.
+#: The number of bits of the integers in the statements.
 WIDE = 128
 #: The range of exponents of terms and sums, which is that of products of two float32 numbers under
 #: two E8M0 scales.
@@ -101,7 +101,8 @@ def check_align(point: int) -> Outcome:
         sign >= 0, sign <= 1, significand >= 0, significand < 1 << (point + 14), kept >= 1, kept <= MOST_BITS,
         exponent >= -FARTHEST, exponent <= largest, largest <= FARTHEST,
     ]  # fmt: skip
-    # The value is significand * 2**(exponent - point); the unit is 2**(largest - kept).
+    # The term is significand * 2**(exponent - point). The unit of aligned terms is
+    # 2**(largest - kept).
     magnitude = z3.LShR(_wide(significand) << WORD, _wide(WORD - (kept - point) + (largest - exponent)))
     want = z3.If(sign == 0, magnitude, -magnitude)
     show = sign, exponent, significand, largest, kept
@@ -137,7 +138,8 @@ def check_sum(name: str, kept: int) -> Outcome:
         aligned, of_term = run(align, sign, e, m, largest, *shifts)
         safe += [*of_term, z3.BVAddNoOverflow(got, aligned, True), z3.BVAddNoUnderflow(got, aligned)]
         got = got + aligned
-        # Values are in units of 2**-UNIT, and the unit of the sum is 2**(largest - kept).
+        # Values are in units of 2**-UNIT. The fused sum truncates values to multiples of
+        # 2**(largest - kept).
         truncated = z3.LShR(magnitude, _wide(largest - kept + UNIT))
         want = want + z3.If(negative == 1, -truncated, truncated)
     goal = z3.And(z3.SignExt(WIDE - WORD, got) == want, *safe, *of_c)
@@ -212,7 +214,7 @@ def check_round(name: str, rounding: Rounding, bits: int) -> Outcome:
 
 
 def _compared(m: z3.BitVecRef, x: z3.BitVecRef, s: z3.BitVecRef, e: z3.BitVecRef) -> tuple[Any, Any]:
-    """Return (m * 2**x >= s * 2**e, whether they are equal).
+    """Return (m * 2**x >= s * 2**e, m * 2**x == s * 2**e).
 
     m is below 2**61, and s below 2**26.
     """

@@ -1,13 +1,14 @@
-"""Quantizing twice is quantizing once, in the cases that the docs name.
+"""Quantizing twice gives the same values as quantizing once, in the cases that the docs name.
 
-Let A be the largest magnitude of a block, and T the largest magnitude of its quantized values. As
-rounding is monotone (structure/monotone), T is A rounded toward zero or away from zero; in the
-symmetric modes to nearest, T is A rounded in that mode. If A is an infinity, T is the value to
-which an infinity saturates.
+Let A be the largest magnitude of a block, and T the largest magnitude of its quantized values.
+Rounding is monotone (structure/monotone), so the largest quantized magnitude T is the largest
+magnitude A rounded toward zero or away from zero. In `rne` and `rna`, rounding the largest
+magnitude A gives the largest quantized magnitude T. If the largest magnitude A is an infinity, T is
+the value to which an infinity saturates.
 
-The theorem about A and T extends to the block. If T has the scale of the block, or half that scale
-and T still fits, all smaller values of the block are values of the element under the scale of T,
-too. Rounding does not change a value of the element.
+The theorem about the largest magnitudes A and T extends to the whole block. The second quantization
+takes the block's scale or half of it. Under the block's scale and under half of it, all quantized
+values are values of the element, and rounding does not change a value of the element.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ STATEMENT = (
     "as well, up to the largest. So a second quantization changes no value of a block."
 )
 ANY, NEAREST = ("rtz", "rtp"), ("rne", "rna")
-#: Stands in for a rounding mode in the case of an infinity, which saturates.
+#: Replaces the rounding mode in the case that A is an infinity, which saturates.
 INFINITY = "infinity"
 
 
@@ -49,18 +50,18 @@ FAST = (("float32", "e4m3"), ("float32", "e2m1"))
 
 
 def roundings(element: str, rule: str) -> tuple[str, ...]:
-    """Return the modes by which A may be rounded to T: all, or for `even` in e4m3 to nearest.
+    """Return the modes that round a block's largest magnitude A in the theorem.
 
-    The rule `even` in e4m3 is limited to modes to nearest, since the last code of e4m3's top binade
-    is NaN. An infinity is added for all rules but `ceil`, under which the theorem does not hold for
-    an infinity.
+    The modes are `ANY`, but `NEAREST` for the rule `even` in e4m3, since the last code of e4m3's
+    top binade is NaN. An infinity is added for all rules but `ceil`, under which the theorem does
+    not hold for an infinity.
     """
     modes = NEAREST if (element, rule) == ("e4m3", "even") else ANY
     return modes if rule == "ceil" else (*modes, INFINITY)
 
 
 def kernels(source: str, element: str, rule: str, rounding: str) -> tuple[Callable[..., Any], ...]:
-    """Return the kernels: scale, first quantization, decoding, both second quantizations."""
+    """Return the kernels: scale, first quantization, decoding, two second quantizations."""
     float_type, target = FLOATS[source], ELEMENTS[element]
     return (
         make_shared_scale(float_type, target, ScaleRule(rule)),
@@ -74,7 +75,7 @@ def kernels(source: str, element: str, rule: str, rounding: str) -> tuple[Callab
 
 
 def check(source: str, element: str, rule: str, rounding: str) -> Outcome:
-    """Prove the theorem for A rounded in one mode."""
+    """Prove the theorem for blocks whose largest magnitude is rounded in one mode."""
     float_type, target = tables.FLOATS[source], ELEMENTS[element]
     scale_of, encode, decode, *again = kernels(source, element, rule, rounding)
     width = inputs.conversion_word(FLOATS[source], target)

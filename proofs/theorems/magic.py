@@ -76,7 +76,7 @@ def _truncate(a: Sym) -> Sym:
 
 
 def check(name: str, rounding: Rounding, overflow: Overflow, value: bool) -> Outcome:
-    """Prove `CODE`, or `VALUE` if `value` is True."""
+    """Prove the statement `CODE`, or `VALUE` if `value` is True."""
     element = formats.ELEMENTS[name]
     domain = float_additions.domain(element, rounding)
     constants = float_additions.constants(element, rounding, overflow)
@@ -96,7 +96,7 @@ def check(name: str, rounding: Rounding, overflow: Overflow, value: bool) -> Out
 
 
 def check_scale(rule: ScaleRule, names: tuple[str, ...]) -> Outcome:
-    """Prove `SCALE` for a rule and the named elements."""
+    """Prove the statement `SCALE` for a rule and the named elements."""
     return together((name, partial(_check_scale, name, rule)) for name in names)
 
 
@@ -112,7 +112,7 @@ def _check_scale(name: str, rule: ScaleRule) -> Outcome:
 
 
 def check_decoding(name: str) -> Outcome:
-    """Prove `DECODING` for an element."""
+    """Prove the statement `DECODING` for an element."""
     element = formats.ELEMENTS[name]
     least, greatest = float_additions.decoding_domain(element)
     constants = float_additions.constants(element)

@@ -49,7 +49,7 @@ def _finite() -> tuple[z3.BitVecRef, z3.BoolRef]:
 
 
 def check(name: str, rounding: Rounding, overflow: Overflow) -> Outcome:
-    """Prove `ROUNDED`, or `STOCHASTIC` for stochastic rounding."""
+    """Prove the statement `ROUNDED`, or `STOCHASTIC` for stochastic rounding."""
     lanes.LOW_WORD[Sym] = low_word
     element = formats.ELEMENTS[name]
     domain, (x, finite) = float_additions.domain(element, rounding), _finite()
@@ -87,7 +87,7 @@ def _stochastic(element: Any, overflow: Overflow, x: Any, scale: Any, random: An
 
 
 def check_conversion() -> Outcome:
-    """Prove `CONVERSION` for every finite float64 number."""
+    """Prove the statement `CONVERSION` for every finite float64 number."""
     lanes.LOW_WORD[Sym] = low_word
     x, finite = _finite()
     want, _ = run(as_float32.to_odd, x)
@@ -96,7 +96,7 @@ def check_conversion() -> Outcome:
 
 
 def check_scale(rule: ScaleRule) -> Outcome:
-    """Prove `SCALE` for a rule and all elements."""
+    """Prove the statement `SCALE` for a rule and all elements."""
     return together((name, partial(_check_scale, name, rule)) for name in formats.ELEMENTS)
 
 

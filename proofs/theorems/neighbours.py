@@ -50,7 +50,7 @@ def bound(code: z3.BitVecRef, sort: z3.FPSortRef, bounds: list[Fraction | None])
 
 
 def stands_for(code: z3.BitVecRef, size: z3.FPRef, negative: z3.BoolRef, element: Element, rounding: str) -> z3.BoolRef:
-    """Return the condition that a number of this size has the magnitude code.
+    """Return the condition that a number of the given size has the magnitude code.
 
     The condition is false for a code without a value.
     """

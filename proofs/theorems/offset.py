@@ -25,8 +25,8 @@ from proofs.specs import conversions, scales, tables
 from proofs.theorem import Outcome, Theorem, Tier
 
 FLOAT16 = tables.FLOATS["float16"]
-#: Only bitwuzla: sums are hard for solvers. bitwuzla answers in seconds to minutes, z3 often
-#: not at all.
+#: These theorems ask only bitwuzla, because sums are hard for solvers. bitwuzla answers in seconds
+#: to minutes, z3 often not at all.
 ENGINES = ("bitwuzla",)
 TIMEOUT = 3600
 #: The sums that the fast tier checks; every other sum takes minutes.
@@ -71,7 +71,7 @@ def is_finite(x: z3.BitVecRef, float_type: tables.Float) -> z3.BoolRef:
 
 
 def midpoint(source: str) -> Outcome:
-    """Prove `MIDPOINT` for a source."""
+    """Prove the statement `MIDPOINT` for a source."""
     float_type = tables.FLOATS[source]
     width = word_of(float_type)
     ends = inputs.pattern("largest", float_type.bits), inputs.pattern("smallest", float_type.bits)
@@ -92,7 +92,7 @@ def midpoint(source: str) -> Outcome:
 
 
 def difference(source: str) -> Outcome:
-    """Prove `DIFFERENCE` for a source."""
+    """Prove the statement `DIFFERENCE` for a source."""
     float_type = tables.FLOATS[source]
     result_type = tables.FLOATS["float64" if source == "float64" else "float32"]
     width = word_of(float_type)
@@ -115,7 +115,7 @@ def half_range_kernels(source: str) -> tuple[Callable[..., Any], ...]:
 
 
 def half_range(source: str) -> Outcome:
-    """Prove `HALF_RANGE` for all elements and rules in one question.
+    """Prove the statement `HALF_RANGE` for all elements and rules in one question.
 
     All elements and rules share the sum, which is the hard part of the question.
     """
@@ -140,7 +140,7 @@ def half_range(source: str) -> Outcome:
 
 
 def decode(element: str, target: str) -> Outcome:
-    """Prove `DECODE` for an element and a float type."""
+    """Prove the statement `DECODE` for an element and a float type."""
     source, float_type = tables.ELEMENTS[element], tables.FLOATS[target]
     width = inputs.conversion_word(ELEMENTS[element], FLOATS[target])
     code, scale, offset = inputs.pattern("code", source.bits), inputs.scale(), inputs.pattern("offset", 16)
@@ -172,7 +172,7 @@ def decode(element: str, target: str) -> Outcome:
 
 
 def order(source: str) -> Outcome:
-    """Prove `ORDER` for a source."""
+    """Prove the statement `ORDER` for a source."""
     float_type = tables.FLOATS[source]
     sort, width = conversions.sort_of(float_type), word_of(float_type)
     to_ordered, from_ordered = kernels.make_to_ordered(FLOATS[source]), kernels.make_from_ordered(FLOATS[source])

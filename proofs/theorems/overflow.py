@@ -40,8 +40,9 @@ NUMBERS = (
 LARGEST = {"e4m3": 448, "e5m2": 57344}
 NEXT = {"e4m3": 480, "e5m2": 65536}
 HALFWAY = {"e4m3": 464, "e5m2": 61440}
-#: At the midpoint beyond the largest value, rounding to nearest even gives 448 (an even code), but
-#: not 57344 (an odd code).
+#: At the midpoint between the largest value and the value that would follow, rounding to nearest
+#: even gives the largest value of e4m3, 448, whose code is even, but not that of e5m2, 57344, whose
+#: code is odd.
 TIE_STAYS = {"e4m3": True, "e5m2": False}
 
 
@@ -69,14 +70,14 @@ class Given:
         return conversions.unscaled(wide, self.scale, self.definitions).value
 
     def code(self, rounding: str, overflow: str) -> z3.BitVecRef:
-        """Return the code of x in these modes."""
+        """Return the code of x in the given modes."""
         kernel = encoder(self.source.name, self.element.name, rounding, overflow)
         scale, random = inputs.natural(self.scale, self.width), inputs.natural(self.random, self.width)
         result, _ = run(kernel, inputs.word(self.x, self.width), scale, random)
         return inputs.code_of(result, self.element.bits)[0]
 
     def magnitude(self, rounding: str, overflow: str) -> z3.BitVecRef:
-        """Return the magnitude code of x in these modes."""
+        """Return the magnitude code of x in the given modes."""
         return conversions.sign_and_magnitude(self.code(rounding, overflow), self.element)[1]
 
     def prove(self, goal: z3.BoolRef, engines: tuple[str, ...] = BOTH) -> Outcome:
@@ -86,7 +87,7 @@ class Given:
 
 
 def saturates(source: str, element: str) -> Outcome:
-    """Prove `SATURATES` for a source and an element."""
+    """Prove the statement `SATURATES` for a source and an element."""
     given = Given(source, element)
     goals = []
     for rounding in conversions.ROUNDINGS:
@@ -96,7 +97,7 @@ def saturates(source: str, element: str) -> Outcome:
 
 
 def is_smtlib_conversion(source: str, rounding: str) -> Outcome:
-    """Prove `SMTLIB` for a source and a rounding."""
+    """Prove the statement `SMTLIB` for a source and a rounding."""
     given = Given(source, "e5m2")
     sort = z3.FPSort(5, 3)
     infinity = z3.If(given.negative, z3.fpMinusInfinity(sort), z3.fpPlusInfinity(sort))
@@ -105,7 +106,7 @@ def is_smtlib_conversion(source: str, rounding: str) -> Outcome:
 
 
 def boundary(source: str, element: str, rounding: str) -> Outcome:
-    """Prove `BOUNDARY` for a source, an element and a rounding."""
+    """Prove the statement `BOUNDARY` for a source, an element and a rounding."""
     given = Given(source, element)
     number = given.number()
     size = z3.fpAbs(number)

@@ -2,14 +2,14 @@
 
 Measured in the smallest step of their format, elements are integers. Float operations add integers
 exactly, in any order and with fused or separate multiplication, as long as no partial sum needs
-more bits than the significand has. The width of the significand thus bounds the largest magnitudes.
-For the plan that the library makes for a pair of elements, the check computes the largest sum from
-the literal tables. If the plan bounds the elements of each block, the check covers every smallest
-and largest magnitude of a block.
+more bits than the significand has. So a sum is exact if the sum of the largest magnitudes fits in
+the significand. For the plan that the library makes for a pair of elements, the check computes the
+largest sum from the literal tables. If the plan depends on the smallest and the largest magnitude
+of a block, the check covers all pairs of these magnitudes.
 
 Integer instructions add modulo 2**32, so only the final sum has to fit in 32 bits. The final sum
-has the same bound of 2**24 units as float32 sums, since it becomes a float32 number. The 16-bit
-operands and sums of integer instructions are checked, too.
+has the same bound of 2**24 units as float32 sums, since it becomes a float32 number. The check also
+covers the 16-bit operands and sums of integer instructions.
 """
 
 from __future__ import annotations
@@ -118,7 +118,11 @@ def wrong_extra(a: str, b: str, run: int, total: int) -> str:
 
 
 def adds_integers(a: tables.Element, b: tables.Element, run: int, word: str, instructions: str) -> bool:
-    """Return True if words hold the elements, and, without VNNI, 16 bits hold their sums."""
+    """Return True if integer instructions add the products of a block exactly.
+
+    The words must hold all elements. For words of 8 bits without VNNI, 16 bits must also hold the
+    sum over half of a block.
+    """
     least, most = zip(*(extremes(x) for x in (a, b)), strict=True)
     if not instructions or run % integers.IN_WORD[word]:
         return False
@@ -139,7 +143,7 @@ def extremes(element: tables.Element) -> tuple[int, int]:
 
 
 def of(element: tables.Element) -> integers.Integers:
-    """Return the elements of a format as integers, for a plan that uses integers."""
+    """Return the `Integers` of a format, for which the plan must use integer instructions."""
     found = integers.integers_of(ELEMENTS[element.name])
     assert found is not None
     return found

@@ -49,13 +49,13 @@ def safe(
     return prove(premises, z3.And(*distinct.values()), engines=ENGINES, show=symbols, example=example)
 
 
-#: The fast tier asks one solver; the full tier asks the other one, too.
+#: bitwuzla alone proves the obligations, in the fast tier and in the full tier.
 ENGINES = ("bitwuzla",)
 NATURALS = ("scale", "random")
 
 
 def arguments(*names_and_bits: tuple[str, int]) -> tuple[z3.BitVecRef, ...]:
-    """Return symbols for patterns of these names and widths."""
+    """Return symbols for patterns of the given names and widths."""
     return tuple(inputs.pattern(name, bits) for name, bits in names_and_bits)
 
 

@@ -63,7 +63,7 @@ def _finite(source: ElementFormat, x: z3.BitVecRef) -> list[z3.BoolRef]:
 
 
 def check_code(source: ElementFormat, element: ElementFormat) -> Outcome:
-    """Prove `CODE` for a source and an element."""
+    """Prove the statement `CODE` for a source and an element."""
     x, scale = z3.BitVec("x", 32), z3.BitVec("scale", 32)
     floats = Floats()
     code = scaled.make_code(source, element)
@@ -74,7 +74,7 @@ def check_code(source: ElementFormat, element: ElementFormat) -> Outcome:
 
 
 def check_value(element: ElementFormat) -> Outcome:
-    """Prove `VALUE` for an element."""
+    """Prove the statement `VALUE` for an element."""
     x, scale = z3.BitVec("x", 32), z3.BitVec("scale", 32)
     floats = Floats()
     value = scaled.make_value(element)
@@ -86,7 +86,7 @@ def check_value(element: ElementFormat) -> Outcome:
 
 
 def check_decoding(element: ElementFormat) -> Outcome:
-    """Prove `DECODING` for an element."""
+    """Prove the statement `DECODING` for an element."""
     code, scale = z3.BitVec("code", 32), z3.BitVec("scale", 32)
     floats = Floats()
     decoded = scaled.make_decoded(element)
@@ -97,7 +97,7 @@ def check_decoding(element: ElementFormat) -> Outcome:
 
 
 def check_scale(source: ElementFormat, element: ElementFormat) -> Outcome:
-    """Prove `SCALE` for all rules."""
+    """Prove the statement `SCALE` for all rules."""
     return together((rule, partial(_check_rule, source, element, rule)) for rule in ScaleRule)
 
 

@@ -41,7 +41,7 @@ HYPOTHESES = ("A is any finite nonnegative number of the source type, subnormals
 
 
 class Block:
-    """A symbolic A, its exact exponent and significand, and the codes that the rules give for A."""
+    """A symbolic largest magnitude A, its exact exponent and significand, and its scale codes."""
 
     def __init__(self, source: str, element: str) -> None:
         self.source, self.element = tables.FLOATS[source], tables.ELEMENTS[element]
@@ -53,7 +53,7 @@ class Block:
         self.finite = [z3.Not(conversions.sign_bit(self.amax)), z3.ULE(self.amax, self.source.last)]
 
     def code(self, rule: str) -> z3.BitVecRef:
-        """Return the scale code that the kernel of a rule gives for A."""
+        """Return the scale code that the kernel of a rule gives for the largest magnitude A."""
         kernel = make_shared_scale(FLOATS[self.source.name], ELEMENTS[self.element.name], ScaleRule(rule))
         width = 64 if self.source.bits == 64 else 32
         return run(kernel, z3.ZeroExt(width - self.source.bits, self.amax) if width > self.source.bits else self.amax)[
@@ -61,17 +61,17 @@ class Block:
         ]
 
     def quotient(self, code: z3.BitVecRef) -> z3.FPRef:
-        """Return A / 2**(code - 127), exactly, for any code from -1 to 255."""
+        """Return A / 2**(code - 127) exactly, for any code from -1 to 255."""
         width = self.exact.exponent_bits
         return self.exact.times(z3.BitVecVal(tables.SCALE_BIAS, width) - z3.Extract(width - 1, 0, code)).value
 
     def exceeds(self, code: z3.BitVecRef) -> z3.BoolRef:
-        """Return the condition that A exceeds the largest value under a scale code."""
+        """Return the condition that A exceeds the largest value under the scale code `code`."""
         largest = float(self.element.value(self.element.last))
         return z3.fpGT(self.quotient(code), z3.FPVal(largest, self.exact.sort))
 
     def prove(self, goal: z3.BoolRef) -> Outcome:
-        """Prove a goal for every A."""
+        """Prove a goal for every largest magnitude A."""
         one = self.source.infinity >> 1  # a positive finite pattern
         return prove(
             [*self.finite, *self.definitions], goal, engines=BOTH, show=(self.amax,), example=((self.amax, one),)
@@ -79,14 +79,14 @@ class Block:
 
 
 def definition(source: str, element: str, rule: str) -> Outcome:
-    """Prove `DEFINITION` for one kernel."""
+    """Prove the statement `DEFINITION` for one kernel."""
     block = Block(source, element)
     code = block.code(rule)
     return block.prove(code == scales.shared_code(block.exact, block.element, rule, code.size()))
 
 
 def clamp(source: str, element: str, rule: str) -> Outcome:
-    """Prove `CLAMP` for one kernel."""
+    """Prove the statement `CLAMP` for one kernel."""
     block = Block(source, element)
     code, exponent = block.code(rule), scales.unclamped(block.exact, block.element, rule)
     beyond = scales.exceeds_largest_significand(block.exact, block.element)
@@ -96,21 +96,21 @@ def clamp(source: str, element: str, rule: str) -> Outcome:
 
 
 def never_exceeds(source: str, element: str, rule: str) -> Outcome:
-    """Prove `NEVER_EXCEEDS` for one kernel."""
+    """Prove the statement `NEVER_EXCEEDS` for one kernel."""
     block = Block(source, element)
     code, exponent = block.code(rule), scales.unclamped(block.exact, block.element, rule)
     return block.prove(z3.Implies(exponent <= scales.LAST, z3.Not(block.exceeds(code))))
 
 
 def minimal(source: str, element: str, rule: str) -> Outcome:
-    """Prove `MINIMAL` for one kernel."""
+    """Prove the statement `MINIMAL` for one kernel."""
     block = Block(source, element)
     code = block.code(rule)
     return block.prove(z3.Implies(code > 0, block.exceeds(code - 1)))
 
 
 def even_rounds_then_floors(source: str, element: str, rule: str) -> Outcome:
-    """Prove `EVEN` for one kernel."""
+    """Prove the statement `EVEN` for one kernel."""
     block = Block(source, element)
     code = block.code(rule)
     exponent, mantissa = block.exact.exponent, block.element.mantissa

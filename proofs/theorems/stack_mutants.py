@@ -19,27 +19,27 @@ FLOAT32, BFLOAT16 = FLOATS["float32"], FLOATS["bfloat16"]
 
 
 def tensor(stack: str, *at: int, dtype: str = "float32") -> Callable[..., Outcome]:
-    """Return the check of `TENSOR` as a function of the changed module."""
+    """Return a function that checks the statement `TENSOR` for the changed module."""
     return partial(stacks.check_tensor, stack, dtype, at=at)
 
 
 def scale(stack: str, *at: int, source: Any = FLOAT32) -> Callable[..., Outcome]:
-    """Return the check of `SCALE` as a function of the changed module."""
+    """Return a function that checks the statement `SCALE` for the changed module."""
     return partial(stacks.check_scale, stack, source, at=at)
 
 
 def factor(stack: str, *at: int) -> Callable[..., Outcome]:
-    """Return the check of `FACTOR` as a function of the changed module."""
+    """Return a function that checks the statement `FACTOR` for the changed module."""
     return partial(stacks.check_factor, stack, at=at)
 
 
 def element(stack: str) -> Callable[..., Outcome]:
-    """Return the check of `ELEMENT` as a function of the changed module."""
+    """Return a function that checks the statement `ELEMENT` for the changed module."""
     return partial(stacks.check_element, stack)
 
 
 def reads(stack: str, *at: int) -> Callable[..., Outcome]:
-    """Return the check of `READS` as a function of the changed module."""
+    """Return a function that checks the statement `READS` for the changed module."""
     return partial(stacks.check_reads, stack, at=at)
 
 

@@ -1,7 +1,8 @@
 """NVFP4 as stacks compute it: mxnum runs the float32 operations of each stack's source, in order.
 
-A theorem compares two results in IEEE operations of the solver: the functions of `mxnum`, run on
-symbolic words and numbers (`proofs.machines.symbolic_floats`), and the source's operations
+Each theorem compares two results, both computed with the solver's IEEE operations. The functions of
+`mxnum` give the first result, run on symbolic words and numbers
+(`proofs.machines.symbolic_floats`). The operations of the stack's source give the second result
 (`proofs.specs.stack_statements`).
 """
 
@@ -43,7 +44,7 @@ READS = "The value that a code reads as, in a block that is not left to others, 
 NUMBER = "The float32 number that is made of a scale code is the one of the standard's table."
 NARROWED = "A float32 number that is not negative is rounded to the tensor's type to nearest even."
 
-#: The bit patterns of one input, for which alone a theorem is checked; empty for all inputs.
+#: The bit patterns of the only input for which a theorem is checked; empty for all inputs.
 Numbers = tuple[int, ...]
 INFINITY, _ONE = 0x7F800000, 0x3F800000
 FLOAT32 = FLOATS["float32"]
@@ -87,7 +88,7 @@ def _prove(machine: Machine, premises: list[z3.BoolRef], goal: z3.BoolRef, words
 
 
 def check_tensor(name: str, dtype: str, arithmetic: Any = stack_arithmetic, at: Numbers = ()) -> Outcome:
-    """Prove `TENSOR` for a stack and the type of a tensor."""
+    """Prove the statement `TENSOR` for a stack and the type of a tensor."""
     sort, machine = SORTS[dtype], Machine()
     largest = z3.BitVec("largest", sort.ebits() + sort.sbits())
     number = z3.fpBVToFP(largest, sort)
@@ -103,7 +104,7 @@ def check_tensor(name: str, dtype: str, arithmetic: Any = stack_arithmetic, at: 
 def check_scale(
     name: str, source: Any, arithmetic: Any = stack_arithmetic, fast: Any = by_stack, at: Numbers = ()
 ) -> Outcome:
-    """Prove `SCALE` for a stack and the type of a tensor."""
+    """Prove the statement `SCALE` for a stack and the type of a tensor."""
     machine, statement = Machine(), STATEMENTS[name]
     largest, kept = machine.word("largest"), machine.word("kept")
     narrow = partial(z3.fpFPToFP, z3.RNE())
@@ -137,7 +138,7 @@ def _e4m3(number: z3.FPRef) -> tuple[list[z3.BoolRef], z3.BitVecRef, z3.BoolRef]
 
 
 def check_factor(name: str, arithmetic: Any = stack_arithmetic, fast: Any = by_stack, at: Numbers = ()) -> Outcome:
-    """Prove `FACTOR` for a stack."""
+    """Prove the statement `FACTOR` for a stack."""
     machine = Machine()
     scale, kept, code = (machine.word(word) for word in ("scale", "kept", "code"))
     with _on_numbers(fast, **_tables(scale)), patched(by_factors, load=ON_DICTIONARIES["load"]):
@@ -161,7 +162,7 @@ def _tables(scale: Word) -> dict[str, Any]:
 
 
 def check_element(name: str, arithmetic: Any = stack_arithmetic, fast: Any = by_stack, at: Numbers = ()) -> Outcome:
-    """Prove `ELEMENT` for codes, and for the choice of a value.
+    """Prove the statement `ELEMENT` for codes, and for the choice of a value.
 
     x is a float32 number; other types are widened to float32 first.
     """
@@ -182,7 +183,7 @@ def check_element(name: str, arithmetic: Any = stack_arithmetic, fast: Any = by_
 
 
 def check_reads(name: str, arithmetic: Any = stack_arithmetic, fast: Any = by_stack, at: Numbers = ()) -> Outcome:
-    """Prove `READS` for a stack."""
+    """Prove the statement `READS` for a stack."""
     machine, goals = Machine(), list[z3.BoolRef]()
     scale, kept, largest, code = (machine.word(word) for word in ("scale", "kept", "largest", "code"))
     with _on_numbers(fast, **_tables(scale)), patched(by_factors, load=ON_DICTIONARIES["load"]):
@@ -205,7 +206,7 @@ def check_reads(name: str, arithmetic: Any = stack_arithmetic, fast: Any = by_st
 
 
 def check_number(fast: Any = by_stack) -> Outcome:
-    """Check `NUMBER` for every code that means a number, by running the function."""
+    """Check the statement `NUMBER` for every code that means a number, by running the function."""
 
     def problems() -> Iterator[str]:
         for code in range(tables.E4M3.last + 1):
@@ -216,7 +217,7 @@ def check_number(fast: Any = by_stack) -> Outcome:
 
 
 def check_narrowed(source: Any, fast: Any = by_stack) -> Outcome:
-    """Prove `NARROWED` for the type of a tensor."""
+    """Prove the statement `NARROWED` for the type of a tensor."""
     machine, sort = Machine(), SORTS[source.name]
     x = machine.word("x")
     with _on_numbers(fast):

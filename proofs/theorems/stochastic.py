@@ -2,7 +2,8 @@
 
 |x| / 2**scale and the table's values are integers of 128 bits, in units of 2**-30 of the element's
 smallest step. Digits below 2**-30 of the smallest step are dropped. Dropped digits cannot change
-floor(delta * 2**30), as every gap is a multiple of the step.
+floor(delta * 2**30), where delta is the position of the number in its gap, because every gap is a
+multiple of the step.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def fixed_point(
 ) -> tuple[z3.BitVecRef, z3.BoolRef]:
     """Return |x| / 2**scale in units of 2**(unit - 30), rounded down, and a condition.
 
-    The condition says that the number is small enough for the word.
+    The condition is true if the number is small enough for the word.
     """
     fraction_bits = source.precision - 1
     field = z3.ZeroExt(WIDE - source.exponent_bits, z3.Extract(source.bits - 2, fraction_bits, x))
@@ -79,7 +80,7 @@ class Gap:
 
 
 def threshold(source: str, element: str, engines: tuple[str, ...]) -> Outcome:
-    """Prove `THRESHOLD` for a source and an element."""
+    """Prove the statement `THRESHOLD` for a source and an element."""
     float_type, target = tables.FLOATS[source], tables.ELEMENTS[element]
     width = inputs.conversion_word(FLOATS[source], ELEMENTS[element])
     x, scale, random = inputs.pattern("x", float_type.bits), inputs.scale(), inputs.random()
@@ -108,7 +109,7 @@ def threshold(source: str, element: str, engines: tuple[str, ...]) -> Outcome:
 
 
 def monotone(source: str, element: str) -> Outcome:
-    """Prove `MONOTONE` for a source and an element."""
+    """Prove the statement `MONOTONE` for a source and an element."""
     float_type, target = tables.FLOATS[source], tables.ELEMENTS[element]
     width = inputs.conversion_word(FLOATS[source], ELEMENTS[element])
     x, scale, random = inputs.pattern("x", float_type.bits), inputs.scale(), inputs.random()
@@ -126,9 +127,9 @@ def monotone(source: str, element: str) -> Outcome:
 
 
 def align(bits: int) -> Outcome:
-    """Prove `ALIGN`: the leading `bits` bits of delta30 = floor(delta * 2**30) decide as defined.
+    """Prove the statement `ALIGN`: the leading `bits` bits of delta30 decide as defined.
 
-    The leading `bits` bits of delta30 are floor(delta * 2**bits).
+    delta30 is floor(delta * 2**30), so its leading `bits` bits are floor(delta * 2**bits).
     """
     word, delta30 = z3.BitVec("word", 32), z3.BitVec("delta30", RANDOM_BITS)
     aligned, _ = run(make_align_random(bits), word)

@@ -69,7 +69,7 @@ LEAST_EXPONENT, NO_EXPONENT = -1100, stochastic_over._FAR
 
 
 def check_digits(source: ElementFormat, mantissa_bits: int, over: Any = float_scale) -> Outcome:
-    """Prove `DIGITS` for a source, and all elements with `mantissa_bits` mantissa bits."""
+    """Prove the statement `DIGITS` for a source, and elements of `mantissa_bits` mantissa bits."""
     digits = mantissa_bits + RANDOM_BITS + 1
     element = ElementFormat("any", 7 - mantissa_bits, mantissa_bits, 1)
 
@@ -89,7 +89,7 @@ def _divided(encode: Any, x: Any, factor: Any) -> Any:
 
 
 def check_threshold(element: ElementFormat, over: Any = float_scale) -> Outcome:
-    """Prove `THRESHOLD` for an element."""
+    """Prove the statement `THRESHOLD` for an element."""
     table = tables.ELEMENTS[element.name]
     pack = packing(over, "make_encode_over", FLOAT32, element, SCALES[0], Rounding.SR, Overflow.SATURATE)
     leading = element.mantissa_bits + RANDOM_BITS + 2
@@ -134,15 +134,15 @@ def check_threshold(element: ElementFormat, over: Any = float_scale) -> Outcome:
 
 
 def check_compared() -> Outcome:
-    """Prove `COMPARED` in integers."""
+    """Prove the statement `COMPARED` in integers."""
 
     def problems() -> Iterator[str]:
         whole, integer, divisor, dividend = z3.Ints("whole integer divisor dividend")
         more = whole - integer
         product = z3.Int("product")  # integer * divisor
         premises = [divisor > 0, whole * divisor <= dividend, dividend < whole * divisor + divisor]
-        # Both cases of the sign of a product of two numbers with known signs, the only nonlinear
-        # facts.
+        # These two premises are the only nonlinear facts: the sign of more * divisor if `more` is
+        # nonnegative, and if `more` is negative.
         premises += [z3.Implies(more >= 0, more * divisor >= 0), z3.Implies(more <= -1, more * divisor <= -divisor)]
         premises.append(product == whole * divisor - more * divisor)
         if not follows((integer <= whole) == (product <= dividend), *premises):
@@ -162,7 +162,7 @@ def check_compared() -> Outcome:
 
 
 def check_product(multiply: Any = random.multiply_32x32) -> Outcome:
-    """Prove `PRODUCT` from the products of one factor's two halves with the other factor.
+    """Prove the statement `PRODUCT` from the products of a factor's halves with the other factor.
 
     The products of the halves have 48 bits, and the sum of both, with the upper product shifted, is
     the whole product.
@@ -185,7 +185,7 @@ def check_product(multiply: Any = random.multiply_32x32) -> Outcome:
 
 
 def check_decided(element: ElementFormat, bits: int, fast: Any = stochastic_over) -> Outcome:
-    """Prove `DECIDED` for each code of an element, in words of `bits` bits."""
+    """Prove the statement `DECIDED` for each code of an element, in words of `bits` bits."""
     last = tables.ELEMENTS[element.name].last
     return together((f"code {code}", partial(_decided, element, bits, code, fast)) for code in range(last))
 
@@ -247,7 +247,7 @@ class _Anything:
 
 
 def check_constants(fast: Any = stochastic_over) -> Outcome:
-    """Prove `CONSTANTS` on a symbolic factor."""
+    """Prove the statement `CONSTANTS` on a symbolic factor."""
     factor, obligations, table = z3.BitVec("factor", 64), list[z3.BoolRef](), dict[int, Sym]()
     real = inspect.unwrap(by_factors.by_seven_places)
 
@@ -281,7 +281,7 @@ class _Number:
 
 
 def check_chosen(element: ElementFormat, target: ElementFormat | None, fast: Any = stochastic_over) -> Outcome:
-    """Check `CHOSEN` for every code toward zero, and both outcomes of the decision."""
+    """Check the statement `CHOSEN` for every code toward zero and both outcomes of the decision."""
     source, up = target or FLOAT32, 0
     real, asked, kept = inspect.unwrap(by_factors.by_seven_places), list[tuple[Any, ...]](), ("significand", "exponent")
 

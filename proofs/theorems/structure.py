@@ -44,7 +44,7 @@ def encoder(source: str, element: str, rounding: str, overflow: str) -> Callable
 
 
 def overflows(element: str) -> tuple[str, ...]:
-    """Return the overflow modes that differ for the element."""
+    """Return the overflow modes that give different results for the element."""
     return conversions.OVERFLOWS if element in ("e4m3", "e5m2") else ("saturate",)
 
 
@@ -63,7 +63,7 @@ class Encoding:
         self.example = (self.x, 0), (self.scale, 127)
 
     def code(self, x: z3.BitVecRef, rounding: str, overflow: str) -> z3.BitVecRef:
-        """Return the code of x in these modes."""
+        """Return the code of x in the given modes."""
         kernel = encoder(self.source.name, self.element.name, rounding, overflow)
         extended = z3.SignExt(self.width - x.size(), x) if x.size() < self.width else x
         scale, random = inputs.natural(self.scale, self.width), inputs.natural(self.random, self.width)
@@ -76,18 +76,19 @@ class Encoding:
         return z3.If(negative, -magnitude, magnitude)
 
     def negated(self, code: z3.BitVecRef) -> z3.BitVecRef:
-        """Return the code of the number with the other sign."""
+        """Return the code of the number with the opposite sign."""
         return -code if self.element.twos_complement else code ^ (1 << (self.element.bits - 1))
 
 
 def monotone(source: str, element: str, rounding: str, engines: tuple[str, ...]) -> Outcome:
-    """Prove `MONOTONE` for a source, an element and a rounding."""
+    """Prove the statement `MONOTONE` for a source, an element and a rounding."""
     given = Encoding(source, element)
     goals = []
     for overflow in overflows(element):
         here, next_out = (given.order(given.code(x, rounding, overflow)) for x in (given.x, given.x + 1))
         goals.append(z3.If(given.negative, next_out <= here, here <= next_out))
-        # Both zeros have a code of order 0, where the positive and the negative chains meet.
+        # The codes of +0 and -0 must both have order 0, which joins the order of the positive
+        # numbers to that of the negative numbers.
         for zero in (0, 1 << (given.x.size() - 1)):
             goals.append(given.order(given.code(z3.BitVecVal(zero, given.x.size()), rounding, overflow)) == 0)
     premises = [z3.ULT(given.magnitude, given.source.infinity)]
@@ -95,7 +96,7 @@ def monotone(source: str, element: str, rounding: str, engines: tuple[str, ...])
 
 
 def symmetric(source: str, element: str) -> Outcome:
-    """Prove `SYMMETRIC` for a source and an element."""
+    """Prove the statement `SYMMETRIC` for a source and an element."""
     given = Encoding(source, element)
     goals = []
     for overflow in overflows(element):
@@ -107,7 +108,7 @@ def symmetric(source: str, element: str) -> Outcome:
 
 
 def inverse(source: str, element: str) -> Outcome:
-    """Prove `INVERSE` for a source and an element."""
+    """Prove the statement `INVERSE` for a source and an element."""
     given = Encoding(source, element)
     width = inputs.conversion_word(ELEMENTS[element], FLOATS[source])
     code = inputs.pattern("code", given.element.bits)

@@ -53,7 +53,7 @@ def fit(
         list[str] | None,
         typer.Option(metavar="N,D", help="Forecast the loss of a model with N parameters and D tokens; repeatable."),
     ] = None,
-    delta: Annotated[float, typer.Option(help="Relative residuals above this count linearly, not squared.")] = 1e-3,
+    delta: Annotated[float, typer.Option(help="Relative residuals above delta count linearly, not squared.")] = 1e-3,
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.9,
     draws: Annotated[int, typer.Option(min=1, help="Number of resampled tables for the bootstrap.")] = 400,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
@@ -65,9 +65,10 @@ def fit(
 ) -> None:
     """Fit the scaling law L = A/N^alpha + B/D^beta + E to a table of losses.
 
-    The fit minimises the mean Huber loss of log L, from a grid of starting points. Lines without a
-    loss are left out. The output shows how many. Two kinds of intervals are given: the bootstrap
-    resamples the runs, and the profile holds one parameter fixed and fits the others.
+    The fit minimises the mean Huber loss of the residuals of log L, from a grid of starting points.
+    Lines without a loss are left out, and the output shows their number. The output has two kinds
+    of confidence intervals: the bootstrap resamples the runs, and the profile fixes one parameter
+    and fits the other parameters.
 
     Examples: `mxnum lab fit losses.csv`; `mxnum lab fit losses.csv --loss final --plot law.png`;
     `mxnum lab fit losses.csv --where arm=mxfp8 --against arm=bf16 --at 7e9,2e11 --json`.

@@ -27,9 +27,9 @@ def ledger(
 ) -> None:
     """Check claims about MX training against stored results, and write the page of claims.
 
-    This command needs a checkout of mxnum. `mxnum reproduce` needs none, because it trains runs
-    itself and writes a report to any folder. The exit status is 0 if all checks ran, whatever the
-    verdicts, and 2 if a check raised an error.
+    This command needs a checkout of mxnum. `mxnum reproduce` needs no checkout, because `reproduce`
+    trains runs itself and writes a report to any folder. The exit status is 0 if all checks ran,
+    whatever the verdicts, and 2 if a check raised an error.
 
     Examples: `mxnum lab ledger`; `mxnum lab ledger --only I1,M4`; `mxnum lab ledger --out page.md`.
     """

@@ -20,12 +20,12 @@ def project(
         list[str] | None,
         typer.Argument(
             metavar="[FORWARD[/BACKWARD]]...",
-            help="Precision of the products in the forward pass, and of those in the backward pass: bf16, fp8, fp6 or "
+            help="Precision of the products in the forward pass, and in the backward pass: bf16, fp8, fp6 or "
             "fp4 (default: several recipes).",
         ),
     ] = None,
     shape: Annotated[
-        str, typer.Option(help="llama-3-8b, llama-3-70b or llama-3-405b. The next options change parts of this shape.")
+        str, typer.Option(help="llama-3-8b, llama-3-70b or llama-3-405b. Options such as --layers change the shape.")
     ] = "llama-3-405b",
     layers: Annotated[int | None, typer.Option(help="Number of layers.")] = None,
     width: Annotated[int | None, typer.Option(help="Width of the residual stream.")] = None,
@@ -44,13 +44,13 @@ def project(
         ),
     ] = None,
     fp8: Annotated[
-        str, typer.Option(metavar="RATE", help="Rate of fp8 products as a multiple of bf16's, or LOW:HIGH.")
+        str, typer.Option(metavar="RATE", help="Rate of fp8 products as a multiple of the bf16 rate, or LOW:HIGH.")
     ] = "2",
     fp6: Annotated[
-        str, typer.Option(metavar="RATE", help="Rate of fp6 products as a multiple of bf16's, or LOW:HIGH.")
+        str, typer.Option(metavar="RATE", help="Rate of fp6 products as a multiple of the bf16 rate, or LOW:HIGH.")
     ] = "2",
     fp4: Annotated[
-        str, typer.Option(metavar="RATE", help="Rate of fp4 products as a multiple of bf16's, or LOW:HIGH.")
+        str, typer.Option(metavar="RATE", help="Rate of fp4 products as a multiple of the bf16 rate, or LOW:HIGH.")
     ] = "4",
     other: Annotated[
         str, typer.Option(metavar="SHARE", help="Share of a bf16 step's time that is not spent on matrix products.")
@@ -65,9 +65,9 @@ def project(
 ) -> None:
     """Compute the speed-up of a training step if linear layers use fewer bits.
 
-    The model adds the times of a transformer's matrix products, three for each linear layer. The
-    time of a product is its FLOPs over the rate of its precision. If a parameter is given as
-    LOW:HIGH, every result is an interval.
+    The model adds the times of a transformer's matrix products; each linear layer has three. The
+    time of a product is its number of FLOPs divided by the FLOP rate of its precision. If a
+    parameter is given as LOW:HIGH, every result is an interval.
 
     Examples: `mxnum lab project`; `mxnum lab project fp4 --attention bf16`; `mxnum lab project fp8
     fp6/fp4 --shape llama-3-8b --fp8 1.6:2 --other 0.05:0.25`; `mxnum lab project fp8 --width 8192

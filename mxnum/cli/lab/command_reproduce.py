@@ -32,14 +32,15 @@ def reproduce(
 ) -> None:
     """Check what papers claim about training in MX formats, on this machine, and write a report.
 
-    The command checks claims that need no training, and trains runs of minutes for others. It
-    writes `report.html` (one file, with figures), `claims.md` and the data. The table also lists
-    the claims that cannot be decided at this scale, with the reason. After Ctrl-C or a kill, the
-    same command continues and writes the report again. The folder must be empty, or made by this
-    command.
+    The command checks claims that need no training. For other claims, the command trains runs,
+    which takes minutes, or hours with --full. The command writes `report.html` (one file, with
+    figures), `claims.md` and the data. The report also lists the claims that the command cannot
+    decide, with the reason. After Ctrl-C or a kill, the same command continues and writes the
+    report again. The output folder must be empty, or made by this command.
 
-    The exit status is 0 if the command finishes, whatever the verdicts. It is 1 if a check or a
-    training run failed, and 130 after an interruption, with a report of the results so far.
+    The exit status is 0 if the command finishes, whatever the verdicts. The exit status is 1 if a
+    check or a training run failed, and 130 after an interruption. An interrupted command also
+    writes a report, with the results so far.
 
     Examples: `mxnum reproduce --quick`; `mxnum reproduce --only I6c,M4 --out mine`; `mxnum
     reproduce --full --only B2`.

@@ -9,7 +9,7 @@ import typer
 
 from mxnum.cli import options
 
-Study = Annotated[str, typer.Argument(metavar="STUDY", help="A study of the MLP; `mxnum lab list` shows them.")]
+Study = Annotated[str, typer.Argument(metavar="STUDY", help="A study of the MLP; `mxnum lab list` shows all studies.")]
 Runs = Annotated[Path, typer.Option(help="Folder of the runs.")]
 Results = Annotated[Path | None, typer.Option(help="Folder of the tables (default: RUNS/results).")]
 
@@ -43,7 +43,7 @@ def run(
     results: Results = None,
     arms: options.Arms = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds.")] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Draw new seeds instead of the recorded ones.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Draw new seeds instead of the study's seeds.")] = False,
     first_seed: Annotated[
         int | None,
         typer.Option(min=0, metavar="N", help="Continue the runs in the folder RUNS/seeds-N, which --fresh made."),
@@ -61,8 +61,8 @@ def run(
     """Run or continue a study. `run quick` trains 3 arms with 16 seeds each within minutes.
 
     Stored runs are not repeated, so the same command continues after Ctrl-C or a failure. To
-    continue runs of --fresh, use --first-seed instead, because --fresh draws new seeds. The exit
-    status is 0 if all runs are complete, 1 if some failed, and 130 after an interruption.
+    continue runs that --fresh began, use --first-seed, because --fresh would draw new seeds. The
+    exit status is 0 if all runs are complete, 1 if some runs failed, and 130 after an interruption.
     """
     import secrets
 
@@ -106,7 +106,7 @@ def report(
     add: Annotated[
         bool,
         typer.Option(
-            "--add", help="Keep runs of the stored table that are not in RUNS, for example those of another machine."
+            "--add", help="Keep runs of the stored table that are not in RUNS, for example runs of another machine."
         ),
     ] = False,
     seeds: Annotated[
@@ -141,8 +141,8 @@ def interventions(
 ) -> None:
     """Compare the outcomes of runs changed shortly before they diverge (interventions).
 
-    The command starts from the runs of `run STUDY` in the same folder, and trains missing runs
-    first. After Ctrl-C or a failure, the same command continues.
+    The command starts from the runs that `mxnum lab run STUDY` made in the same folder, and first
+    trains the runs that are missing. After Ctrl-C or a failure, the same command continues.
     """
     from mxnum import errors
     from mxnum.cli.lab.watching import continuable
@@ -205,7 +205,7 @@ def _changes(texts: list[str]) -> dict[str, Any]:
 
 
 def _number(text: str) -> int | float | str:
-    """Return a text as an int or a float if it is a number, or unchanged."""
+    """Return the int or the float that a text states, or the text itself if it states no number."""
     for kind in (int, float):
         try:
             return kind(text)

@@ -43,10 +43,10 @@ def sweep(
 ) -> None:
     """Train every arm of a study on the same seeds, and compare the losses.
 
-    Stored runs are not repeated, so the same command continues after Ctrl-C or a failure. With more
-    --seeds, it adds runs. Each call writes the tables again. The folder must be empty, or made by
-    this command. A run that fails does not stop other runs. The exit status is 0 if all runs are
-    complete, 1 if some failed, and 130 after an interruption.
+    Stored runs are not repeated, so the same command continues after Ctrl-C or a failure. With a
+    larger --seeds, the command adds runs. Each call writes the tables again. The output folder must
+    be empty, or made by this command. A run that fails does not stop other runs. The exit status is
+    0 if all runs are complete, 1 if some runs failed, and 130 after an interruption.
 
     Examples: `mxnum lab sweep mine.toml`; `mxnum lab sweep parts --out parts`; `mxnum lab sweep
     mine.toml --seeds 12 --scheduler tcp://10.0.0.1:8786 --json`.
@@ -78,13 +78,14 @@ def language_model(
     ] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Train small language models in every precision of a file, and compare their losses.
+    """Train a small language model in each arm of a study, and compare the losses.
 
-    The entropies of the training data are known, so the excess loss is exact. The command also
-    measures the gradients of the logits and compares them with theory. Stored runs are not
-    repeated, so the same command continues, and adds runs if --seeds is larger. The folder must be
-    empty, or made by this command. The exit status is 0 if all runs are complete, 1 if some failed,
-    and 130 after an interruption. The command needs the extras `torch` and `experiments`.
+    The entropy of synthetic training data is known, so the excess of the loss over the entropy is
+    exact. The command also measures the gradients of the logits and compares them with theory.
+    Stored runs are not repeated, so the same command continues after Ctrl-C or a failure. With a
+    larger --seeds, the command adds runs. The output folder must be empty, or made by this command.
+    The exit status is 0 if all runs are complete, 1 if some runs failed, and 130 after an
+    interruption. The command needs the extras `torch` and `experiments`.
 
     Example: `mxnum lab language-model logits --seeds 1`.
     """

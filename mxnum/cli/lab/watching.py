@@ -14,8 +14,8 @@ from mxnum.cli.main import INTERRUPTED
 
 #: The seconds between two lines of progress if standard error is not a terminal.
 EVERY = 15.0
-#: The share of the work after which the remaining time is shown. Earlier estimates would be wrong,
-#: because compiling comes first.
+#: The share of the work after which the remaining time is shown. Estimates at smaller shares would
+#: be wrong, because compiling comes first.
 TELLING = 0.05
 
 
@@ -105,7 +105,7 @@ def ended_by_signals() -> Iterator[None]:
 
 @contextmanager
 def continuable(again: str = "the same command") -> Iterator[None]:
-    """Stop the command with status 130 at Ctrl-C or SIGTERM, and print how to continue."""
+    """Stop the command with exit status 130 at Ctrl-C or SIGTERM, and print how to continue."""
     import typer
 
     try:

@@ -1,4 +1,4 @@
-"""Define a small decoder, and train it."""
+"""Define a small decoder, and the loop that trains the decoder."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from mxnum.output.files import written_whole
 from mxnum.recipe import Operand
 
 Tensor = Any
-#: The number of batches in the final evaluation, which are the same for all arms.
+#: The number of batches in the final evaluation. Runs with the same seed use the same evaluation
+#: batches.
 BATCHES = 16
 
 
@@ -45,7 +46,7 @@ def linear(inputs: int, outputs: int) -> nn.Linear:
 
 
 class Attention(nn.Module):
-    """Causal attention; the setting chooses rotary positions and query-key normalization."""
+    """Causal attention; the setting switches rotary positions and query-key normalization on."""
 
     def __init__(self, setting: Setting):
         super().__init__()
@@ -90,7 +91,7 @@ class Perceptron(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and a perceptron, each after a norm and added to the residual stream."""
+    """Attention and a perceptron; each reads the normalized residual stream and adds to it."""
 
     def __init__(self, setting: Setting):
         super().__init__()
@@ -137,7 +138,7 @@ class Decoder(nn.Module):
 
 
 def emulated(model: Decoder, setting: Setting, seed: int) -> mxt.Emulation:
-    """Return an emulation that applies the recipe to the layers that the setting names."""
+    """Return an emulation that applies the setting's recipe to the setting's layers."""
     products, recipe, where = "blocks.*.attention", setting.recipe, setting.where
     recipes: dict[str, Any] = {"embedding": None, "*": recipe}
     if where == "not_last":
@@ -153,7 +154,7 @@ def emulated(model: Decoder, setting: Setting, seed: int) -> mxt.Emulation:
 
 @dataclass
 class Run:
-    """The history of the training with one seed."""
+    """The history of one training run: losses, measurements and final evaluation."""
 
     seed: int
     setting: Setting
@@ -167,7 +168,7 @@ class Run:
     evaluation: float = math.nan
     #: Bounds of the entropy of the source; None if unknown.
     entropy: tuple[float, float] | None = None
-    #: For texts, the mean number of bytes per symbol, by which a loss is divided to get nats per
+    #: For texts, the mean number of bytes per symbol. A loss divided by this number is in nats per
     #: byte.
     bytes_per_symbol: float | None = None
     model: Decoder | None = None
@@ -196,7 +197,7 @@ def train(
     report: Callable[[int, float], None] | None = None,
     device: str = "cpu",
 ) -> Run:
-    """Train a decoder; on the CPU, a run that is interrupted and resumed gives the same bits.
+    """Train a decoder. On the CPU, a resumed run gives the same bits as an uninterrupted run.
 
     Training on the CPU uses one thread.
 
@@ -209,9 +210,9 @@ def train(
         Measure the errors of the operands and the gradients of the logits at every multiple of this
         number of steps; 0 means never.
     checkpoint
-        A path. Training continues from the checkpoint if the file exists, writes the file every
-        `checkpoint_every` steps, every `checkpoint_seconds` seconds and before an interruption, and
-        deletes the file at the end.
+        A path. Training continues from the checkpoint if the file exists. Training writes the file
+        every `checkpoint_every` steps, every `checkpoint_seconds` seconds and before an
+        interruption, and deletes the file at the end.
     report
         Called after each step with the number of steps and the loss.
     device
@@ -277,7 +278,7 @@ def train(
 
 
 def operands_at_the_end(run: Run) -> dict[str, Any]:
-    """Return the trained model's operands on its first evaluation batch."""
+    """Return the linear layers' operands in the trained model, on the first evaluation batch."""
     assert run.model is not None
     source, setting, model = source_of(run.setting), run.setting, run.model
     random = generator(run.seed, [EVALUATION, 0])
@@ -301,7 +302,7 @@ def penalty_of(setting: Setting, logits: Tensor) -> Tensor | float:
 
 
 def optimizer_of(setting: Setting, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-    """Return the optimizer of a setting; `train` sets its rate at each step."""
+    """Return the optimizer of a setting; `train` sets the learning rate at each step."""
     rate, decay = setting.rate, setting.weight_decay
     if setting.optimizer == "sgd":
         return torch.optim.SGD(parameters, rate, setting.beta1, weight_decay=decay)

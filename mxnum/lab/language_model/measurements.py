@@ -1,7 +1,7 @@
 """Measure rounding errors during training: of all operands, and of the gradient of the logits.
 
-`centring` rounds the gradient of the logits and subtracts the mean over the symbols, for control
-arms.
+For control arms, `centring` rounds the gradient of the logits and subtracts its mean over the
+symbols.
 """
 
 from __future__ import annotations
@@ -38,22 +38,23 @@ def errors_of(rows: Iterable[Mapping[str, Any]], step: int) -> dict[str, np.floa
 
 
 def measured(logits: Tensor, targets: Tensor, head: Any, operand: Operand) -> dict[str, Any]:
-    """Return the measurements at one step; `logits` must have retained its gradient.
+    """Return the measurements at one step, after a backward pass that retained `logits.grad`.
 
-    probability
+    ``probability``
         Quantiles of the probabilities that the model gives the target symbols.
-    gradient_bias
-        E[Q]/E[A] - 1 for the targets' components A and their quantized values Q, in blocks along
-        the vocabulary. Measurements of the gradient always round to nearest, ties to even.
-    gradient_sum
-        The mean over tokens of the sum of a token's rounded components, in units of the mean
-        magnitude of the targets' components.
-    beyond_max, beyond_max_tokens
-        Shares of the targets' components that lie beyond the largest element, in blocks along the
-        vocabulary and along the tokens.
-    overflowing_blocks
+    ``gradient_bias``
+        E[Q]/E[A] - 1 for the targets' components A of the gradient of the logits, and the quantized
+        values Q of A, in blocks along the vocabulary. Measurements of the gradient always round to
+        nearest, ties to even.
+    ``gradient_sum``
+        The sum of the rounded components of a token's gradient, averaged over tokens and divided by
+        the mean magnitude of the targets' components.
+    ``beyond_max``, ``beyond_max_tokens``
+        The share of the targets' components beyond the largest value that their block can
+        represent, in blocks along the vocabulary and along the tokens.
+    ``overflowing_blocks``
         The share of the blocks along the vocabulary that overflow.
-    common_weight
+    ``common_weight``
         The norm of the mean row of the last layer's weight, relative to the root mean square norm
         of the rows' deviations from the mean row.
     """
@@ -85,9 +86,9 @@ def measured(logits: Tensor, targets: Tensor, head: Any, operand: Operand) -> di
 def operands_of(model: nn.Module, loss: Callable[[], Tensor]) -> dict[str, Any]:
     """Return the operands of a model's linear layers in a forward and a backward pass.
 
-    Each operand is a matrix. The names of operands are "weights/LAYER" (outputs, inputs),
-    "activations/LAYER" (tokens, inputs) and "gradients/LAYER" (tokens, outputs). The operands are
-    not rounded.
+    Each operand is a matrix. The names of operands, with their shapes, are "weights/LAYER"
+    (outputs, inputs), "activations/LAYER" (tokens, inputs) and "gradients/LAYER" (tokens, outputs).
+    The operands are not rounded.
     """
     found: dict[str, Any] = {}
 
@@ -120,7 +121,7 @@ def _largest(q: mx.MXArray) -> Tensor:
 
 
 def _any_of_block(marks: Tensor, operand: Operand) -> Tensor:
-    """Return True for each block along the last axis in which any element of `marks` is True."""
+    """Return, for each block along the last axis, True if any of its `marks` is True."""
     size = operand.block_size or operand.mx_format.block
     missing = -marks.shape[1] % size
     return nn.functional.pad(marks, (0, missing)).unflatten(1, (-1, size)).any(-1)

@@ -15,24 +15,23 @@ from mxnum.recipe import Recipe
 class Setting:
     """All settings of a training run except its seed.
 
-    The default block (activation, norms, positions) is that of OLMo, as in Su et al. (arXiv
-    2506.20752).
+    The default activation, norms and positions are OLMo's, as in Su et al. (arXiv 2506.20752).
     """
 
     # The source.
     source: Literal["markov", "text"] = "markov"
-    #: The text file of the source "text". With a vocabulary of 256 the symbols are its bytes; a
-    #: larger vocabulary adds byte pairs, which are learnt from the text.
+    #: The text file of the source "text". With a vocabulary of 256 the symbols are the text's
+    #: bytes; a larger vocabulary adds the commonest byte pairs of the text.
     text: str = ""
     vocabulary: int = 64
-    #: For "markov": the previous `order` symbols determine which `choices` symbols can come next,
-    #: and each choice is `ratio` times as probable as the choice before it.
+    #: For "markov": the previous `order` symbols determine which `choices` symbols can come next.
+    #: The probabilities of these choices form a geometric series with factor `ratio`.
     order: int = 1
     choices: int = 4
     ratio: float = 1.0
-    #: The number of classes of words; all words of a class have the same choices
-    #: (`sources.Markov`). With 0, each word has its own choices. A model needs fewer steps to learn
-    #: fewer classes.
+    #: The number of classes of words, which are sequences of `order` symbols. The same choices
+    #: follow all words of a class (`sources.Markov`). With 0 classes, each word has its own
+    #: choices. A model needs fewer steps to learn fewer classes.
     classes: int = 0
     source_seed: int = 0
 
@@ -41,8 +40,8 @@ class Setting:
     layers: int = 2
     heads: int = 2
     activation: Literal["gelu", "swiglu"] = "gelu"
-    #: The hidden width divided by the width. SwiGLU uses 2/3 of this hidden width, rounded up to a
-    #: multiple of 32.
+    #: The hidden width of the perceptron divided by `width`. SwiGLU uses 2/3 of this hidden width,
+    #: rounded up to a multiple of 32.
     expansion: int = 4
     norm: Literal["layer_norm", "rms_norm"] = "layer_norm"
     #: True for rotary positions; otherwise the model learns a vector for each position.
@@ -77,19 +76,20 @@ class Setting:
     # Rounding.
     #: A `Recipe`, or the name of a recipe.
     recipe: Recipe = field(default_factory=Recipe)
-    #: What the recipe rounds: all linear and norm layers; only the last layer, which makes the
-    #: logits; all layers but the last; only the products of attention; or only the embedding.
+    #: The parts of the model that the recipe rounds: all linear and norm layers; only the last
+    #: layer, which makes the logits; all layers but the last; only the products of attention; or
+    #: only the embedding.
     where: Literal["all", "last", "not_last", "attention", "embedding"] = "all"
     #: True to round the products of attention too, if `where` is "all" or "not_last".
     attention: bool = False
-    #: A factor on the loss in the backward pass, by which the gradients of the parameters are
-    #: divided after the pass.
+    #: The loss is multiplied by this factor before the backward pass, and the gradients of the
+    #: parameters are divided by the factor after the pass.
     factor: float = 1.0
     #: True to subtract, from the rounded gradient of the logits, its mean over the vocabulary.
     #: `centred` requires a recipe that rounds only gradients, and `where="last"`.
     centred: bool = False
 
-    # `centred_weight` and `z_loss` also prevent a drift of the logits.
+    # Like `centred`, `centred_weight` and `z_loss` keep the logits from drifting together.
     #: True to subtract the mean row from the last layer's weight after each optimizer step
     #: (`mxnum.torch.center_output_weights`).
     centred_weight: bool = False

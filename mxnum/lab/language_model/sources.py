@@ -42,11 +42,11 @@ class Source(Protocol):
 class Markov:
     """A Markov chain of any order, whose entropy is known exactly.
 
-    A *word* is a sequence of `order` symbols. After a word comes one of `choices` symbols, which a
-    hash of the word selects; their probabilities are the same for every word. So the entropy is
-    that of `probabilities`, however often each word occurs, and the chain stores no table of words.
-    If `classes` is above 0, the choices depend only on the class of the word. If there are exactly
-    vocabulary / choices classes, the choices of different classes do not overlap.
+    A *word* is a sequence of `order` symbols. A hash of the word selects the `choices` symbols that
+    can follow, so the chain stores no table of words. The probabilities of the choices are the same
+    after every word, so the entropy of the chain is the entropy of `probabilities`. If `classes` is
+    above 0, the choices depend only on the class of the word. If there are exactly vocabulary /
+    choices classes, the choices of different classes do not overlap.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class Markov:
         weights = np.power(ratio, np.arange(choices), dtype=np.float64)
         self.probabilities = weights / weights.sum()
         random = np.random.default_rng([seed, vocabulary, order, choices])
-        #: The symbols in shuffled order, and the offsets of a word's choices from the position in
-        #: this order that the hash of the word selects.
+        #: The symbols in shuffled order. The hash of a word selects a position in this order, and
+        #: `_apart` has the offsets of the choices from the position.
         self._symbols, self._apart = random.permutation(vocabulary), random.permutation(vocabulary)[:choices]
         self._positions = classes or vocabulary
         if classes:
@@ -70,7 +70,7 @@ class Markov:
         return exact, exact
 
     def next_of(self, words: Array) -> Array:
-        """Return the choices after each word, in the order of `probabilities`.
+        """Return the symbols that can follow each word, in the order of `probabilities`.
 
         Words lie along the last axis of `words`.
         """
@@ -104,8 +104,8 @@ class Text:
         text = as_path(path).read_bytes()
         symbols, self.meanings = _encoded(text, vocabulary)
         self._parts = np.split(symbols, [len(symbols) - len(symbols) // 10])
-        #: The mean number of bytes per symbol. Divide losses by this number to compare
-        #: vocabularies.
+        #: The mean number of bytes per symbol. Divide losses by this number to compare models of
+        #: different vocabularies.
         self.bytes_per_symbol = len(text) / max(len(symbols), 1)
 
     def batch(self, random: np.random.Generator, sequences: int, length: int, held_out: bool = False) -> Array:
@@ -119,7 +119,7 @@ class Text:
 
 @lru_cache(2)
 def _encoded(text: bytes, vocabulary: int) -> pairs.Encoded:
-    """Return the encoded text; it is cached, because all runs of a study read the same text."""
+    """Return the encoded text, from a cache, because all runs of a study read the same text."""
     return pairs.encode(text, vocabulary)
 
 
@@ -138,5 +138,5 @@ START, TRAINING, EVALUATION = range(3)
 
 
 def generator(seed: int, what: Sequence[int] | Any) -> np.random.Generator:
-    """Return a run's random generator for one purpose (and step), the same in a resumed run."""
+    """Return the random generator of a seed for one purpose (and step)."""
     return np.random.default_rng([seed, *what])

@@ -2,8 +2,9 @@
 
 The network has the same initial parameters and batches as `model.Network`, rounds the same
 operands, and is trained by the same loop. PyTorch adds in another order and has its own activation
-functions, so losses differ in their last bits, and the trajectories of the two networks diverge in
-the end. Operands that `mxnum.torch` does not support raise ValueError.
+functions, so its losses differ in the last bits from the losses of `model.Network`. Small
+differences grow during training, so the trajectories of the PyTorch network and of `model.Network`
+diverge. Operands that `mxnum.torch` does not support raise ValueError.
 """
 
 from __future__ import annotations

@@ -20,7 +20,8 @@ class Injection:
 
     mean: float = 0.0
     deviation: float = 0.0
-    #: The parameters whose gradients get the noise: all, only those of layer norm, or all others.
+    #: The parameters whose gradients get the noise: all parameters, only the parameters of layer
+    #: norm, or all except the parameters of layer norm.
     where: Literal["all", "layer_norm", "not_layer_norm"] = "all"
     #: True if all elements share one number n in each step, as in a quadratic of one dimension.
     common: bool = False
@@ -54,7 +55,8 @@ class Experiment:
     epsilon: float = 1e-8
     momentum: float = 0.0
     label_noise: float = 0.005
-    #: True to subtract the mean of each input vector, which removes the loss floor of layer norm.
+    #: True to subtract from each input vector the mean of the vector. Layer norm hides this mean
+    #: from the student, which keeps the loss above a floor.
     centred_inputs: bool = False
     steps: int = 4000
     precision: Recipe = field(default_factory=Recipe)
@@ -62,8 +64,8 @@ class Experiment:
     gelu: Literal["exact", "tanh"] = "exact"
     train_gamma: bool = True
     train_beta: bool = True
-    #: True to quantize the teacher's products like the student's. The released code quantizes the
-    #: teacher's products, because it replaces PyTorch's linear layer globally.
+    #: True to quantize the teacher's products like the student's. The paper's released code
+    #: quantizes the teacher's products, because the code replaces PyTorch's linear layer globally.
     quantized_teacher: bool = False
     #: The number of the random stream of label noise; different numbers give independent noise.
     noise_draw: int = 0
@@ -72,7 +74,7 @@ class Experiment:
     w1_rate: float = 1.0
     beta_rate: float = 1.0
     w1_start: float = 1.0
-    #: A step after which the norms of W1 and W2 cannot grow beyond their values at the step.
+    #: From this step on, the norms of W1 and W2 cannot exceed their values at this step.
     cap_norms_at: int | None = None
     #: The formats in which the moments of Adam (`moments`) and the parameters (`masters`) are
     #: stored between steps: an MX format (scale rule floor, rounding to nearest even, blocks along
@@ -118,7 +120,7 @@ class Experiment:
 
     @property
     def inner(self) -> int:
-        """The number of outputs of the first product; with SwiGLU, two for each hidden feature."""
+        """The number of outputs of a layer's first product; with SwiGLU, twice the hidden width."""
         return 2 * self.hidden if self.activation == "swiglu" else self.hidden
 
     def but(self, **changes: Any) -> Experiment:
@@ -159,8 +161,8 @@ class Experiment:
 def uniform_precision(format: str, *, layer_norm: Operand | None = None, **operand: Any) -> Recipe:
     """Return a recipe with one format for weights, activations and gradients, forward and backward.
 
-    Vector operations are in bfloat16. `layer_norm` is the operand for gamma and beta; by default
-    they have the same format.
+    Vector operations are in bfloat16. `layer_norm` is the operand for gamma and beta; by default,
+    gamma and beta are in `format` too.
     """
     return Recipe.uniform(format, layer_norm=layer_norm, vector="bfloat16", **operand)
 

@@ -24,8 +24,8 @@ def generator(seed: int, *purpose: int) -> np.random.Generator:
 def apply_activation(experiment: Experiment, u: Array, slope: Array, out: Array, bf16: int) -> None:
     """Write the activation of u to `out`, and prepare the backward pass.
 
-    The function rounds u in place, and writes to `slope` the derivative, or another value that the
-    backward pass needs.
+    The function rounds u in place. For the backward pass, the function writes to `slope` GELU's
+    derivative or SwiGLU's sigmoid.
     """
     if experiment.activation == "relu":
         kernels.relu(u.reshape(-1), out.reshape(-1), bf16)
@@ -63,7 +63,7 @@ class Teacher:
 
 
 class Batches:
-    """The batches of several runs, each with its own seed, for any step in any order."""
+    """The batches of several runs, each with its own seed. Batches can be drawn for any step."""
 
     def __init__(self, experiment: Experiment, seeds: tuple[int, ...]):
         self.experiment, self.seeds = experiment, seeds

@@ -1,9 +1,9 @@
 """Detect a divergence: 20 losses in a row above 100 times the least loss, or a loss not finite.
 
-A divergence can be detected during a run, so `interventions` uses divergences to choose where to
-act, and `critical` to judge a learning rate. A divergence does not show whether the loss comes
-back; `excursions` decides after the run whether the loss came back. In older stored studies, runs
-ended at the divergence. `is_near_spike` decides when to measure more often.
+A divergence is detected while a run trains. `interventions` acts shortly before a divergence, and
+`critical` judges a learning rate by whether a run diverges. A divergence does not show whether the
+loss comes back; `excursions` decides after the run whether the loss came back. In older stored
+studies, runs ended at the divergence. `is_near_spike` decides when to measure more often.
 """
 
 from __future__ import annotations

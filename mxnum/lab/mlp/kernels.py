@@ -2,9 +2,9 @@
 
 Every array is C-contiguous float32. A network holds several independent runs ("a stack"):
 activations have the shape (runs, samples, features), and parameters have a leading axis of runs. A
-run gives the same bits alone as in a stack. Sums use sixteen lanes that are added in a fixed order,
-and no loop is compiled with `fastmath`. So the bits of results depend neither on the number of
-threads nor on the vector width of the machine.
+run gives the same bits alone as in a stack. The bits of results depend neither on the number of
+threads nor on the vector width of the machine, because sums use sixteen lanes that are added in a
+fixed order, and no loop is compiled with `fastmath`.
 
 `bf16` is 0 if results stay float32, 1 if they are rounded to bfloat16 with ties to even, and 2 if
 they are rounded with ties away from zero.
@@ -29,7 +29,8 @@ _ONE, _HALF, _ZERO = _F(1), _F(0.5), _F(0)
 #: Coefficients of the tanh form of GELU: x sigmoid(2 sqrt(2/pi) (x + 0.044715 x^3)).
 _GELU_1, _GELU_3 = _F(2 * np.sqrt(2 / np.pi)), _F(2 * np.sqrt(2 / np.pi) * 0.044715)
 _SQRT_HALF, _NORMAL = _F(np.sqrt(0.5)), _F(1 / np.sqrt(2 * np.pi))
-#: Abramowitz and Stegun 7.1.26 for erfc(a) exp(a^2); the absolute error of erf is below 1.5e-7.
+#: Coefficients of formula 7.1.26 of Abramowitz and Stegun for erfc(a) exp(a^2); the absolute error
+#: of erf is below 1.5e-7.
 _E0 = _F(0.3275911)
 _E1, _E2, _E3, _E4, _E5 = _F(0.254829592), _F(-0.284496736), _F(1.421413741), _F(-1.453152027), _F(1.061405429)
 
@@ -38,7 +39,7 @@ _E1, _E2, _E3, _E4, _E5 = _F(0.254829592), _F(-0.284496736), _F(1.421413741), _F
 def _rounded(bits, bf16):
     """Return a float32's bits rounded to bfloat16.
 
-    A NaN stays NaN, because the quiet bit of a NaN is in the upper half.
+    A NaN stays NaN, because the function sets the quiet bit, which is in the upper half.
     """
     odd = np.int32((bits >> np.int32(16)) & np.int32(1)) if bf16 == 1 else np.int32(1)
     number = np.int32((bits + np.int32(0x7FFF) + odd) & np.int32(-65536))
@@ -56,9 +57,9 @@ def round_bf16(x, out, bf16):
 
 @_jit
 def largest_of_blocks(bits, largest):
-    """Write to `largest` the bits of the largest magnitude at each offset; a NaN counts as largest.
+    """Write, for each row and offset in a block, the bits of the largest magnitude over all blocks.
 
-    `bits` has the shape (rows, blocks, offsets).
+    `bits` has the shape (rows, blocks, offsets). NaN counts as the largest magnitude.
     """
     for row in range(bits.shape[0]):
         found = largest[row]
@@ -71,7 +72,10 @@ def largest_of_blocks(bits, largest):
 
 @_jit
 def take_where(x, other, where):
-    """Copy `other` to x, both (rows, blocks, offsets), where `where` (rows, offsets) is True."""
+    """Copy `other` to x where `where` is True.
+
+    x and `other` have the shape (rows, blocks, offsets), and `where` has the shape (rows, offsets).
+    """
     for row in range(x.shape[0]):
         chosen = where[row]
         for block in range(x.shape[1]):
@@ -84,7 +88,7 @@ def take_where(x, other, where):
 def round_in_place(x, bf16):
     """Round a flat x in place.
 
-    A loop with two arguments for the same array would be slower, because the compiler adds checks
+    `round_bf16` with one array as both arguments would be slower, because the compiler adds checks
     for overlap.
     """
     if bf16 != 0:
@@ -134,9 +138,9 @@ def _sum_lanes(row, lanes):
 
 @_jit
 def layer_norm(x, gamma, beta, normalized, inverse_deviation, out, epsilon, bf16):
-    """Write normalized * gamma + beta to `out`, after rounding x to bfloat16.
+    """Write the layer norm of x to `out`; both x and the result are rounded to bfloat16.
 
-    The function also rounds the result.
+    For the backward pass, the function also stores the normalized x and the inverse deviation.
     """
     runs, samples, features = x.shape
     count = _F(features)
@@ -166,7 +170,7 @@ def layer_norm(x, gamma, beta, normalized, inverse_deviation, out, epsilon, bf16
 def layer_norm_backward(d_out, normalized, inverse_deviation, gamma, d_gamma, d_beta, d_stream, bf16):
     """Write d_gamma and d_beta, and add the input's gradient to d_stream.
 
-    The function first rounds d_out to bfloat16.
+    The function reads d_out rounded to bfloat16.
     """
     runs, samples, features = d_out.shape
     count = _F(features)
@@ -193,7 +197,10 @@ def layer_norm_backward(d_out, normalized, inverse_deviation, gamma, d_gamma, d_
 
 @_inline
 def _exp_bits(z):
-    """Return exp(z), for |z| <= 80, as the value of the mantissa polynomial and exponent bits."""
+    """Return exp(z) as two factors: a float near 1, and a power of two as float32 bits.
+
+    z is limited to [-80, 80].
+    """
     z = min(max(z, _F(-80)), _F(80)) * _LOG2_E
     whole = np.floor(z + _HALF)
     f = z - whole
@@ -240,7 +247,7 @@ def gelu_tanh(u, slope, out, bf16):
 
 @_jit
 def gelu_exact(u, slope, out, bf16):
-    """Write x Phi(x) to `out` and its derivative to `slope`; round u in place.
+    """Write u Phi(u) to `out` and its derivative to `slope`; round u in place.
 
     The absolute error of the error function is below 1.5e-7.
     """
@@ -273,7 +280,7 @@ def scaled_backward(slope, d_out, d_in, bf16):
 
 @_jit
 def swiglu(u, sigmoid, out, bf16):
-    """Write a * b * sigmoid(b) to `out`, where u = (a, b) in rows of (n, 2h); round u in place."""
+    """Write a * b * sigmoid(b) to `out`, where each row of u is (a, b); round u in place."""
     rows, hidden = out.shape
     p, e = np.empty(hidden, np.float32), np.empty(hidden, np.int32)
     scale = e.view(np.float32)
@@ -290,7 +297,7 @@ def swiglu(u, sigmoid, out, bf16):
 
 @_jit
 def swiglu_backward(u, sigmoid, d_out, d_in, bf16):
-    """Write the gradient of (a, b) to d_in; round d_out in place."""
+    """Write the gradient of u = (a, b) to d_in; round d_out in place."""
     rows, hidden = d_out.shape
     for r in range(rows):
         a, b, q, d = u[r, :hidden], u[r, hidden:], sigmoid[r], d_out[r]
@@ -304,7 +311,7 @@ def swiglu_backward(u, sigmoid, d_out, d_in, bf16):
 
 @_jit
 def residual_gradient(prediction, target, loss, d_prediction):
-    """Write each run's mean squared error (float64) to `loss`, and the gradient of this error."""
+    """Write each run's mean squared error to `loss`, and its gradient to `d_prediction`."""
     runs, samples, features = prediction.shape
     factor = _F(2.0 / (samples * features))
     row, lanes = np.empty(features, np.float32), np.empty(_LANES, np.float32)
@@ -339,8 +346,8 @@ def round_and_sum(x, out, total, bf16):
 def adam(parameter, gradient, moments, rate, betas, corrections, epsilon):
     """Apply one step of Adam (Kingma and Ba, algorithm 1) to flat arrays, in place.
 
-    `moments`, `betas` and `corrections` are pairs: an entry for the first moment, one for the
-    second.
+    `moments`, `betas` and `corrections` are pairs, with an entry for the first moment and an entry
+    for the second moment.
     """
     (first, second), (beta1, beta2), (correction1, correction2) = moments, betas, corrections
     for i in range(parameter.size):

@@ -35,7 +35,7 @@ _NOISY = {"all": KINDS, "layer_norm": KINDS[:2], "not_layer_norm": KINDS[2:]}
 
 @dataclass
 class Run:
-    """The history of the training with one seed."""
+    """The history of one training run: losses, divergence and measurements."""
 
     seed: int
     experiment: Experiment
@@ -102,7 +102,7 @@ class Training:
             for index, run in enumerate(self.runs):
                 run.measured_at.append(self.step)
                 for name, value in values.items():
-                    if name not in run.measured:  # an old checkpoint lacks the measurement: NaN for earlier steps
+                    if name not in run.measured:  # an old checkpoint lacks the measurement, so earlier steps get NaN
                         run.measured[name] = [np.full_like(value[index], np.nan)] * (len(run.measured_at) - 1)
                     run.measured[name].append(value[index])
         loss = network.loss_and_gradients(x, y, self.step)
@@ -212,7 +212,7 @@ class Training:
         return rows
 
     def restore(self, state: dict[str, Array]) -> None:
-        """Continue from a `state` of the same seeds, made by this experiment or another."""
+        """Continue from a `state` of the same seeds, which another experiment may have made."""
         for index in range(len(self.runs)):
             self.network.parameters.set_run(index, state["parameters"][index])
         self.first, self.second = self._moments(state["first"]), self._moments(state["second"])
@@ -252,7 +252,7 @@ def train(
 ) -> list[Run]:
     """Train every seed for `experiment.steps` steps, and return the histories.
 
-    No run stops early because of its loss.
+    Runs that diverge are also trained to the end.
 
     Parameters
     ----------
@@ -262,14 +262,14 @@ def train(
         Also make the measurements at each step that follows a loss above `measure_above` times the
         least of the last 500 losses, in any run.
     checkpoint
-        A path. Training continues from the checkpoint if the file exists, with the bits of a run
-        without interruption. Training writes the file every `checkpoint_every` steps, every
+        A path. Training continues from the checkpoint if the file exists, and gives the same bits
+        as without interruption. Training writes the file every `checkpoint_every` steps, every
         `checkpoint_seconds` seconds and before an interruption, and deletes the file at the end.
-        With `keep_checkpoint`, training writes the file at the end instead, so that a call with
-        more steps continues.
+        With `keep_checkpoint`, training keeps the file at the end, so that a later call can train
+        for more steps.
     state
         A `Training.state` of the same seeds, from which training begins; another experiment may
-        have made the state. The histories begin at the state.
+        have made the state. The returned histories begin at the step of the state.
     report
         Called after each step with the number of steps, the losses and the runs.
     machine
@@ -321,7 +321,7 @@ def _rounded_in_place(parameters: Parameters, format: str) -> None:
 
 
 def save(training: Training, path: Path) -> None:
-    """Write the state, histories, experiment and seeds, from which `load` continues."""
+    """Write a checkpoint with the state, histories, experiment and seeds, for `load`."""
     about = {"experiment": training.experiment.to_dict(), "seeds": [run.seed for run in training.runs]}
     about |= {"environment": storage.environment() | dict(training.machine.about)}
     arrays = {f"state_{name}": value for name, value in training.state().items()}

@@ -3,10 +3,10 @@
 "amx" is a CPU with units for bfloat16 (Intel's AMX, reached through PyTorch). AMX units multiply
 bfloat16 operands exactly, and the operands in all MX formats are bfloat16 numbers. AMX units add in
 float32 as BLAS does, but in another order. A product by AMX units takes at most a third of the time
-of BLAS, and products take most of a step. "avx512_bf16" is a CPU with AVX512-BF16 instructions
-(AMD's CPUs from Zen 4 on). PyTorch returns results of AVX512-BF16 only in bfloat16, so the machine
-uses the instructions only for products whose results the network rounds to bfloat16 anyway.
-Products by AVX512-BF16 take half of the time of BLAS.
+of BLAS, and products take most of the time of a step. "avx512_bf16" is a CPU with AVX512-BF16
+instructions (AMD's CPUs from Zen 4 on). PyTorch returns results of AVX512-BF16 only in bfloat16, so
+the machine uses the instructions only for products whose results the network rounds to bfloat16
+anyway. Products by AVX512-BF16 take half of the time of BLAS.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ Product = Callable[[Array, Array, Array], Any]
 class Machine:
     """The processor and library that compute products."""
 
-    #: Versions and devices on which results depend, in addition to those that `storage.environment`
-    #: reports.
+    #: Versions and devices on which results depend and which `storage.environment` does not report.
     about: Mapping[str, str] = field(default_factory=dict)
     #: A faster product for bfloat16 operands, or None.
     narrow_product: Product | None = None
     #: True if `narrow_product` rounds its results to bfloat16, ties to even.
     rounds: bool = False
-    #: The device on which PyTorch trains (`by_torch`); None for the loops of `model` and `kernels`.
+    #: The device on which PyTorch trains (`by_torch`); None if `model` and `kernels` train.
     device: str | None = None
 
     def product(self, *operands: Operand, bf16: int) -> Product:
         """Return `multiply(left, right, out)` for matrices quantized to the formats of `operands`.
 
-        `bf16` says how the network rounds the results (see `kernels`). The product in bfloat16 is
-        exact because elements of at most eight bits times a power of two are bfloat16 numbers.
+        `bf16` says how the network rounds the results (see `kernels`). The operands are exact in
+        bfloat16, because an element of at most eight bits times a power of two is a bfloat16
+        number.
         """
         are_narrow = all(operand.format is not None for operand in operands)
         if self.narrow_product is not None and are_narrow and (bf16 == 1 or not self.rounds):
@@ -79,7 +79,7 @@ def _avx512_bf16() -> Machine:
         )
 
     def multiply(left: Any, right: Any, out: Any) -> None:
-        for index in np.ndindex(*out.shape[:-2]):  # torch is slower in one call for the whole stack
+        for index in np.ndindex(*out.shape[:-2]):  # one call of torch for the whole stack is slower
             out[index] = torch.mm(left[index].bfloat16(), right[index].bfloat16())
 
     return _by_torch(multiply, rounds=True)

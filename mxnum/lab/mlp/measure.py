@@ -22,19 +22,20 @@ _REFERENCE = Operand("mxfp8_e4m3")
 def measurements(network: Network | TorchNetwork, x: Array, y: Array, step: int) -> dict[str, Array]:
     """Return measurements of each run, at the run's current parameters on a batch.
 
-    zeta
+    ``zeta``
         ||g~ - g|| / ||g||, the lower bound of the operator norm of zeta in g~ = (I + zeta) g. g~ is
         the gradient in the run's precision, and g the gradient in float32 at the same parameters
-        and batch. The released code logs the square of zeta.
-    zeta_gamma, zeta_beta, zeta_bias, zeta_w1, zeta_w2
-        ||g~ - g|| / ||g|| for the gradients of one kind of parameter.
-    cosine
-        The cosine of the angle between g~ and g.
-    gradient_norm
-        ||g~||; `float32_gradient_norm` is ||g||.
-    gamma_in_last_bin, activations_in_last_bin, gamma_error, beta_error
-        For each layer: the share of numbers beyond the largest element under the floor rule, and
-        the root mean square of Q(x) - x.
+        and batch. The paper's released code logs the square of zeta.
+    ``zeta_gamma``, ``zeta_beta``, ``zeta_bias``, ``zeta_w1``, ``zeta_w2``
+        zeta for the gradients of one kind of parameter.
+    ``cosine``
+        The cosine of the angle between the gradients in the run's precision and in float32.
+    ``gradient_norm``
+        The norm of the gradient in the run's precision; `float32_gradient_norm` is the norm in
+        float32.
+    ``gamma_in_last_bin``, ``activations_in_last_bin``, ``gamma_error``, ``beta_error``
+        For each layer: the share of numbers beyond the largest value that their block can represent
+        under the floor rule, and the root mean square of the rounding error.
     """
     runs, p = len(network.seeds), network.experiment.precision
     network.loss_and_gradients(x, y, step)

@@ -187,7 +187,7 @@ class _Pass:
                 d_stream += d_out
 
     def _layer(self, k: int, shape: tuple[int, ...]) -> _Layer:
-        """Return the buffers of a layer."""
+        """Return the buffers of layer k."""
         wide, hidden = ((*shape[:2], length) for length in (self.experiment.inner, self.experiment.hidden))
         shapes = {"normalized": shape, "inverse": shape[:2], "z": shape, "u": wide, "slope": hidden, "h": hidden}
         return _Layer(*(self.make((name, k), of) for name, of in shapes.items()))
@@ -209,11 +209,12 @@ class _Pass:
         return self._quantized(tensor, operand, -2, name, layer).swapaxes(-1, -2)
 
     def _of_layers(self, kind: str, operand: Operand, axis: int, name: str) -> Callable[[int], Array]:
-        """Return `weight(k)`, which gives the quantized weight of layer k.
+        """Return a function `weight(k)`, which gives the quantized weight of layer k.
 
-        `weight(k)` quantizes layer k just before the product with it, so that the result is still
-        in the cache. With stochastic rounding all layers are quantized at once, because the random
-        bits of an element depend on its index among the elements of all layers.
+        `weight(k)` quantizes a weight just before the product that needs the weight, so that the
+        quantized weight is still in the cache. With stochastic rounding all layers are quantized at
+        once, because the random bits of an element depend on its index among the elements of all
+        layers.
         """
         if is_repeatable(operand):
             return lambda k: self._quantized(self.weights.by_layer[kind][k], operand, axis, name, k)

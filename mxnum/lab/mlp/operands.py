@@ -92,17 +92,17 @@ def rounded(
 
 
 def _released_bump(x: Array, operand: Operand, axis: int, out: Array) -> Array:
-    """Round by the scale rule of the released code, which takes the maxima over the wrong axis.
+    """Round by the scale rule of the paper's code, which takes the maxima over the wrong axis.
 
-    The rule raises the exponent of an element by one if the largest magnitude *at the element's
-    offset within its block*, over all blocks of the row, has a mantissa above that of the largest
-    element. Under 'released_bump', neighbours in a block may have different scales.
+    The rule doubles the scale of an element if the largest magnitude *at the element's offset
+    within its block*, over all blocks of the row, has a larger mantissa than the format's largest
+    element value. So neighbours in a block may have different scales under 'released_bump'.
     """
     fmt, along = operand.mx_format, axis % x.ndim
     block, length = operand.block_size or fmt.block, x.shape[along]
     if length % block:
         raise ValueError(f"Scale rule 'released_bump' needs rows of whole blocks of {block}, not {length} elements.")
-    offsets = (-1, length // block, block * math.prod(x.shape[along + 1 :]))  # rows, blocks, offsets in a block
+    offsets = (-1, length // block, block * math.prod(x.shape[along + 1 :]))  # shape: rows, blocks, offsets in a block
     parts = np.ascontiguousarray(x).reshape(offsets)
     largest = np.empty((len(parts), offsets[2]), np.int32)
     kernels.largest_of_blocks(parts.view(np.int32), largest)
@@ -157,7 +157,7 @@ def affine(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor
 
 
 def _matched(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor: int) -> Array:
-    """Return gamma or beta with an error as large as the floor rule with `rne` causes."""
+    """Return gamma or beta with the operand's kind of error, as large as the error of floor."""
     floor = affine(x, Operand(operand.format, block_size=operand.block_size), seeds, step, tensor)
     size = _size(floor - x)
     if operand.error == "clamp":
@@ -177,9 +177,9 @@ def _cut(magnitudes: Array, size: Array) -> Array:
     """Return each row's threshold at which clipping has an error of root mean square `size`.
 
     The threshold is 0 if even clipping all numbers to 0 gives a smaller error. If the k largest
-    magnitudes are clipped at c, the squares of the errors sum to S2 - 2 c S1 + k c^2, where S1 and
-    S2 sum the k largest and their squares. The threshold is the c that gives the required sum and
-    lies below the k largest magnitudes and above the next magnitude.
+    magnitudes are clipped at c, the squares of the errors sum to S2 - 2 c S1 + k c^2, where S1 is
+    the sum of the k largest magnitudes and S2 the sum of their squares. The threshold is the c that
+    gives the required sum and lies below the k largest magnitudes and above the next magnitude.
     """
     largest = np.flip(np.sort(magnitudes, axis=-1), axis=-1).astype(np.float64)
     count = np.arange(1, magnitudes.shape[-1] + 1)
@@ -201,7 +201,7 @@ def _clamped(x: Array, operand: Operand) -> Array:
 
 
 def in_last_bin(x: Array, operand: Operand) -> Array:
-    """Return True for each number beyond the largest element under the floor scale of its block."""
+    """Return, for each number, True if it exceeds the range of its block under rule floor."""
     return np.abs(x) > _largest(x, operand, "floor")
 
 

@@ -31,7 +31,7 @@ ITERATIONS, LENGTH = 16, 1e-3
 
 @dataclass(frozen=True)
 class Sharpness:
-    """The largest eigenvalue times the learning rate, and the participation of its eigenvector."""
+    """The largest eigenvalue times the rate, and the inverse participation of its eigenvector."""
 
     rate_times_curvature: Array
     participation: Array
@@ -75,7 +75,7 @@ def sharpness(training: Training, iterations: int = ITERATIONS) -> Sharpness:
     return Sharpness(e.rate * values, inverse_participation(modes), shares)
 
 
-#: The names of the arms that `followed` returns; the study `small` has the same arms.
+#: The names of the arms that `followed` returns, which have the width and batch of `studies.SMALL`.
 FOLLOWED = ("FP32", "LN E2M1", "LN frozen", "zeta 0.5", "FP32, rate 0.006")
 
 

@@ -31,7 +31,7 @@ def predicted_ratio(mean: float, deviation: float) -> float:
 def critical_rate(
     experiment: Experiment, seed: int, low: float, high: float, *, tolerance: float = 0.02
 ) -> tuple[float, float]:
-    """Return a stable learning rate of a seed, and a rate that diverges within the steps.
+    """Return a stable and a diverging learning rate, which enclose the critical rate of a seed.
 
     The function bisects the logarithm of the rate until both rates differ by at most the factor 1 +
     `tolerance`. `low` must be stable, and `high` must diverge.
@@ -71,10 +71,10 @@ def sgd_limits(
     say: Callable[[str], None] = print,
     kept: Path | None = None,
 ) -> dict[str, Any]:
-    """Return, by noise, each seed's largest stable rate relative to no noise, and the prediction.
+    """Return, for each noise, the measured and predicted change of the seeds' largest stable rate.
 
-    Each limit is written to the file `kept` as soon as it is found; limits in the file are not
-    measured again.
+    The function writes each limit (the largest stable rate of a seed) at once to the file `kept`,
+    and does not measure limits in the file again.
     """
     known = _Kept(kept)
     plain = known.limits(experiment, seeds)
@@ -92,7 +92,7 @@ def sgd_limits(
 
 
 class _Kept:
-    """The limits that an interrupted call of `sgd_limits` found with the same libraries."""
+    """The stored limits of an interrupted call of `sgd_limits` with the same libraries."""
 
     def __init__(self, path: Path | None) -> None:
         self.path, self.environment = path, storage.environment()
@@ -103,7 +103,7 @@ class _Kept:
                 self.found = before["limits"]
 
     def limits(self, experiment: Experiment, seeds: tuple[int, ...]) -> dict[int, tuple[float, float]]:
-        """Return the limits of the seeds; limits that are in the file are not measured again."""
+        """Return the limits of the seeds; measure only limits that are not in the file."""
         found = {}
         for seed in seeds:
             asked = json.dumps([experiment.to_dict(), seed], sort_keys=True)
@@ -159,9 +159,10 @@ def shift(table: dict[str, Any], kind: str) -> tuple[float, float, float] | None
     """Return the critical learning rate of a precision divided by FP32's, with 95 % limits.
 
     The ratio is computed for each seed, from the rates at which both precisions were run. The
-    critical rate of a seed is the lowest rate at which it has an excursion. A seed without an
-    excursion at any rate counts with the next higher rate; its ratio is then a bound, so the mean
-    of the logarithms is nearer to zero than the true mean.
+    critical rate of a seed is the lowest rate at which the run with this seed has an excursion. If
+    no run of a seed has an excursion, a rate one step above the highest rate counts as critical.
+    The ratio of a seed without an excursion is only a bound, so the mean log ratio is nearer to
+    zero than the true mean.
     """
     rates = sorted(set.intersection(*({r for r, _, _ in curve(table).get(k, [])} for k in (kind, "FP32"))))
     if len(rates) < 2:

@@ -1,7 +1,7 @@
-"""Classify histories of losses: excursions that came back, runaways, and high final losses.
+"""Classify histories of losses: excursions with a return, runaways, and high final losses.
 
-The definitions do not depend on architecture or precision. Only the losses decide, after the run
-has ended.
+The definitions do not depend on architecture or precision. Only the losses of a run that has ended
+decide its class.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ Array = Any
 #: An excursion starts at the first loss above this many times the base (the least running median so
 #: far), if the loss also exceeds the share `FORGOTTEN` of the loss before training.
 RISE = 20.0
-#: The share of the loss before training that the start of an excursion must exceed. Without layer
+#: The first loss of an excursion must exceed this share of the loss before training. Without layer
 #: norm a loss may rise a hundredfold and still be small.
 FORGOTTEN = 0.1
 #: An excursion ends at the first loss that is at most this many times the base, if the median of
-#: the `WINDOW` losses from this loss on is so small too.
+#: the `WINDOW` losses from this loss on does not exceed the same limit.
 BACK = 5.0
 #: The number of steps in a running median, and in the window that ends an excursion.
 WINDOW = 100
 #: A run without an excursion is degraded if its final loss is above this many times the final loss
 #: of its control on the same seed.
 DEGRADED = 1.5
-#: The value that replaces a loss that is not finite in `Excursion.area`.
+#: In `Excursion.area`, this value replaces a loss that is not finite.
 _LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
 class Excursion:
-    """One excursion: a rise of the loss, and its return."""
+    """A jump of the loss, and its return."""
 
     start: int
     #: The step at which the loss was back; None if it did not come back.
@@ -44,10 +44,10 @@ class Excursion:
     base: float
     #: The largest loss of the excursion; infinite if a loss was not finite.
     peak: float
-    #: The sum over steps of log10 of the loss divided by the base.
+    #: The sum of log10(loss / base) over the steps of the excursion.
     area: float
-    #: The step at which the loss was back below the threshold at which the excursion started, by
-    #: the same rule as `end`. At this step the loss may still be high.
+    #: The step at which the loss was back below the threshold above which the excursion had
+    #: started, by the same rule as `end`. At step `under` the loss may still be high.
     under: int | None = None
 
     def lasts_until(self, steps: int) -> int:
@@ -101,10 +101,10 @@ def _bases(loss: Array) -> Array:
 
 
 def _back(loss: Array, start: int, limit: float) -> int | None:
-    """Return the first step from `start` that begins a return to the limit, or None.
+    """Return the first step, from `start` on, at which the loss is back at the limit, or None.
 
-    The loss at this step, and at least half of the losses of the window that begins there, are at
-    most the limit.
+    The loss at this step, and at least half of the losses in the window from this step on, must be
+    at most the limit.
     """
     low = loss <= limit
     counts = np.concatenate([[0], np.cumsum(low)])
@@ -119,12 +119,11 @@ class Outcome(StrEnum):
 
     #: No excursion started before the horizon.
     NONE = "none"
-    #: Every excursion that started before the horizon came back.
+    #: The loss came back from every excursion that started before the horizon.
     RECOVERED = "recovered"
-    #: An excursion had not come back by twice the horizon, or a loss was not finite.
+    #: The loss had not come back from an excursion by twice the horizon, or was not finite.
     RUNAWAY = "runaway"
-    #: An excursion had not come back when the run ended, and the run ended before twice the
-    #: horizon.
+    #: The run ended before twice the horizon, and the loss had not come back from an excursion.
     OPEN = "open"
 
 
@@ -156,23 +155,23 @@ class Course:
         if any(np.isinf(e.peak) for e in self.counted):
             return Outcome.RUNAWAY
         end = self.counted[-1].end
-        if end is not None and end <= 2 * self.horizon:  # a longer run is judged like the other runs of its arm
+        if end is not None and end <= 2 * self.horizon:  # a return after twice the horizon is too late
             return Outcome.RECOVERED
         return Outcome.RUNAWAY if self.steps >= 2 * self.horizon else Outcome.OPEN
 
     @property
     def away(self) -> int | None:
-        """The start of the excursion that did not come back, if the run is a runaway."""
+        """The start of the excursion without a return, if the run is a runaway; otherwise None."""
         return self.counted[-1].start if self.outcome is Outcome.RUNAWAY else None
 
     @property
     def ends_high(self) -> bool:
-        """True if the final loss is above the starting threshold of the last counted excursion."""
+        """True if the final loss is above the threshold that began the last counted excursion."""
         return bool(self.counted) and (self.final is None or self.final > RISE * self.counted[-1].base)
 
     @property
     def peak(self) -> float | None:
-        """The largest peak of the counted excursions, each in units of its base."""
+        """The largest peak of the counted excursions, each divided by its base."""
         return max((e.peak / e.base for e in self.counted), default=None)
 
     def degraded(self, control: Course) -> bool | None:

@@ -1,8 +1,9 @@
-"""Run interventions shortly before a divergence, and two kinds of controls.
+"""Change runs shortly before they diverge (interventions), and run two kinds of controls.
 
-Shortly before a divergence a single trajectory proves nothing. So each seed has an unperturbed
-control, which must diverge at the same step as the original run, and controls whose parameters are
-changed by one part in a million.
+Shortly before a divergence, a tiny change of the parameters can move the divergence, so a single
+changed run proves nothing. Each seed therefore has an unperturbed control and perturbed controls.
+The unperturbed control must diverge at the same step as the original run. In a perturbed control,
+each parameter is changed by about one part in a million.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ LEVEL = 0.05
 
 
 def actions(base: Experiment) -> dict[str, Experiment]:
-    """Return the changed experiments of claim I7, without changes that `base` already has."""
+    """Return `base` with each change that claim I7 tests, except changes that `base` has."""
     p = base.precision
 
     def without(*names: str, by: Operand = FLOAT32) -> Experiment:
@@ -59,9 +60,10 @@ def actions(base: Experiment) -> dict[str, Experiment]:
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan to act `lead` steps before the divergence, and to train `watch` steps afterwards.
+    """A plan to intervene `lead` steps before the divergence, and to train `watch` steps more.
 
-    Actions begin at a multiple of `every` steps. `perturbed` is the number of perturbed controls.
+    Interventions begin at a multiple of `every` steps. `perturbed` is the number of perturbed
+    controls of each seed.
     """
 
     lead: int = 300
@@ -74,8 +76,8 @@ class Plan:
 class Approach(Task):
     """A repetition of a run up to step `start`, which lies before the divergence of the run.
 
-    The state at this step is stored in `start.npz`. The repetition begins at the latest checkpoint
-    of the original run before this step, if such a checkpoint exists.
+    The state at step `start` is stored in `start.npz`. The repetition begins at the original run's
+    latest checkpoint up to step `start`, or at step 0 if the original run has no such checkpoint.
     """
 
     start: int
@@ -123,7 +125,7 @@ class Approach(Task):
 
 @dataclass(frozen=True, kw_only=True)
 class Branch(Task):
-    """A continuation of a run from its `Approach`, with an action or a perturbation."""
+    """A continuation of a run from its `Approach`: with an action, perturbed, or unchanged."""
 
     approach: Approach
     watch: int
@@ -160,7 +162,7 @@ class Branch(Task):
 
 
 def branches(approach: Approach, plan: Plan) -> list[Branch]:
-    """Return the branches of an approach: its controls and its actions."""
+    """Return the runs that branch off from an approach: controls and actions."""
 
     def branch(arm: str, experiment: Experiment, perturbed: int | None = None) -> Branch:
         directory = arm_directory(approach.directory, f"{arm}, {plan.watch} steps")
@@ -182,7 +184,7 @@ def _row_of_state(arrays: dict[str, Array], index: int) -> dict[str, Array]:
 
 
 def _is_here(environment: dict[str, Any], machine: str) -> bool:
-    """Return True if a run was made with libraries and devices whose sums are the same here."""
+    """Return True if this process computes sums with the bits of a stored run's environment."""
     here = storage.environment() | dict(machine_named(machine).about)
     return all(environment.get(name) == here.get(name) for name in ("blas", "products", "gpu", "cupy"))
 
@@ -205,9 +207,9 @@ def gather(
     say: Callable[[str], None] = print,
     show: Show | None = None,
 ) -> dict[str, Any]:
-    """Run every action before the divergence of each seed of an arm, and return a table.
+    """Try every action before the divergence of each seed of an arm, and return a table.
 
-    The original runs are those of the study in the folder `runs`; missing runs are trained first.
+    The original runs are the study's runs in the folder `runs`; missing runs are trained first.
     After an interruption, the same call continues and does not repeat stored runs. Call this
     function under ``if __name__ == "__main__":``, like `run_study`.
     """
@@ -301,7 +303,7 @@ class Row:
 
 
 def rows(table: dict[str, Any]) -> list[Row]:
-    """Return rows: the controls, then the actions, each compared with its perturbed controls."""
+    """Return rows: the controls, then each action, compared with the perturbed controls."""
     seeds, watch = table["seeds"], table["plan"]["watch"]
     names = list(seeds[0]["outcomes"])
     perturbed = [name for name in names if name.startswith("perturbed")]

@@ -29,8 +29,8 @@ from mxnum.recipe import Operand
 #: The block shapes whose errors are compared. A block has sixteen elements of a row (a token, or a
 #: row of weights), of a column, or of a tile.
 ORGANISATIONS = {"row": (1, 16), "column": (16, 1), "tile": (4, 4)}
-#: Predictions at rest are computed only if the control's loss exceeds the entropy by less than
-#: this, in nats. With a larger excess, the model has learnt nothing.
+#: Losses at rest (with the logits in equilibrium) are predicted only if the control's loss exceeds
+#: the entropy by less than this many nats. With a larger excess, the model has learnt nothing.
 MOST_NOISE = 10.0
 
 
@@ -92,7 +92,7 @@ MODEL = _LanguageModel()
 
 
 def organisation_errors(operands: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Return the mean error of stored operands in E2M1 with the rule even, by `ORGANISATIONS`."""
+    """Return the mean error of operands in E2M1 under scale rule even, by `ORGANISATIONS`."""
     found: dict[str, dict[str, list[float]]] = {}
     for name, x in operands.items():
         of_kind = found.setdefault(name.split("/")[0], {each: [] for each in ORGANISATIONS})
@@ -106,17 +106,19 @@ def organisation_errors(operands: Mapping[str, Any]) -> dict[str, dict[str, floa
 
 
 def predicted_biases(setting: Setting, probabilities: Any) -> list[float]:
-    """Return the predicted relative change of the targets' components at each evaluation."""
+    """Return the predicted bias of the targets' gradient components at each evaluation."""
     bias = _bias(setting, "rne")
-    # There is no prediction for a model whose losses are NaN, or which gives every target p = 1.
+    # There is no prediction for a model whose losses are NaN, or for a model that gives every
+    # target p = 1.
     return [bias.shrinking(each).bias if each.min() < 1 else math.nan for each in probabilities]
 
 
 def predicted_gap(setting: Setting) -> float | None:
-    """Return the excess loss at rest that the analysis predicts; None without a prediction.
+    """Return the excess loss at rest that `logit_rest` predicts; None without a prediction.
 
-    A prediction needs a Markov source and a last layer with gradients in MX. The gradient of the
-    logits must be rounded in the same way in both products that use it.
+    A prediction needs a Markov source, no label smoothing, no z-loss, and a rounding whose bias the
+    library can derive. Both products that use the gradient of the logits must round the gradient in
+    the same way. If the gradient is not in MX, the predicted excess is 0.
     """
     operand = gradient_of_logits(setting)
     if setting.source != "markov" or setting.label_smoothing or setting.z_loss or not _has_derivation(operand):
@@ -129,25 +131,25 @@ def predicted_gap(setting: Setting) -> float | None:
 
 
 def _has_derivation(operand: Operand) -> bool:
-    """Return True if the library derives the bias of the operand's rounding.
+    """Return True if `logit_gradient_bias` can derive the bias of the operand's rounding.
 
-    Scales of 32 bits have no derivation.
+    For scales of more than 16 bits there is no derivation.
     """
     return operand.rounding in ("rne", "sr") and not (operand.is_mx and operand.mx_format.scale.bits > 16)
 
 
 def _bias(setting: Setting, rounding: str) -> LogitGradientBias:
-    """Return the relative change of the targets' components by rounding in a setting."""
+    """Return the bias that rounding causes in the gradient of the logits of a setting."""
     operand = gradient_of_logits(setting)
     how: dict[str, Any] = {"scale_rule": operand.scale_rule, "rounding": rounding, "block_size": operand.block_size}
     return logit_gradient_bias(operand.mx_format, setting.tokens, setting.factor, **how)
 
 
 def sampled_gap(setting: Setting, noise: float) -> float:
-    """Return the excess loss at rest that the kernels predict, with all components rounded.
+    """Return the excess loss at rest of a simulation that rounds whole gradients with the kernels.
 
-    The prediction assumes that there is no drift, and that the loss without rounding is `noise`
-    above the entropy.
+    The simulation assumes that logits do not drift together, and that the loss without rounding is
+    `noise` above the entropy.
     """
     operand, rows = gradient_of_logits(setting), max(1, min(512, 2**18 // setting.vocabulary))
     found = sampled_logit_rest(
@@ -187,7 +189,7 @@ NOTE = (
 
 
 def rows(table: dict[str, Any]) -> list[tuple[str, ...]]:
-    """Return one row for each arm, with the mean gap and an exact test over runs paired by seed."""
+    """Return one row for each arm, with the mean gap to the control and an exact paired test."""
     made = []
     for name, arm in table["arms"].items():
         runs = {run["seed"]: run for run in arm["runs"]}
@@ -234,10 +236,10 @@ def page(table: dict[str, Any]) -> str:
 
 
 def losses_text(table: dict[str, Any]) -> str:
-    """Return a CSV text with a line for each run, which `mxnum lab fit` reads.
+    """Return a CSV text for `mxnum lab fit`, with a line for each run.
 
-    The number of parameters includes the embedding. Arms have the names of the study file, without
-    the values of the grid, because laws are fitted over these values.
+    The number of parameters includes the embedding. Names of arms leave out the grid's values,
+    because a law is fitted over all values of the grid.
     """
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")

@@ -20,8 +20,8 @@ from mxnum.lab.studies.study import Study, model_of
 from mxnum.lab.studies.sweep import arm_directory
 from mxnum.output.text_table import markdown_table
 
-#: The number of points of a stored loss curve, and the number of digits of a stored number: so few
-#: that the file of a study is below a megabyte.
+#: The number of points of a stored loss curve, and the number of digits of a stored number. Both
+#: are so small that a study's file stays below a megabyte.
 CURVE_POINTS, DIGITS = 40, 4
 _KEPT_MEASUREMENTS = (
     *("zeta", "zeta_gamma", "zeta_beta", "zeta_w1", "zeta_w2", "cosine"),
@@ -35,7 +35,7 @@ def collect(
 ) -> dict[str, Any]:
     """Return the runs of a study as one table, without arms and seeds that have no runs.
 
-    Without `seeds` the table has the lowest stored seeds, as many as the study has. With
+    Without `seeds`, the table has the lowest stored seeds, and of these at most `study.seeds`. With
     `unfinished` the table includes unfinished runs, up to their last checkpoints.
     """
     table: dict[str, Any] = {"study": study.name, "question": study.question, "control": study.control, "arms": {}}
@@ -85,7 +85,7 @@ def stored(results: Path, name: str) -> dict[str, Any]:
 def read_run(path: Path, arm: str, configuration: Any) -> dict[str, Any]:
     """Return the stored data of a run; raise ValueError if its configuration is not the arm's.
 
-    The number of steps may differ if the model can continue runs.
+    The run may have another number of steps than the arm if the model can continue runs.
     """
     stored: dict[str, Any] = storage.read_json(path)
     model = model_of(configuration)
@@ -101,13 +101,14 @@ def read_run(path: Path, arm: str, configuration: Any) -> dict[str, Any]:
 
 
 def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """Return a text on the settings that differ: "rate 0.1, not 0.2"; of tables, only the names."""
+    """Return a text on the settings that differ: "rate 0.1, not 0.2"; "other recipe" for tables."""
     pairs = {name: (value, wanted[name]) for name, value in found.items() if value != wanted[name]}
     parts = (f"other {n}" if dict in (type(a), type(b)) else f"{n} {a}, not {b}" for n, (a, b) in pairs.items())
     return "; ".join(parts)
 
 
-#: A smaller excess over the least possible loss is set to this number, because it is only chance.
+#: An excess over the least possible loss below this number is set to this number, because so small
+#: an excess is chance.
 MOST_EXACT = 1e-3
 
 
@@ -154,7 +155,7 @@ def courses(table: dict[str, Any], name: str) -> list[Course]:
     """Return the excursions and the outcome of each run of an arm, as `Course` objects.
 
     Runs of older stored studies ended at the first divergence (see `divergence`), which counts as
-    an excursion that did not come back.
+    an excursion without a return.
     """
     horizon = horizon_of(table)
     found: list[Course] = []
@@ -213,7 +214,7 @@ def compared(table: dict[str, Any], controls: Mapping[str, str], event: str = "f
 
 
 def _controls(table: dict[str, Any], control: str | None = None) -> dict[str, str]:
-    """Return the control of each arm: `control` if given, otherwise the arm's own.
+    """Return the control of each arm: `control` if given, otherwise the arm's own control.
 
     Arms that are their own control are left out.
     """
@@ -236,14 +237,14 @@ def outcomes_text(table: dict[str, Any], name: str) -> str:
 
 
 def returns(table: dict[str, Any], name: str) -> Arm:
-    """Return the lengths of first excursions in steps, as survival data."""
+    """Return the length in steps of the first excursion of each run, as survival data."""
     runs = [(run.seed, run.steps, run.excursions[0]) for run in courses(table, name) if run.excursions]
     ends = [None if e.end is None else e.end - e.start for _, _, e in runs]
     return Arm.of(name, ends, [steps - e.start for _, steps, e in runs], seeds=[seed for seed, _, _ in runs])
 
 
 def endings(table: dict[str, Any], name: str, control: str) -> list[float]:
-    """Return the final log loss of each run minus that of the control on the same seed."""
+    """Return, for each seed, the log of the final loss divided by the control's final loss."""
     others = {run.seed: run.final for run in courses(table, control)}
     pairs = [(run.final, others.get(run.seed)) for run in courses(table, name)]
     return [math.log(ours / theirs) for ours, theirs in pairs if ours and theirs]
@@ -421,9 +422,9 @@ def loss_figure(
     *,
     medians: bool = False,
 ) -> Any:
-    """Draw the median losses of every run over bins of steps.
+    """Draw the losses of each run as medians over bins of steps.
 
-    `medians` adds thick lines for the medians over runs.
+    With `medians`, thick lines show the median over the runs of each arm.
     """
     if axes is None:
         axes = errors.package("matplotlib.pyplot", "plots").subplots(figsize=(7, 3.6), layout="constrained")[1]
@@ -453,7 +454,7 @@ def write(
 ) -> dict[str, Any]:
     """Make a table of a study's runs, write the table by `store`, and return the table.
 
-    With `add`, runs that only the stored table has are kept.
+    With `add`, the new table also has the runs that only the stored table has.
     """
     table = collect(study, root, unfinished=unfinished)
     if add and (results / f"{study.name}.json").exists():
@@ -463,7 +464,7 @@ def write(
 
 
 def joined(study: Study, *tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Make one table of several tables; of a run that several tables have, keep the longest."""
+    """Make one table of several tables; if several tables have a run, keep the longest version."""
     arms: dict[str, Any] = {}
     for name, wanted in study.arms.items():
         found = [table["arms"][name] for table in tables if name in table["arms"]]

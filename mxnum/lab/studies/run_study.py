@@ -22,12 +22,13 @@ class Outcome:
     table: dict[str, Any]
     #: The runs that ended with an exception. The table has all other runs.
     failed: list[sweep.Failure]
-    #: The duration of this call in seconds; stored runs are not repeated.
+    #: The duration of the call of `run_study` in seconds; runs that were stored before take no
+    #: time.
     seconds: float
 
     @property
     def verdict(self) -> list[str]:
-        """A sentence for each arm, which compares its excursions with those of its control."""
+        """A sentence for each arm, which compares excursions of the arm and of its control."""
         return report.conclusions(self.table) if self.table["arms"] else []
 
 
@@ -51,9 +52,9 @@ def run_study(
     """Train the runs of a study that the store lacks, and return the outcome.
 
     After an interruption, the same call with the same store continues from the last checkpoints,
-    and the trajectories are the same bit for bit. ``run_study("quick", folder)`` trains 48 runs, in
-    three minutes on two cores. Call this function under ``if __name__ == "__main__":``, because the
-    processes import the main module.
+    and gives the same bits as without interruption. ``run_study("quick", folder)`` trains 48 runs,
+    in three minutes on two cores. Call this function under ``if __name__ == "__main__":``, because
+    the processes import the main module.
 
     Parameters
     ----------
@@ -63,16 +64,16 @@ def run_study(
         The folder of the runs. Studies of the MLP with the same width share arms in this folder.
     arms, seeds, first_seed
         Train only the arms in `arms`, with `seeds` seeds from `first_seed` on (defaults: the
-        study's). The returned table has all arms in the store. If `seeds` is less than the study's
-        number of seeds, the table has as many seeds as the study.
+        study's). The returned table has all stored runs of the study, even if `arms` and `seeds`
+        select only some runs.
     changes
-        Other values for the configuration of every arm, such as ``{"rate": 0.1}``, which need a
+        New values for settings of every arm, such as ``{"rate": 0.1}``. Changed arms need a
         separate store. A larger ``"steps"`` continues stored runs of the MLP.
     processes, stack, niceness, scheduler
         The number of processes (default: one for each core; 0: only this process), the number of
         seeds that each process trains together, and the niceness of the processes. Instead of
-        processes, `scheduler` may give the address of a dask.distributed scheduler. The bits of
-        results do not depend on these arguments.
+        processes, `scheduler` may give the address of a dask.distributed scheduler. The number and
+        kind of processes do not change the bits of results.
     machine
         "cpu"; for the MLP also "amx" or "avx512_bf16" (a CPU with products in bfloat16), or "torch"
         or "cuda" (PyTorch on the CPU or on a GPU, with one process). The last bits of losses depend
@@ -82,8 +83,8 @@ def run_study(
         ``seed-N-operands.npz``.
     say, show
         `say` is called with a line for each completed group of seeds. `show` is called with the
-        `sweep.State` about once a second. Without `show`, `say` reports this state every ten
-        seconds.
+        `sweep.State` about once a second. Without `show`, `say` is called with the progress every
+        ten seconds.
     """
     started = time.monotonic()
     whole = studies.get(study) if isinstance(study, str) else study
@@ -97,7 +98,7 @@ def run_study(
     wanted = {name: whole.arms[name] for name in sorted(names, key=lambda name: model.order(whole.arms[name]))}
     count = whole.seeds if seeds is None else errors.integer("seeds", seeds, 1, 1 << 20)
     first = whole.first_seed if first_seed is None else first_seed
-    root = as_path(store, "store").resolve()  # workers of a cluster may have another current folder
+    root = as_path(store, "store").resolve()  # absolute, because workers of a cluster may have another current folder
     remove_abandoned(root)
     for name, configuration in wanted.items():
         for path in sweep.arm_directory(root / whole.folder, name).glob("seed-*.json"):
@@ -115,7 +116,7 @@ def run_study(
         failed = sweep.run_on_cluster(tasks, scheduler, say=say, show=show)
     else:
         failed = sweep.run_all(tasks, processes=processes, niceness=niceness, say=say, show=show)
-    # The table has every arm in the store, even if this call did not train it.
+    # The table has every arm in the store, even arms that this call did not train.
     try:
         table = report.collect(whole, root, range(first, first + max(whole.seeds, count)))
     except ValueError:

@@ -1,9 +1,9 @@
 """Compute the statistics of studies: times to an event, and exact tests of paired seeds.
 
 Runs that reach the horizon without an event are censored at the horizon. Tests are exact: if two
-arms do not differ, the two outcomes of a seed can be exchanged, and a test counts all such
-exchanges. So the number of seeds limits how small a p-value can be. Confidence limits of a mean
-come from Student's t, with n - 1 degrees of freedom.
+arms do not differ, the two outcomes of a seed can be exchanged, and a test counts all exchanges.
+The number of seeds limits how small a p-value can be, because n seeds have only 2^n exchanges.
+Confidence limits of a mean come from Student's t, with n - 1 degrees of freedom.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CONFIDENCE = 0.95
 
 
 def scipy_stats() -> Any:
-    """Return `scipy.stats`, which an extra installs."""
+    """Return `scipy.stats`; raise an error without the extra ``experiments``."""
     return errors.package("scipy.stats", "experiments")
 
 
@@ -50,7 +50,7 @@ class Arm:
         cls, name: str, first: Sequence[int | None], steps: Sequence[int], horizon: int | None = None,
         seeds: Sequence[int] = (),
     ) -> Arm:  # fmt: skip
-        """Return an arm from each run's step of the first event (or None) and number of steps.
+        """Return an arm, given each run's step of the first event (or None) and number of steps.
 
         Events after the horizon are censored.
         """
@@ -79,7 +79,7 @@ class Arm:
     def median_time(self) -> float | None:
         """Return the first time at which the Kaplan-Meier curve is at most a half, or None."""
         times, survival = kaplan_meier(self)[:2]
-        below = np.nonzero(survival <= 0.5 + 1e-9)[0]  # after 12 events of 24 runs the curve is 0.5000000000000001
+        below = np.nonzero(survival <= 0.5 + 1e-9)[0]  # in floats, 12 events of 24 runs give 0.5000000000000001
         return float(times[below[0]]) if len(below) else None
 
 
@@ -128,7 +128,7 @@ def _sums(values: Any) -> Any:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The comparison of one arm with another on the same seeds."""
+    """The comparison of two arms on the same seeds."""
 
     #: The exact two-sided p-value; None if no pair of runs differs.
     p: float | None
@@ -137,10 +137,11 @@ class Comparison:
     #: The log-rank statistic: the number of events of the first arm minus the number expected if
     #: the arms do not differ.
     score: float
-    #: In how many pairs of runs the first arm's event came first, and in how many the other arm's.
+    #: The number of pairs of runs in which the first arm's event came first, and the number in
+    #: which the second arm's event came first.
     sooner: int
     later: int
-    #: The hazard ratio with its limits; None if there are too few events to estimate it.
+    #: The hazard ratio with its limits; None if too few events or seeds are available.
     ratio: tuple[float, float, float] | None = None
     #: p after Holm's correction over a family of tests; None if p was not corrected.
     corrected_p: float | None = None
@@ -181,7 +182,7 @@ def compare(strata: Iterable[tuple[Arm, Arm]], *, with_ratio: bool = True) -> Co
 
 
 def power(stored: tuple[Arm, Arm], pairs: int, level: float, draws: int = 2000) -> float:
-    """Return the power of `compare`: the share of samples that show the first arm sooner.
+    """Return the power of `compare`: the share of samples in which the first arm is found sooner.
 
     Each sample draws `pairs` seeds with replacement, so that the two runs of a seed stay together.
     `level` is the level of significance.
@@ -222,8 +223,8 @@ def hazard_ratio(strata: Iterable[tuple[Arm, Arm]]) -> tuple[float, float, float
     """Return Cox's hazard ratio of the first arms to the second arms, and its limits.
 
     The ratio is stratified by condition. The limits come from a jackknife over seeds, with
-    Student's t; all runs of a seed are left out together. Return None if an arm has no event, or
-    would have none if a seed were left out.
+    Student's t; all runs of a seed are left out together. Return None for fewer than three seeds,
+    or if an arm has no event, or would have no event without one of the seeds.
     """
     pairs = list(strata)
     whole = _cox(pairs)
@@ -241,7 +242,7 @@ def hazard_ratio(strata: Iterable[tuple[Arm, Arm]]) -> tuple[float, float, float
 
 
 def _cox(pairs: Sequence[tuple[Arm, Arm]]) -> float | None:
-    """Return the log hazard ratio that maximizes Cox's partial likelihood (Breslow's), or None."""
+    """Return the log hazard ratio of largest partial likelihood (Cox, ties by Breslow), or None."""
     sets = []  # at each time: events of a, events of both, runs at risk in a, runs at risk in b
     for a, b in pairs:
         for time in sorted({t for arm in (a, b) for t, d in zip(arm.times, arm.diverged, strict=True) if d}):

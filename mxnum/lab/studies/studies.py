@@ -1,6 +1,6 @@
 """Define built-in studies with many similar arms; the other studies are in ``files/MODEL``.
 
-Settings were fixed before the seeds were drawn.
+The settings of these studies were fixed before their seeds were drawn.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ E2M1, E4M3 = Operand("mxfp4_e2m1"), Operand("mxfp8_e4m3")
 
 
 def layer_norm_only(gamma: Operand, beta: Operand | None = None) -> Recipe:
-    """Return a recipe that rounds only layer-norm parameters, with bfloat16 vectors."""
+    """Return a recipe that rounds only layer-norm parameters; vector operations use bfloat16."""
     return Recipe(gamma=gamma, beta=gamma if beta is None else beta, vector="bfloat16")
 
 
@@ -37,8 +37,8 @@ def _at_own_rate(arms: Mapping[str, Experiment]) -> dict[str, str]:
 
 BASE = Experiment()
 #: A setting that takes a twentieth of the default setting's time. The learning rate of `SMALL` was
-#: chosen on seeds 1 to 6, which are not reported. At this rate, runs with E2M1 in layer norm
-#: diverge within 4,000 steps, but few runs in bfloat16 do.
+#: chosen on seeds 1 to 6, which are not reported. At the rate of `SMALL`, runs with E2M1 in layer
+#: norm diverge within 4,000 steps, but few runs in bfloat16 diverge.
 SMALL = {"width": 32, "batch": 64, "rate": 2.4e-2}
 
 
@@ -67,7 +67,7 @@ _SLOW = {"betas": (0.9, 0.95)}
 _MECHANISM = {
     "bf16": _BF16,
     "LN E2M1": _ONLY_LN,
-    # Arms with clamping alone, and with rounding but no clamping.
+    # Arms whose layer-norm parameters are clamped but not rounded, or rounded but not clamped.
     "LN clamp, no rounding": _with(layer_norm_only(Operand("mxfp4_e2m1", error="clamp"))),
     "LN E2M1 rceil (no clamp)": _with(layer_norm_only(Operand("mxfp4_e2m1", scale_rule="rceil"))),
     # Arms that round only one of the two parameters of layer norm.
@@ -82,7 +82,7 @@ _MECHANISM = {
     "LN error, random sign": _with(layer_norm_only(Operand("mxfp4_e2m1", error="random_sign"))),
     "LN error, one-sided": _with(layer_norm_only(Operand("mxfp4_e2m1", error="one_sided"))),
     "LN error, shuffled": _with(layer_norm_only(Operand("mxfp4_e2m1", error="shuffle"))),
-    # Stochastic rounding, which has no dead zone on average.
+    # Stochastic rounding, in which even a tiny change of gamma changes the mean of rounded gamma.
     "gamma E2M1 SR, beta RNE": _with(layer_norm_only(Operand("mxfp4_e2m1", rounding="sr"), E2M1)),
     "LN E2M1 SR": _with(layer_norm_only(Operand("mxfp4_e2m1", rounding="sr"))),
     # Smaller blocks, and elements with more bits.
@@ -91,24 +91,24 @@ _MECHANISM = {
     "LN E3M2": _with(layer_norm_only(Operand("mxfp6_e3m2"))),
     "LN E2M3": _with(layer_norm_only(Operand("mxfp6_e2m3"))),
     "LN E4M3": _with(layer_norm_only(E4M3)),
-    # gamma or beta keeps its initial value in these arms.
+    # Arms in which gamma, beta or both keep their initial values.
     "LN E2M1, beta frozen": _ONLY_LN.but(train_beta=False),
     "LN E2M1, gamma frozen": _ONLY_LN.but(train_gamma=False),
     "bf16, LN frozen": _FROZEN,
     "bf16, gamma frozen": _BF16.but(train_gamma=False),
     "bf16, beta frozen": _BF16.but(train_beta=False),
-    # gamma is frozen at smaller values: does the training of gamma stabilise a run, or its small
-    # value?
+    # Arms in which gamma is frozen at smaller values, to see whether training gamma or a small
+    # gamma stabilises a run.
     "bf16, LN frozen, gamma 1/2": _FROZEN.but(gamma_start=(0.5, 0.5)),
     "bf16, LN frozen, gamma 1/4": _FROZEN.but(gamma_start=(0.25, 0.25)),
     "bf16, LN frozen, gamma 1/8": _FROZEN.but(gamma_start=(0.125, 0.125)),
-    # gamma is small and frozen, and beta is trained: does rounding beta alone cause a divergence?
-    # Changes of gamma cannot be the cause.
+    # Arms in which gamma is small and frozen but beta is trained, to see whether rounding beta
+    # alone causes a divergence.
     "bf16, gamma frozen at 1/4": _BF16.but(train_gamma=False, gamma_start=(0.25, 0.25)),
     "LN E2M1, gamma frozen at 1/4": _ONLY_LN.but(train_gamma=False, gamma_start=(0.25, 0.25)),
     "bf16, gamma frozen at 1/8": _BF16.but(train_gamma=False, gamma_start=(0.125, 0.125)),
     "LN E2M1, gamma frozen at 1/8": _ONLY_LN.but(train_gamma=False, gamma_start=(0.125, 0.125)),
-    # Adam's second moment adapts faster in these arms.
+    # Arms in which Adam's second moment adapts faster.
     "bf16, beta2 0.95": _BF16.but(**_SLOW),
     "bf16, LN frozen, beta2 0.95": _FROZEN.but(**_SLOW),
     "LN E2M1, beta2 0.95": _ONLY_LN.but(**_SLOW),
@@ -176,8 +176,8 @@ _ABLATIONS = {
     for name, precision in {"FP32": Recipe(), "E2M1": uniform_precision("mxfp4_e2m1")}.items()
 }
 
-#: The six differences between the paper's text and its released code. In `fraction`, a sign of +1
-#: follows the code.
+#: The six differences between the paper's text and its released code. A sign of +1 in `fraction`
+#: means that an arm follows the code.
 DIFFERENCES = (
     "LN bfloat16, not MX",
     "beta frozen",
@@ -194,7 +194,7 @@ def fraction() -> list[tuple[int, ...]]:
 
 
 def with_differences(signs: tuple[int, ...], format: str) -> Experiment:
-    """Return an experiment that follows the released code wherever the sign is +1."""
+    """Return an experiment that follows the paper's code in each difference whose sign is +1."""
     ln, frozen, tanh, bump, away, teacher = (sign > 0 for sign in signs)
     rounding = "rna" if away else "rne"
     operand = Operand(format, rounding=rounding, scale_rule="released_bump" if bump else "floor")
@@ -256,7 +256,8 @@ _PAPER = {
 }
 _PAPER["paper scale, released code"] = with_differences((1,) * 6, "mxfp8_e4m3").but(**PAPER_SCALE)
 
-#: Learning rates above the paper's, in steps of about the square root of 2.
+#: Learning rates above the paper's rate; each is about the square root of 2 times the previous
+#: rate.
 PAPER_RATES = (8.5e-4, 1.2e-3, 1.7e-3, 2.4e-3, 3.4e-3, 4.8e-3, 6.8e-3)
 _PAPER_RATES = {
     f"{name}, rate {rate:g}": _PAPER_SCALE.but(rate=rate, steps=6000, precision=precision)

@@ -1,4 +1,4 @@
-"""Define a study, and its interface to the network that its arms train."""
+"""Define `Study`, and `Model`, the interface to the network that the arms of a study train."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 from mxnum.lab.mlp.config import Experiment
 
-#: The names of the networks. A network has a module in this package, whose `MODEL` is its `Model`,
-#: and a folder of study files.
+#: The names of the networks. Each network has a folder of study files, and in this package a module
+#: whose `MODEL` is the `Model` of the network.
 MODELS = ("mlp", "language_model")
 #: The default first seed. `secrets.randbelow` drew this seed after all settings in `studies` had
 #: been fixed. `--fresh` draws another first seed.
@@ -34,8 +34,8 @@ class Study:
     first_seed: int = FIRST_SEED
     #: The controls of arms that have their own control, such as FP32 at the same learning rate.
     controls: Mapping[str, str] = field(default_factory=dict)
-    #: Excursions count if they start before this step; whether they came back is decided at twice
-    #: this step. None: all excursions count.
+    #: Excursions count if they start before this step; whether the loss came back is decided at
+    #: twice this step. None: all excursions count.
     horizon: int | None = None
     #: Runs are also measured at every step after a loss above this number times the least of the
     #: last 500 losses.
@@ -44,7 +44,7 @@ class Study:
     #: training can continue for more steps.
     keeps_checkpoints: bool = False
     #: The folder of the runs; arms with the same name in this folder must have the same
-    #: configuration. With None, the `Model` chooses the folder.
+    #: configuration. If None, the `Model` chooses the folder.
     own_folder: str | None = None
     #: For each arm that comes from a grid, the name of the arm in the study file.
     named: Mapping[str, str] = field(default_factory=dict)
@@ -71,14 +71,14 @@ class Model:
     base: Any
     #: The key of the configuration in the JSON file of a run.
     key: str
-    #: Defaults of the first seed and of the steps between measurements, and the extra keys, of a
-    #: study file.
+    #: For study files: the default first seed, the default number of steps between measurements,
+    #: and the extra keys.
     first_seed = FIRST_SEED
     measure_every = 250
     extra: tuple[str, ...] = ()
     #: The default number of seeds that one process trains together.
     stack = 1
-    #: True if a run with fewer steps is the beginning of a run with more steps.
+    #: True if a run with fewer steps can be continued to a run with more steps.
     prolongs = False
 
     def folder(self, study: Study) -> str:
@@ -110,7 +110,7 @@ class Model:
         raise NotImplementedError
 
     def files(self, table: dict[str, Any]) -> dict[str, str]:
-        """Return the texts of further files to write for a table, by their suffixes."""
+        """Return the texts of the files to write beside a table's JSON file, by their suffixes."""
         raise NotImplementedError
 
 

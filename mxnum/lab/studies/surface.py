@@ -14,7 +14,7 @@ Limits = tuple[float, float, float]
 
 
 def cells(table: dict[str, Any], kind: str) -> dict[tuple[float, float], str]:
-    """Return the arms of a kind by beta2 and rate."""
+    """Return, by beta2 and rate, the arms whose names begin with `kind`."""
     found = {}
     for name, arm in table["arms"].items():
         if name.partition(", betas")[0] == kind:
@@ -24,7 +24,7 @@ def cells(table: dict[str, Any], kind: str) -> dict[tuple[float, float], str]:
 
 
 def heights(table: dict[str, Any], name: str) -> dict[int, float]:
-    """Return, for each seed, the largest loss divided by the least running median before it.
+    """Return, for each seed, the largest ratio of a loss to the least earlier running median.
 
     Only seeds whose losses are all finite count.
     """
@@ -33,10 +33,11 @@ def heights(table: dict[str, Any], name: str) -> dict[int, float]:
 
 
 def slopes(table: dict[str, Any], kind: str) -> tuple[Limits, Limits] | None:
-    """Return the exponents of 1 - beta2 and of the rate in the height, with 95 % limits.
+    """Return the exponents of 1 - beta2 and the rate in a power law of heights, with 95 % limits.
 
     The exponents come from a least-squares fit for each seed. Return None unless at least three
-    seeds have a run in every cell, and cells have several values of beta2 and of the rate.
+    seeds have a run for every pair of beta2 and rate, and there are several values of beta2 and of
+    the rate.
     """
     arms = cells(table, kind)
     found = {cell: heights(table, name) for cell, name in arms.items()}
@@ -50,7 +51,7 @@ def slopes(table: dict[str, Any], kind: str) -> tuple[Limits, Limits] | None:
 
 
 def markdown(table: dict[str, Any], kind: str) -> str:
-    """Return a table of each cell's median height, excursions and outcomes."""
+    """Return a Markdown table of the median height and the outcomes for each beta2 and rate."""
     arms = cells(table, kind)
     rates, betas = sorted({rate for _, rate in arms}), sorted({beta2 for beta2, _ in arms})
     lines = []

@@ -36,7 +36,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """Some seeds of one arm, which one process trains. An interrupted task can run again."""
+    """Some seeds of one arm, which one process trains. An interrupted task can be run again."""
 
     arm: str
     #: An `Experiment`, or a `Setting`.
@@ -200,13 +200,14 @@ def _start_worker(progress: Any, niceness: int) -> None:
     )  # Ctrl-C reaches all processes of the group; only the parent acts on it
     _keep_freed_memory()
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
-    signal.signal(signal.SIGTERM, _leave)  # set last, because SIGTERM before this line would count as a failure
+    signal.signal(signal.SIGTERM, _leave)  # set last, because SystemExit in this function would count as a failure
 
 
 def _keep_freed_memory() -> None:
     """Keep freed memory in the process.
 
-    Otherwise glibc returns the memory to the system, which clears this memory again at every step.
+    By default, glibc returns freed memory to the system, and the system has to clear new memory at
+    every step.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
     if mallopt is not None:
@@ -238,7 +239,7 @@ class Workers(Executor):
         self._pools: set[ProcessPoolExecutor] = set()
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
-        """Run a function of a task when a process is free."""
+        """Run a function on the next free process, and return a future."""
         return self._threads.submit(self._call, function, *arguments, **named)
 
     def _call(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
@@ -252,7 +253,7 @@ class Workers(Executor):
         except BrokenExecutor:
             self._local.pool = None
             raise RuntimeError("the process of the task died; perhaps there was not enough memory") from None
-        except SystemExit:  # raised by `_leave` in the worker; this exception must not end this process with status 0
+        except SystemExit:  # raised by `_leave` in a worker; must not end the parent process with status 0
             raise RuntimeError(
                 "the process of the task was asked to end; the task can continue from its last checkpoint"
             ) from None
@@ -303,14 +304,14 @@ def run_all(
 def run_on_cluster(
     tasks: Sequence[Task], scheduler: str, *, say: Say = print, show: Show | None = None
 ) -> list[Failure]:
-    """Run tasks on a dask.distributed cluster that shares this folder; return the failures."""
+    """Run tasks on a dask.distributed cluster that shares the runs' folder; return the failures."""
     with cluster(scheduler) as executor:
         return follow(executor, tasks, None, say, show) if tasks else []
 
 
 @contextmanager
 def cluster(scheduler: str) -> Iterator[Executor]:
-    """Yield the cluster at an address as an executor."""
+    """Yield an executor for the dask.distributed cluster at an address."""
     distributed = errors.package("distributed", "distributed")
     with distributed.Client(scheduler) as client:
         yield client.get_executor(pure=False)
@@ -333,7 +334,7 @@ def follow(
             while progress is not None:
                 label, step = progress.get_nowait()
                 if label in by_label:
-                    began.setdefault(label, step - 1)  # a step is reported after it is done
+                    began.setdefault(label, step - 1)  # this call did the first step that a task reports
                     now[label] = step
         except queue.Empty:
             pass
@@ -371,7 +372,7 @@ def every(seconds: float, say: Say) -> Show:
         began = began or (now if state.running else None)
         if began and now - shown >= seconds and state.done < state.total:
             shown = now
-            has_started = 100 * state.done >= state.total  # before 1 %, most of the time is compilation
+            has_started = 100 * state.done >= state.total  # in the first 1 %, most of the time is compilation
             left = (now - began) * (state.total - state.done) / max(state.done, 1)
             say(f"{state.done / state.total:4.0%}{f', at most {duration(left)} left' * has_started}. {state}")
 

@@ -1,4 +1,4 @@
-"""Count outcomes of jumped runs by several thresholds: no result may rest on one threshold."""
+"""Count outcomes of runs whose loss jumps, by several thresholds instead of a single one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEADINGS = ("arm", "runs that jump", *(f"above {line:g} x" for line in LINES))
 
 
 def least_after(table: dict[str, Any], arm: str) -> list[float]:
-    """Return, for each run, the least loss after its first jump, divided by the base of the jump.
+    """Return, for each run that jumps, the least loss after the first jump, divided by the base.
 
     The losses are the stored medians over bins of steps; a run whose jump begins in the last bin
     counts as infinite.
@@ -37,7 +37,7 @@ def least_after(table: dict[str, Any], arm: str) -> list[float]:
 
 
 def at_the_end(table: dict[str, Any], arm: str) -> list[float]:
-    """Return each jumped run's final loss divided by the base before its first jump."""
+    """Return, for each run that jumps, the final loss divided by the base before the first jump."""
     runs = [run for run in report.courses(table, arm) if run.excursions]
     return [(math.inf if run.final is None else run.final) / run.excursions[0].base for run in runs]
 
