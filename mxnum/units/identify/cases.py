@@ -187,7 +187,7 @@ class Maker:
         return a, b, c
 
     def _lower(self, a: Array, b: Array, index: int) -> None:
-        """Multiply a product of two powers of two by 1 - 4**-t, which is (1 + 2**-t) (1 - 2**-t)."""
+        """Multiply a product of two powers of two by (1 + 2**-t) (1 - 2**-t), for a random t."""
         x, y = self.problem.formats
         most = min(x.mantissa_bits, y.mantissa_bits + 1)
         is_normal = a[index] & ((1 << (x.bits - 1)) - 1) >= 1 << x.mantissa_bits and b[index] >= 2 << y.mantissa_bits

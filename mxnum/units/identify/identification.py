@@ -89,7 +89,7 @@ class Identification:
         terms = ((self.cases.a != 0) & (self.cases.b != 0)).sum(axis=1) + (self.cases.c != 0)
         return [int(i) for i in sorted(wrong, key=lambda i: int(terms[i]))]
 
-    def further_cases(self, seed: int = 1, pool: int = 10_000, count: int = 24) -> Cases | None:
+    def further_cases(self, seed: int = 1, pool: int = 25_000, count: int = 24) -> Cases | None:
         """Return cases to which the remaining rules give different answers, or None."""
         rules = shuffled(self.table, seed)
         if not self.nan_seen and len(rules):
