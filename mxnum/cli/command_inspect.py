@@ -28,17 +28,26 @@ def inspect(
 ) -> None:
     """Summarize an array: ranges, special values, scales, overflow, and a histogram of exponents.
 
+    Without `--tensor`, the weights of a checkpoint are listed with their layouts.
+
     Examples: `mxnum inspect weights.npy -f mxfp8_e4m3 --scale-rule rceil`;
-    `mxnum inspect weights.npz --json`.
+    `mxnum inspect weights.npz --json`; `mxnum inspect model.safetensors`.
     """
     from mxnum import formats
     from mxnum.analysis.statistics import found_tensor_scale
     from mxnum.array import MXArray
     from mxnum.cli.console import bar, print_json, print_table, progress
-    from mxnum.cli.inputs import as_floats, read
+    from mxnum.cli.inputs import as_floats, layouts, read
     from mxnum.cli.naming import given
     from mxnum.cli.summary import FloatSummary, MXSummary, pieces
 
+    weights = layouts(source) if tensor is None and format is None else {}
+    if len(weights) > 1:
+        if as_json:
+            print_json({"file": str(source), "weights": weights})
+        else:
+            print_table(f"Weights of {source}", ["name for --tensor", "layout"], list(weights.items()))
+        return
     found: Any = read(source, tensor)
     summary: FloatSummary | MXSummary
     idle, why = ["axis", "block_size", "scale_rule"], "this option needs --format"

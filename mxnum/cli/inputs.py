@@ -49,6 +49,17 @@ def read(path: Path, tensor: str | None = None) -> Array | MXArray:
     return _from_archive(path, tensor) if path.suffix == ".npz" else _from_checkpoint(path, tensor)
 
 
+def layouts(path: Path) -> dict[str, str]:
+    """Return the layout of each weight of a safetensors file or folder, by the weight's name."""
+    from mxnum.interop.checkpoints import Checkpoint
+
+    path.stat()
+    if not (path.is_dir() or path.suffix == ".safetensors"):
+        return {}
+    checkpoint = Checkpoint(path)
+    return {name: checkpoint.layout(name) for name in checkpoint.names()}
+
+
 def _refuse_name(tensor: str | None, path: Path) -> None:
     if tensor is not None:
         raise ValueError(f"Option --tensor must be left out for {str(path)!r}, which holds one array without a name.")

@@ -83,3 +83,16 @@ def test_options_without_effect_raise(run, tmp_path):
     for file in ("x.npy", "q.npz"):
         told = run("inspect", tmp_path / file, "--tensor", "a", status=2)
         assert "Option --tensor must be left out for" in told
+
+
+def test_the_weights_of_a_checkpoint_are_listed(run, tmp_path):
+    from mxnum.interop import safetensors
+    from mxnum.interop.checkpoints import to_tensors
+
+    q = mx.quantize(np.linspace(-3, 3, 64).reshape(2, 32), "nvfp4")
+    tensors = {**to_tensors("a.weight", q, "modelopt"), "norm.weight": np.ones(4, np.float32)}
+    safetensors.save(tmp_path / "x.safetensors", tensors)
+    for path in (tmp_path, tmp_path / "x.safetensors"):
+        assert run.json("inspect", path)["weights"] == {"a.weight": "nvfp4 modelopt", "norm.weight": "plain"}
+    assert "norm.weight" in run("inspect", tmp_path)
+    assert "must name one of" in run("inspect", tmp_path, "-f", "nvfp4", status=2)
