@@ -1,4 +1,4 @@
-"""Time matrix products with a defined accumulation, and a linear layer, beside float32 BLAS."""
+"""Time matrix products with a defined accumulation, and a linear layer, against float32 BLAS."""
 
 from __future__ import annotations
 

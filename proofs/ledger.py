@@ -158,7 +158,7 @@ def _is_constant(value: Any) -> bool:
 
 
 def _text(value: Any) -> str:
-    """Return the `repr` of a constant, or a hash of the fingerprints of functions in a tuple.
+    """Return a constant's `repr`, or, for a tuple with functions, a hash of the functions' code.
 
     The `repr` of a function would contain the function's address.
     """

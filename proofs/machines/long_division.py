@@ -1,9 +1,9 @@
-"""The long-division machine, which runs dialect functions on integers of any size.
+"""The long-division machine, which runs the definition's division on integers of any size.
 
-Without help a solver would have to try both values of each digit of a quotient. Therefore this
-machine gives each remainder a new name. The proof that a remainder lies in [0, divisor) uses only
-the previous remainder, and a linear equation relates both remainders. A digit is stored with the
-product digit * divisor, so the product of quotient and divisor stays linear.
+If remainders were formulas, a solver would have to try both values of each digit of a quotient. Therefore this machine replaces each remainder by a new unknown. The proof that a
+remainder lies in [0, divisor) uses only the previous remainder, and a linear equation relates both
+remainders. A digit is stored with the product digit * divisor, so the product of quotient and
+divisor stays linear.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Division:
     digits: list[Digit] = field(default_factory=list)
 
     def cut(self, value: z3.ArithRef) -> z3.ArithRef:
-        """Return a new name for a remainder, and require that it lies in [0, divisor)."""
+        """Return a new unknown for a remainder, which is required to lie in [0, divisor)."""
         name = z3.Int(f"remainder{len(self.remainders)}")
         nearby = [*self.known[:2], *self._of_the_last()]
         self.require(z3.And(value >= 0, value < self.divisor), nearby, f"remainder {len(self.remainders)}")
@@ -40,7 +40,7 @@ class Division:
         return name
 
     def _of_the_last(self) -> list[z3.BoolRef]:
-        """Return the facts about the last digit and the last remainder."""
+        """Return the known facts about the last digit and the last remainder."""
         return self.known[-6:]
 
     def require(self, goal: z3.BoolRef, known: list[z3.BoolRef], what: str) -> None:

@@ -1,4 +1,4 @@
-"""Random programs in the dialect, to test the executors of compiled code.
+"""Random functions that the definition could contain, to test the executors of compiled code.
 
 The executors of IR and PTX must reproduce the results of the compiled programs.
 """
@@ -42,7 +42,7 @@ _CORNERS = (0, 1, -1, 2, 7, 8, 31, 32, 127, 128, 255, 256, 0x7FFF, 0x8000, 0x7FF
 
 
 def program(seed: int) -> Callable[..., Any]:
-    """Return a random dialect function of a, b and c, with shift amounts below the word size."""
+    """Return a random integer function of a, b and c, with shift amounts below the word size."""
     source = random.Random(seed)
     lines = [
         "def program(a, b, c):",

@@ -48,7 +48,7 @@ class Lane(Sym):
 
 
 def select(condition: SymBool | bool, if_true: Any, if_false: Any) -> Any:
-    """Choose one of two words of a class of this file, as `mxnum.prove.sym` does for its words."""
+    """Return `if_true` or `if_false`; replaces the definition's `select` for words of this module."""
     if isinstance(condition, bool):
         return if_true if condition else if_false
     of = condition.of

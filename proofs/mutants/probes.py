@@ -57,7 +57,7 @@ class Probe:
         ]
 
     def words(self, variables: list[z3.BitVecRef]) -> list[z3.BitVecRef]:
-        """Return the inputs in the kernel's word."""
+        """Return the inputs, sign- or zero-extended to the kernel's word."""
         return [
             (z3.SignExt if entry.signed else z3.ZeroExt)(self.word - entry.bits, variable)
             for entry, variable in zip(self.inputs, variables, strict=True)
@@ -143,7 +143,7 @@ def scale(element: str, rule: str, source: str = "float32") -> Probe:
 
 
 def midpoint(source: str = "float32") -> Probe:
-    """Return a probe of the offset of a block with these finite extremes."""
+    """Return a probe of a block's offset, for every finite largest and smallest number."""
 
     def correct(result: int, largest: int, smallest: int) -> bool:
         return result == rational_sums.midpoint(FLOATS[source], largest, smallest)
@@ -158,7 +158,7 @@ def midpoint(source: str = "float32") -> Probe:
 
 
 def difference(source: str = "float32") -> Probe:
-    """Return a probe of x minus an offset, neither of which is NaN."""
+    """Return a probe of x - offset, for all x and offsets that are not NaN."""
     target = FLOATS["float64" if source == "float64" else "float32"]
 
     def correct(result: int, x: int, offset: int) -> bool:
@@ -178,7 +178,7 @@ def difference(source: str = "float32") -> Probe:
 
 
 def half_range_scale(element: str, rule: str, source: str = "float32") -> Probe:
-    """Return a probe of the scale of half the range between finite extremes."""
+    """Return a probe of the scale for (largest - smallest) / 2, for all finite numbers."""
 
     def correct(result: int, largest: int, smallest: int) -> bool:
         return result == rational_sums.half_range_scale(FLOATS[source], ELEMENTS[element], rule, largest, smallest)
@@ -239,7 +239,7 @@ def align_random(sr_bits: int) -> Probe:
 
 
 def philox() -> ConcreteProbe:
-    """Return a probe of Philox, on its authors' known answers and on inputs of a single bit."""
+    """Return a probe of Philox, on its authors' known answers and on inputs with one bit set."""
     ones, pi = (0xFFFFFFFF,) * 6, (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344, 0xA4093822, 0x299F31D0)
     single = tuple(tuple(int(i == place) for i in range(6)) for place in range(6))
 

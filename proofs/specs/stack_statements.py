@@ -44,8 +44,8 @@ def clamp(x: z3.FPRef, least: z3.FPRef, most: z3.FPRef) -> z3.FPRef:
 class Statement:
     """The formulas of one stack for its global scale, block scales, factors and decoded values."""
 
-    #: `of_tensor(largest magnitude)` is the number kept for a tensor. This number is computed in
-    #: the type of the argument if `in_type`, else in float32.
+    #: `of_tensor(largest magnitude)` is the number kept for a tensor. If `in_type`, `of_tensor`
+    #: computes in the type of its argument, else in float32.
     of_tensor: Callable[[z3.FPRef], z3.FPRef]
     #: `of_block(largest magnitude, number kept for the tensor)` is the scale before it is rounded
     #: to E4M3. If `in_type`, a further argument `narrow` rounds to the tensor's type.

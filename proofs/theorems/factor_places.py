@@ -1,8 +1,8 @@
 """Float scales, elements of four bits: codes from comparisons of |x| with thresholds.
 
 A threshold is the boundary between two codes (in names: `place`) times the factor. By the theorems
-of `factor_arithmetic` the products of boundary and factor are exact, and thresholds are right in
-float32.
+of `factor_arithmetic` the products of boundary and factor are exact in float64, and loops may
+compare float32 numbers with thresholds that are rounded up to float32.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def maker_by_places(fast: Any, source: Any, element: Any) -> Any:
 def _code_by_places(
     fast: Any, source: Any, element: Any, scale: Any, rounding: Rounding
 ) -> tuple[Callable[[Size], int], Callable[[int], int]]:
-    """Return two functions that give codes by `by_places`.
+    """Return two functions that find a code by comparing |x| with thresholds.
 
     The first function returns the code of a magnitude under the factor 1. Other factors need no
     check, because the product of threshold and factor is exact and only the ratio of x to the
