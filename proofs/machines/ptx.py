@@ -79,7 +79,7 @@ def machine(function: Callable[..., Any], types: tuple[str, ...], arguments: Seq
 def compile_to_ptx(function: Callable[..., Any], types: tuple[str, ...]) -> str:
     """Return the PTX of a function, compiled as a device function with the C calling convention.
 
-    Lanes are passed as int32.
+    Arguments of the type "lane" (32-bit lanes) are passed as int32.
     """
     from numba import cuda
     from numba.cuda import types as cuda_types

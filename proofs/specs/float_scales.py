@@ -42,7 +42,7 @@ def unpacking(make_unpack: Any, *exponents: Any, sign: int = 0) -> Any:
 
 
 def pack_nothing(*how: Any) -> Any:
-    """Return a replacement of a packing function that returns exponent and digits unpacked."""
+    """Return a function that returns exponent and digits, to replace a packing function."""
     return lambda sign, exponent, significand, kind, random: (exponent, significand)
 
 

@@ -171,12 +171,12 @@ def magnitude_value(source: Float, magnitude: int) -> Fraction:
 def floor_magnitude(source: Float, numerator: int, denominator: int, exponent: int = 0) -> tuple[int, bool]:
     """Return the largest finite magnitude pattern whose value is at most a number.
 
-    The second result is True if the value equals the number.
+    The second result is True if the value equals the number. The number is numerator /
+    denominator * 2**exponent.
 
-    The number is numerator / denominator * 2**exponent. Measured in the quantum, a float is an
-    integer with at most `fraction_bits` + 1 significant bits. The significand is the number without
-    its lower bits. Each dropped bit adds one to the exponent field, and the implicit bit of the
-    significand adds another one.
+    A float is an integer multiple of its quantum, with at most `fraction_bits` + 1 significant
+    bits. The significand is this integer without the lower bits that do not fit. The exponent field
+    is the number of dropped bits, plus one from the significand's implicit bit.
     """
     shift = exponent - source.quantum_exponent
     if shift >= 0:

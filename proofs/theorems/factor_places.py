@@ -123,7 +123,7 @@ def _code_by_places(
 def _defined_codes(
     over: Any, source: Any, element: Any, scale: Any, rounding: Rounding
 ) -> Iterator[tuple[Ratios, int, Any]]:
-    """Yield (ratios of significands, sign, codes under all exponents) by the definition.
+    """Yield (ratios of significands, sign, the definition's codes under all exponents).
 
     The results together cover every x and every factor.
     """
@@ -135,9 +135,10 @@ def _defined_codes(
 
 
 def _defined_zeros(over: Any, source: Any, element: Any, scale: Any, rounding: Rounding, sign: int) -> list[int]:
-    """Return three codes by the definition: of zero, and of two numbers under a factor of zero.
+    """Return three of the definition's codes of zeros.
 
-    The two numbers are the largest number and zero.
+    The codes are of zero under a nonzero factor, and of the largest number and of zero under a
+    factor of zero.
     """
     encode = over.make_encode_over(source, element, scale, rounding, Overflow.SATURATE)
     some, negative = 1 << over.factor_width(scale), sign << (source.bits - 1)

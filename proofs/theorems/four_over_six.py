@@ -249,8 +249,8 @@ def check_lost(loop: Any = four_over_six) -> Outcome:
     def problems() -> Iterator[str]:
         # An addition with a sum of at most 1 has an error of at most `unit`. The sum `low` of k
         # errors is therefore at most about k * unit, and adding an error to `low` loses at most the
-        # fraction `unit` of the new `low`. The first check below is the induction step; the second
-        # is the bound after all steps, two for each term.
+        # fraction `unit` of the new `low`. The first check below is the induction step. The second
+        # check is the bound after all steps; each term takes two steps.
         low, error, k, made, lost = z3.Reals("low error k made lost")
         more = 1 + z3.RealVal(Fraction(1, 2**20))
         u = z3.RealVal(unit)

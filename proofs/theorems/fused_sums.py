@@ -50,7 +50,7 @@ WIDE = 128
 FARTHEST = 600
 MOST_BITS = 40
 WORD = 64
-#: The terms of the small sums are multiples of 2**-UNIT.
+#: In `check_sum`, all terms are multiples of 2**-UNIT.
 UNIT = 60
 
 
