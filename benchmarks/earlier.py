@@ -30,8 +30,8 @@ addresses of a process's memory change its times. Unless a row says otherwise, c
 along rows, rounding to nearest even and floor scales."""
 
 Function = Callable[[], object]
-#: `PAIRS` times, one process starts for each version. Calls on at most `SMALL` elements allocate
-#: their results.
+#: Each row is measured `PAIRS` times, in new processes of both versions. Calls on at most `SMALL`
+#: elements allocate their results.
 PAIRS, SMALL = 3, 4096
 _PLACE, _E4M3 = "MXNUM_EARLIER", "mxfp8_e4m3"
 #: `COMMON` is the goal of most rows, and `LIMITS` has the goals of rows that may take longer.

@@ -271,7 +271,7 @@ def rounded_position(
 
 
 def overflowed(element: Element, rounding: str, overflow: str, negative: bool) -> int:
-    """Return the magnitude code of a number beyond the largest value."""
+    """Return the magnitude code that an overflow mode gives to numbers beyond the largest value."""
     special = element.nan if element.infinity is None else element.infinity
     if overflow == "saturate" or special is None or rounding in ("rtz", "rto"):
         return element.largest

@@ -1,4 +1,4 @@
-"""Fused sums of matrix units: parts of codes, alignment, small sums, and rounding.
+"""Fused sums of matrix units: splitting codes, aligning terms, short sums, and rounding.
 
 The statements compute in exact integers of 128 bits, from the standards' tables. They use neither
 the normalization nor the rounding of the definition.
