@@ -50,7 +50,7 @@ FLOAT32 = FLOATS["float32"]
 
 
 class _Tensor:
-    """A symbolic word of 64 bits, which holds the two float32 numbers kept for a tensor."""
+    """A symbolic word of 64 bits, made of a tensor's global scale and its largest magnitude."""
 
     def __init__(self, low: Word, high: Word) -> None:
         self.low, self.high = low, high
