@@ -263,7 +263,7 @@ def _publish(result: Result, path: Path) -> None:
                 if plots.draw(table, measurements, plot):
                     drawn[answer.name, table.key] = plot
     for old in path.parent.glob(f"{path.stem}_*.svg"):
-        if old not in drawn.values():  # a plot of an earlier run
+        if old not in drawn.values():  # an earlier run drew this plot
             old.unlink()
     if path.resolve().parent == RESULTS and path.name in PAGE_PARTS:
         target = PAGE

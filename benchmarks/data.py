@@ -14,7 +14,8 @@ OCP = ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4_e2m1", "mx
 #: One format of each width, for quick runs.
 FEW = ("mxfp8_e4m3", "mxfp6_e2m3", "mxfp4_e2m1")
 
-#: DRAM elements of float32 take 64 MiB, more than most caches hold. L2 elements take 256 KiB.
+#: `DRAM` float32 numbers take 64 MiB, more than most caches hold. `L2` float32 numbers take 256
+#: KiB.
 DRAM, L2 = 1 << 24, 1 << 16
 
 

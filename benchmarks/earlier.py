@@ -30,11 +30,11 @@ addresses of a process's memory change its times. Unless a row says otherwise, c
 along rows, rounding to nearest even and floor scales."""
 
 Function = Callable[[], object]
-#: PAIRS is the number of pairs of processes. SMALL is the largest number of elements for which a
-#: call allocates its results.
+#: Each row is measured `PAIRS` times, in new processes of both versions. Calls on at most `SMALL`
+#: elements allocate their results.
 PAIRS, SMALL = 3, 4096
 _PLACE, _E4M3 = "MXNUM_EARLIER", "mxfp8_e4m3"
-#: COMMON is the goal of most rows, and LIMITS has the goals of rows that may take longer.
+#: `COMMON` is the goal of most rows, and `LIMITS` has the goals of rows that may take longer.
 COMMON, LIMITS = 1.05, {"float64": 1.5, "float16": 1.5, "packed, 4 bits": 1.3, "packed, 6 bits": 1.3}
 
 #: The keywords of the quantizing function, for each row that differs from the common case only in
@@ -162,8 +162,8 @@ class _State:
 def serve(checkout: str) -> None:
     """Answer the questions of `_State.ask`, in the process that runs one version.
 
-    One kind of question prepares a row of the table, and the answer lists the columns of the row.
-    The other kind times calls of one column, and the answer is the time.
+    The questions "functions" and "products" prepare a row of the table; the answer lists the
+    columns of the row. The question "time" times the calls of a column; the answer is the time.
     """
     assert Path(mx.__file__).is_relative_to(checkout), mx.__file__
     one_thread()

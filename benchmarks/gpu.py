@@ -36,7 +36,7 @@ class Step:
     minutes: int
     what: str
     command: tuple[str, ...]
-    #: In a rehearsal, these words replace the command from its third word on.
+    #: The arguments in a rehearsal, in place of all words of `command` but the first two.
     rehearsal: tuple[str, ...]
     environment: tuple[tuple[str, str], ...] = ()
 

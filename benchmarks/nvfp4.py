@@ -1,4 +1,4 @@
-"""Time NVFP4 by the exact definition, by the arithmetic of stacks, and in the stacks' packages."""
+"""Time NVFP4 by the definition, by the arithmetic of other software, and in other packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time matrix products with a defined accumulation, and a linear layer, beside float32 BLAS."""
+"""Time matrix products with a defined accumulation, and a linear layer, against float32 BLAS."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ float32 products of the same size."""
 
 #: Goals of `block` at 1024 × 1024 × 1024, for each set of integer instructions of the processor.
 #: The goals come from counting instructions. With VNNI, 16 sums over a block of 32 take 12
-#: instructions, while float32 takes 32. Packing adds a twentieth. E4M3 takes twice as long as
-#: float32, because vectors of float64 have half as many lanes. In each block, four more
-#: instructions for eight sums add 0.2 times the time of float32. E5M2 has no goal.
+#: instructions, while float32 takes 32. Packing adds a twentieth. E4M3 adds in float64, whose
+#: vectors have half as many lanes, so E4M3 takes 2.0 times as long as float32. The end of each
+#: block takes four instructions for eight sums, which adds 0.2. E5M2 has no goal.
 BLOCK_GOALS = {
     "vnni": {"mxfp4_e2m1": 0.5, "mxint4": 0.5, "mxint8": 0.5, "mxfp6_e2m3": 0.5, "mxfp6_e3m2": 0.8, "nvfp4": 0.8},
     "avx2": {"mxfp4_e2m1": 0.9, "mxint4": 0.9, "mxint8": 1.2, "mxfp6_e2m3": 1.2, "mxfp6_e3m2": 1.2, "nvfp4": 1.3},

@@ -151,14 +151,14 @@ def _names(code: CodeType) -> Iterator[str]:
 
 
 def _is_constant(value: Any) -> bool:
-    """Return True if `repr` describes a value fully: a number, name, format, or table of these."""
+    """Return True if `repr` describes a value fully, as for numbers, names, formats and tables."""
     if isinstance(value, dict):
         return bool(value) and all(map(_is_constant, value.values()))
     return isinstance(value, int | str | float | tuple | bool | np.generic | ElementFormat | ScaleFormat | None)
 
 
 def _text(value: Any) -> str:
-    """Return the `repr` of a constant, or a hash of the fingerprints of functions in a tuple.
+    """Return a constant's `repr`, or, for a tuple with functions, a hash of the functions' code.
 
     The `repr` of a function would contain the function's address.
     """

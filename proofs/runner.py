@@ -77,7 +77,7 @@ def choose(theorems: Iterable[Theorem], tier: str, pattern: str | None = None) -
 
 
 def sample(families: Iterable[Sequence[Theorem]], seconds: Mapping[str, float]) -> list[Theorem]:
-    """Return theorems of each family, the quickest first, until each part of its names occurs.
+    """Return a few quick theorems of each family, with all parts that recur in the family's names.
 
     Each run of the tests thus proves theorems about every element, rounding and source of a family
     again. The sample leaves out a family whose quickest theorem takes long. The ledger has the

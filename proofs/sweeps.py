@@ -38,7 +38,7 @@ CHUNK = 1 << 17
 #: Seconds after which the state is saved again.
 SAVE_EVERY = 2.0
 
-#: The time at which this process started. A source file that is younger may differ from the code
+#: The time at which this process started. A source file that changed later may differ from the code
 #: that the process loaded.
 STARTED = time.time()
 

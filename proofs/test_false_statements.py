@@ -17,7 +17,7 @@ make_encode = encode.make_encode
 @pytest.mark.parametrize(("target", "rounding"), [("e4m3", "rne"), ("e5m2", "rtz"), ("float16", "rne")])
 @pytest.mark.parametrize("always", Overflow)
 def test_an_encoder_that_knows_one_overflow_only(monkeypatch, target, rounding, always):
-    """Check that the wrong mode is refuted if one encoder serves both overflow modes."""
+    """Check that the theorem fails if both overflow modes get the encoder of one mode."""
     monkeypatch.setattr(encode, "make_encode", lambda source, to, mode, over: make_encode(source, to, mode, always))
     assert encode.check("float32", target, rounding, ("bitwuzla",)).verdict == "refuted"
 

@@ -1,4 +1,4 @@
-"""Tests of the tools for proofs: words, solvers, runner, exit status and literal tables."""
+"""Tests of the tools for proofs: words, solvers, runner, exit status and the standards' tables."""
 
 import os
 import random
@@ -28,7 +28,7 @@ X, Y = z3.BitVecs("x y", 32)
 
 
 def random_program(rng: random.Random) -> Callable[..., Any]:
-    """Return a straight-line dialect function of three words."""
+    """Return a random function of three words, without branches and loops."""
     steps = [
         (
             rng.choice(["+", "-", "&", "|", "^", "<<", ">>", "<", "select"]),

@@ -1,4 +1,4 @@
-"""Tests of the premises of theorems about stacks: constants, and functions run on solver floats."""
+"""Test what theorems about NVFP4 arithmetic rely on: constants, and functions on solver floats."""
 
 from __future__ import annotations
 

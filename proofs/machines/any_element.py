@@ -22,7 +22,7 @@ _BIAS = 1100
 
 
 class _Small(Sym):
-    """A word of at most `MOST_BITS`; comparing this word with a larger int needs no solver."""
+    """A word of at most `MOST_BITS` bits; comparing it with a larger int needs no solver."""
 
     __slots__ = ()
     __hash__ = None

@@ -49,7 +49,7 @@ def natural(value: z3.BitVecRef, width: int) -> z3.BitVecRef:
 def code_of(result: z3.BitVecRef, bits: int) -> tuple[z3.BitVecRef, z3.BoolRef]:
     """Return the low bits of a result, and the condition that no bit is set above them.
 
-    If the code has as many bits as the result, the condition is always true.
+    The condition that no higher bit is set is always true if the result has only `bits` bits.
     """
     if result.size() == bits:
         return result, z3.BoolVal(True)

@@ -31,7 +31,7 @@ _UNANSWERED = (
 
 
 def theorems() -> list[Theorem]:
-    """Return theorems on kernels as loops call them, and on float32 kernels with Python ints."""
+    """Return theorems on kernels with loops' types, and on float32 kernels with Python ints."""
     answered = [family for family in families() if not family.name.startswith(_UNANSWERED)]
     return [theorem(family, "llvm", STATEMENT, machine) for family in (*answered, *plain_families())]
 
@@ -51,7 +51,7 @@ def compiled(function: Callable[..., Any], types: tuple[str, ...]) -> Any:
 
 
 def compile_to_ir(function: Callable[..., Any], types: tuple[str, ...]) -> tuple[str, str]:
-    """Return the final IR of a dialect function, and the function's name in the IR."""
+    """Return the final LLVM IR of a function, and the function's name in the IR."""
     import numba
 
     (overload,) = compiled(function, types).overloads.values()

@@ -1,9 +1,10 @@
-"""The long-division machine, which runs dialect functions on integers of any size.
+"""The long-division machine, which runs the definition's division on integers of any size.
 
-Without help a solver would have to try both values of each digit of a quotient. Therefore this
-machine gives each remainder a new name. The proof that a remainder lies in [0, divisor) uses only
-the previous remainder, and a linear equation relates both remainders. A digit is stored with the
-product digit * divisor, so the product of quotient and divisor stays linear.
+If remainders were formulas, a solver would have to try both values of each digit of a quotient.
+Therefore this machine replaces each remainder by a new unknown. The proof that a remainder lies in
+[0, divisor) uses only the previous remainder, and a linear equation relates both remainders. A
+digit is stored with the product digit * divisor, so the product of quotient and divisor stays
+linear.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Division:
     digits: list[Digit] = field(default_factory=list)
 
     def cut(self, value: z3.ArithRef) -> z3.ArithRef:
-        """Return a new name for a remainder, and require that it lies in [0, divisor)."""
+        """Return a new unknown for a remainder, which is required to lie in [0, divisor)."""
         name = z3.Int(f"remainder{len(self.remainders)}")
         nearby = [*self.known[:2], *self._of_the_last()]
         self.require(z3.And(value >= 0, value < self.divisor), nearby, f"remainder {len(self.remainders)}")
@@ -40,7 +41,7 @@ class Division:
         return name
 
     def _of_the_last(self) -> list[z3.BoolRef]:
-        """Return the facts about the last digit and the last remainder."""
+        """Return the known facts about the last digit and the last remainder."""
         return self.known[-6:]
 
     def require(self, goal: z3.BoolRef, known: list[z3.BoolRef], what: str) -> None:
@@ -123,13 +124,13 @@ word.SELECT[Answer] = _select
 
 
 def divide(function: Callable[..., tuple[Any, Any]], widths: tuple[int, int], digits: int) -> list[str]:
-    """Return the problems of a division of normalized numbers; an empty list if there is none.
+    """Return the reasons why a division of normalized numbers is not proved, or an empty list.
 
-    `widths` has the positions of the leading bits of dividend and divisor. `function` takes the
+    `widths` are the positions of the leading bits of dividend and divisor. `function` takes the
     dividend and the divisor and returns (exponent, significand). The significand without its last
-    bit must be the greatest integer q with q * divisor <= shifted dividend. The shift is `digits`
-    digits, and one more if the quotient is below 1. The last bit of the significand must be 1
-    exactly if there is a remainder.
+    bit must be the greatest integer q with q * divisor <= shifted dividend. The dividend is shifted
+    by `digits` digits, and by one more if the quotient is below 1. The last bit of the significand
+    must be 1 exactly if there is a remainder.
     """
     a, d = z3.Ints("dividend divisor")
     ranges = [z3.And(n >= 1 << w, n < 2 << w) for n, w in ((a, widths[0]), (d, widths[1]))]
@@ -165,10 +166,10 @@ class _Positive(Whole):
 
 
 class _Divisor(_Positive):
-    """The divisor as an argument of the function.
+    """The divisor that `divide` passes to the function.
 
-    The function shifts the divisor left to the width of the dividend. The result of the left shift
-    is the symbolic divisor of the `Division`.
+    The function shifts the divisor left to the width of the dividend, which gives
+    `Division.divisor`.
     """
 
     def __lshift__(self, amount: Any) -> Whole:

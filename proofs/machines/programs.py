@@ -1,4 +1,4 @@
-"""Random programs in the dialect, to test the executors of compiled code.
+"""Random functions that the definition could contain, to test the executors of compiled code.
 
 The executors of IR and PTX must reproduce the results of the compiled programs.
 """
@@ -42,7 +42,7 @@ _CORNERS = (0, 1, -1, 2, 7, 8, 31, 32, 127, 128, 255, 256, 0x7FFF, 0x8000, 0x7FF
 
 
 def program(seed: int) -> Callable[..., Any]:
-    """Return a random dialect function of a, b and c, with shift amounts below the word size."""
+    """Return a random integer function of a, b and c, with shift amounts below the word size."""
     source = random.Random(seed)
     lines = [
         "def program(a, b, c):",
@@ -100,7 +100,7 @@ def symbols() -> list[z3.BitVecRef]:
 
 
 def evaluate(execution: Execution, arguments: Sequence[z3.BitVecRef], values: Sequence[int]) -> int | None:
-    """Return the signed result for the given values, or None if they violate an obligation."""
+    """Return the signed result for the given values, or None where the result is undefined."""
     pairs = [(name, z3.BitVecVal(value, name.size())) for name, value in zip(arguments, values, strict=True)]
     for obligation in execution.obligations:
         holds = z3.simplify(z3.substitute(obligation, *pairs))

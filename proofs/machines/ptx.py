@@ -77,9 +77,9 @@ def machine(function: Callable[..., Any], types: tuple[str, ...], arguments: Seq
 
 
 def compile_to_ptx(function: Callable[..., Any], types: tuple[str, ...]) -> str:
-    """Return the PTX of a dialect function, compiled as a device function with the C convention.
+    """Return the PTX of a function, compiled as a device function with the C calling convention.
 
-    Lanes are passed as int32.
+    Arguments of the type "lane" (32-bit lanes) are passed as int32.
     """
     from numba import cuda
     from numba.cuda import types as cuda_types
@@ -87,8 +87,8 @@ def compile_to_ptx(function: Callable[..., Any], types: tuple[str, ...]) -> str:
     from mxnum.engine.cuda import driver  # noqa: F401  (registers how float operations compile)
     from mxnum.engine.machine.jit import register
 
-    # Registering the function with numba is enough: numba-cuda takes `select` and nested dialect
-    # functions from numba's registry.
+    # Registering the function with numba is enough: numba-cuda finds `select`, and the functions
+    # that `function` calls, in numba's registry.
     register(function)
     if "lane" in types:
         function, types = _on_lanes(function), ("int32",) * len(types)

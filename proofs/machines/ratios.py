@@ -1,10 +1,11 @@
-"""The ratio machine, which runs dialect functions on two numbers of which only the ratio matters.
+"""The ratio machine, which runs a division on two numbers X and D of which only the ratio matters.
 
 A division uses its operands only in comparisons, doublings and subtractions. A `Form` is a X + b D
 for unknown positive numbers X and D. Comparing two forms, or a form with zero, amounts to comparing
 X / D with a rational number. `paths` executes a function once for each possible sequence of
-outcomes of its comparisons. So all paths together cover all numbers X and D of any size. The ratios
-X / D of a path are a single ratio or an open interval. Nothing is sampled, and no solver is needed.
+outcomes of its comparisons. Each such execution is a path. The ratios X / D of a path are a single
+ratio or an open interval, and all paths together cover all numbers X and D of any size. Nothing is
+sampled, and no solver is needed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-#: The number of bits of the word in which forms must fit.
+#: The number of bits of the word in which each `Form` must fit.
 WORD = 64
 #: Integers that add one or two to the exponent field of float32 or bfloat16, and the factor by
 #: which each of these additions multiplies a normal number.
@@ -60,7 +61,7 @@ class _Explorer:
         self.left: list[list[int]] = [[]]
 
     def begin(self, bits: tuple[int, int]) -> None:
-        """Begin the next execution, for any X and D that have `bits` bits (one entry for each)."""
+        """Begin the next execution, for any X of `bits[0]` bits and any D of `bits[1]` bits."""
         self.ratios, self.given, self.taken = self.start, self.left.pop(), list[int]()
         self.bits, self.divisor = bits, (Fraction(1 << (bits[1] - 1)), Fraction(1 << bits[1]))
 

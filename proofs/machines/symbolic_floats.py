@@ -32,7 +32,7 @@ class Machine:
         self.obligations: list[z3.BoolRef] = []
 
     def number(self, value: z3.FPRef) -> Number:
-        """Return a solver term as a number of this machine."""
+        """Return a `Number` for a term of the solver."""
         return Number(self, value)
 
     def word(self, name: str) -> Word:

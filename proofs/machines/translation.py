@@ -79,7 +79,7 @@ class Argument:
 
     @property
     def passed(self) -> z3.BitVecRef:
-        """The argument in the width with which compiled code gets it."""
+        """The argument in the width that its type has in compiled code."""
         return self.widened(32 if self.type == "lane" else int(self.type.removeprefix("u").removeprefix("int")))
 
     @property
@@ -174,9 +174,9 @@ def _decide(
 ) -> Outcome:
     """Prove like `prove`, but first try the question without z3's simplifications.
 
-    The compiled code and the function object are nearly the same circuit. `prove` lets z3 simplify
-    the question because of floats. The simplified question hides the similarity from bitwuzla,
-    which then takes three times as long.
+    `prove` lets z3 simplify every question, because questions with floats need it. The compiled
+    code and the function object are nearly the same circuit. After z3's simplifications bitwuzla
+    does not recognize this similarity, and takes three times as long.
     """
     started = time.perf_counter()
     question = z3.Goal()
@@ -223,7 +223,7 @@ def _pattern(source: ElementFormat, name: str = "x", type_: str | None = None) -
 
 
 def _encoders_of(source: ElementFormat, target: ElementFormat) -> list[tuple[str, Kernel]]:
-    """Return encoders by rounding and overflow.
+    """Return pairs of a name "rounding/overflow" and an encoder.
 
     An element without special values has the same encoder for both overflow modes.
     """
@@ -336,8 +336,8 @@ def _words() -> list[Family]:
 
 
 _SOME = (Rounding.RNE, Rounding.SR)
-#: Elements with the floats that are their scales, and the source types and roundings for which they
-#: are checked. NVFP4 is checked for all source types and roundings.
+#: Each entry has an element, the float type of its scales, and the source types and the roundings
+#: for which this format is checked. NVFP4 is checked for all source types and roundings.
 _OVER_FLOATS: tuple[tuple[str, str, Iterable[str], Iterable[Rounding]], ...] = (
     ("e2m1", "e4m3", FLOATS, Rounding),
     ("e2m1", "ue5m3", ("float32",), _SOME),

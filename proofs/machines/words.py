@@ -1,4 +1,4 @@
-"""Symbolic words whose products have names, and symbolic words of 32 bits that wrap around."""
+"""Symbolic words whose products are new unknowns, and words of 32 bits that wrap around."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mxnum.prove.sym import Sym, SymBool
 
 
 class Factor(Sym):
-    """A word whose products get new names; `products` lists each product with its two factors."""
+    """A word whose products become new unknowns; `products` lists (factor, factor, product)."""
 
     products: list[tuple[z3.BitVecRef, z3.BitVecRef, z3.BitVecRef]]
 
@@ -48,7 +48,7 @@ class Lane(Sym):
 
 
 def select(condition: SymBool | bool, if_true: Any, if_false: Any) -> Any:
-    """Choose one of two words of a class of this file, as `mxnum.prove.sym` does for its words."""
+    """Return `if_true` or `if_false`: the definition's `select`, for `Factor` and `Lane`."""
     if isinstance(condition, bool):
         return if_true if condition else if_false
     of = condition.of

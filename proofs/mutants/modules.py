@@ -33,7 +33,7 @@ def given_as(argument: str, theorem: Callable[..., Outcome]) -> Check:
 
 
 def check(module: ModuleType, old: str, new: str, theorem: Check) -> Outcome:
-    """Run the check `theorem` on the mutant; the outcome is "proved" if it refutes the mutant."""
+    """Run the check `theorem` on the mutant; return "proved" if the check refutes the mutant."""
     started = time.perf_counter()
     outcome = theorem(variant(module, old, new))
     verdict: Verdict = "proved" if outcome.verdict == "refuted" else "refuted"

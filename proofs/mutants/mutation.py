@@ -1,7 +1,7 @@
 """Make mutants of the definition, and judge them.
 
-A mutant is a changed text of a module of `mxnum.definition`. The changed text is executed in a
-namespace of its own, so that the factories in this text make real function objects. A solver
+A mutant is a module of `mxnum.definition` whose text has one change. The changed text is executed
+in a namespace of its own, so that the factories in this text make real function objects. A solver
 searches for an input on which mutant and original differ; the exact reference then confirms that
 the original is right for this input and the mutant wrong. If mutant and original differ on no
 input, two solvers prove that they are the same function.
@@ -25,8 +25,8 @@ from proofs.machines.solve import BOTH, TIMEOUT, prove
 from proofs.mutants.probes import ConcreteProbe, Modules, Probe
 
 PACKAGE = "mxnum.definition"
-#: The modules that can be changed; a module comes after the modules that it imports. All variants
-#: share the module `word`, which has no arithmetic.
+#: The modules that can be changed; a module comes after the modules that it imports. The module
+#: `word` has no arithmetic, so it is never changed.
 ORDER = ("unpack", "pack", "convert", "scale", "add", "random", "offset")
 
 Fate = Literal["refuted", "unsafe", "equivalent"]

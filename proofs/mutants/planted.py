@@ -1,4 +1,4 @@
-"""Theorems that each small mistake planted in a kernel has its declared fate.
+"""Plant small mistakes in kernels, and check that the solvers find each mistake.
 
 A mistake must be found, unless its declared fate is "equivalent".
 """

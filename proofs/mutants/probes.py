@@ -57,7 +57,7 @@ class Probe:
         ]
 
     def words(self, variables: list[z3.BitVecRef]) -> list[z3.BitVecRef]:
-        """Return the inputs in the kernel's word."""
+        """Return the inputs, sign- or zero-extended to the kernel's word."""
         return [
             (z3.SignExt if entry.signed else z3.ZeroExt)(self.word - entry.bits, variable)
             for entry, variable in zip(self.inputs, variables, strict=True)
@@ -91,7 +91,7 @@ def _finite(name: str, source: str) -> Input:
 
 
 def encode(element: str, rounding: str, overflow: str = "saturate", source: str = "float32") -> Probe:
-    """Return a probe of an encoder, for every input, scale and random integer."""
+    """Return a `Probe` of an encoder, for every input, scale and random integer."""
     kinds = _format(source), _format(element)
     modes = Rounding[rounding.upper()], Overflow[overflow.upper()]
 
@@ -109,7 +109,7 @@ def encode(element: str, rounding: str, overflow: str = "saturate", source: str 
 
 
 def decode(element: str, target: str = "float32") -> Probe:
-    """Return a probe of a decoder, for every code and scale."""
+    """Return a `Probe` of a decoder, for every code and scale."""
     kinds = _format(element), _format(target)
 
     def correct(result: int, code: int, scale: int) -> bool:
@@ -125,7 +125,7 @@ def decode(element: str, target: str = "float32") -> Probe:
 
 
 def scale(element: str, rule: str, source: str = "float32") -> Probe:
-    """Return a probe of a scale rule, for every finite largest magnitude."""
+    """Return a `Probe` of a scale rule, for every finite largest magnitude."""
     float_type = FLOATS[source]
 
     def correct(result: int, amax: int) -> bool:
@@ -143,7 +143,7 @@ def scale(element: str, rule: str, source: str = "float32") -> Probe:
 
 
 def midpoint(source: str = "float32") -> Probe:
-    """Return a probe of the offset of a block with these finite extremes."""
+    """Return a `Probe` of a block's offset, for every finite largest and smallest number."""
 
     def correct(result: int, largest: int, smallest: int) -> bool:
         return result == rational_sums.midpoint(FLOATS[source], largest, smallest)
@@ -158,7 +158,7 @@ def midpoint(source: str = "float32") -> Probe:
 
 
 def difference(source: str = "float32") -> Probe:
-    """Return a probe of x minus an offset, neither of which is NaN."""
+    """Return a `Probe` of x - offset, for all x and offsets that are not NaN."""
     target = FLOATS["float64" if source == "float64" else "float32"]
 
     def correct(result: int, x: int, offset: int) -> bool:
@@ -178,7 +178,7 @@ def difference(source: str = "float32") -> Probe:
 
 
 def half_range_scale(element: str, rule: str, source: str = "float32") -> Probe:
-    """Return a probe of the scale of half the range between finite extremes."""
+    """Return a `Probe` of the scale for (largest - smallest) / 2, for all finite numbers."""
 
     def correct(result: int, largest: int, smallest: int) -> bool:
         return result == rational_sums.half_range_scale(FLOATS[source], ELEMENTS[element], rule, largest, smallest)
@@ -195,7 +195,7 @@ def half_range_scale(element: str, rule: str, source: str = "float32") -> Probe:
 
 
 def decode_offset(element: str, target: str = "float32") -> Probe:
-    """Return a probe of a decoder with a finite offset."""
+    """Return a `Probe` of a decoder with a finite offset."""
 
     def correct(result: int, code: int, scale: int, offset: int) -> bool:
         return result == rational_sums.decode_offset(ELEMENTS[element], FLOATS[target], code, scale, offset)
@@ -210,7 +210,7 @@ def decode_offset(element: str, target: str = "float32") -> Probe:
 
 
 def ordered(source: str = "float32") -> Probe:
-    """Return a probe of the conversion to an ordered integer and back; only -0 changes, to +0."""
+    """Return a `Probe` of the conversion to an ordered integer and back; only -0 changes, to +0."""
 
     def build(modules: Modules) -> Callable[..., Any]:
         forth = modules["offset"]["make_to_ordered"](_format(source))
@@ -224,7 +224,7 @@ def ordered(source: str = "float32") -> Probe:
 
 
 def align_random(sr_bits: int) -> Probe:
-    """Return a probe of the alignment of a random word for stochastic rounding."""
+    """Return a `Probe` of the alignment of a random word for stochastic rounding."""
 
     def correct(result: int, word: int) -> bool:
         return result == (word % (1 << sr_bits)) * (1 << (RANDOM_BITS - sr_bits))
@@ -239,7 +239,7 @@ def align_random(sr_bits: int) -> Probe:
 
 
 def philox() -> ConcreteProbe:
-    """Return a probe of Philox, on its authors' known answers and on inputs of a single bit."""
+    """Return a probe of Philox, on its authors' known answers and on inputs with one bit set."""
     ones, pi = (0xFFFFFFFF,) * 6, (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344, 0xA4093822, 0x299F31D0)
     single = tuple(tuple(int(i == place) for i in range(6)) for place in range(6))
 

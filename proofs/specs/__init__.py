@@ -1,1 +1,1 @@
-"""Specifications: tables of standards, conversions over the reals, rationals, sources of stacks."""
+"""Specifications: what the theorems, sweeps and mutants compare the functions of `mxnum` with."""

@@ -22,10 +22,10 @@ from proofs.specs.tables import RANDOM_BITS, SCALE_BIAS, SCALE_NAN, Element, Flo
 ROUNDINGS = ("rne", "rna", "rtz", "rtp", "rtn", "rto", "sr")
 OVERFLOWS = ("saturate", "ieee")
 MODES = {"rne": z3.RNE(), "rna": z3.RNA(), "rtz": z3.RTZ(), "rtp": z3.RTP(), "rtn": z3.RTN()}
-EXACTLY = z3.RNE()  # for operations with a representable result, which no rounding changes
+EXACTLY = z3.RNE()  # the rounding of operations whose exact result is representable, so that no rounding occurs
 
-#: Equations that define new constants. Theorems take these equations as hypotheses. Each equation
-#: has a solution for all inputs.
+#: Equations that define new constants, and that theorems take as hypotheses. Each equation has a
+#: solution for all inputs, so the hypotheses exclude no input.
 Definitions = list[z3.BoolRef]
 
 
@@ -125,7 +125,7 @@ def sign_and_magnitude(code: z3.BitVecRef, element: Element) -> tuple[z3.BoolRef
 
 
 def element_value(code: z3.BitVecRef, element: Element, sort: z3.FPSortRef, every_code: bool = False) -> z3.FPRef:
-    """Return the value of an element code by the literal table.
+    """Return the value of an element code, from the standard's table in `proofs.specs.tables`.
 
     The value is NaN for a code without a finite value. Encoders never produce the most negative
     code of an integer; with `every_code` this code has a value, too.
@@ -163,7 +163,7 @@ def _away_or_not(
     """Return one of the two integers around the quotient, chosen by the rounding mode."""
     size = z3.fpAbs(quotient)
     below = z3.fpRoundToIntegral(z3.RTZ(), size)
-    # Without an upper limit of the exponent, the code would be step * 2**mantissa + below.
+    # Without an upper limit of the exponent, the code would be ``step * 2**mantissa + below``.
     odd = z3.Extract(0, 0, z3.fpToUBV(z3.RTZ(), size, z3.BitVecSort(mantissa + 2))) == 1
     if mantissa == 0:
         odd = z3.Xor(odd, z3.Extract(0, 0, step) == 1)
@@ -201,7 +201,7 @@ def limits_to_max(rounding: str, overflow: str, below_zero: bool) -> bool:
 
 
 def signed_code(target: Element | Float, below_zero: bool, magnitude: int) -> int:
-    """Return the code of a magnitude code with a sign."""
+    """Return the code that has the given sign and magnitude code."""
     if not below_zero:
         return magnitude
     integer = isinstance(target, Element) and target.twos_complement
@@ -209,7 +209,7 @@ def signed_code(target: Element | Float, below_zero: bool, magnitude: int) -> in
 
 
 def with_sign(target: Element | Float, negative: z3.BoolRef, magnitude: int) -> z3.BitVecRef:
-    """Return the code of a magnitude with a symbolic sign."""
+    """Return the code that has a symbolic sign and the given magnitude code."""
     codes = (z3.BitVecVal(signed_code(target, below_zero, magnitude), target.bits) for below_zero in (True, False))
     return z3.If(negative, *codes)
 
@@ -332,8 +332,7 @@ def decodes(
 ) -> z3.BoolRef:
     """Return the condition that the pattern is the exact value, rounded to nearest even.
 
-    The exact value is element value * 2**(scale - 127). Element values come from the literal table,
-    in which every code has a value.
+    The exact value is element value * 2**(scale - 127), where every code has an element value.
     """
     negative, magnitude = sign_and_magnitude(code, element)
     number = scaled(element_value(code, element, wide_sort(target), every_code=True), scale, definitions)

@@ -1,4 +1,4 @@
-"""Helpers for theorems about float scales: the scales, the definition on ratios, leading digits.
+"""Helpers for theorems about float scales: run the definition on ratios, and read leading digits.
 
 A factor is scale times tensor scale. The results of the definition and of the fast formulations
 depend only on the ratio of x to the factor, and `proofs.machines.ratios` covers every ratio
@@ -42,7 +42,7 @@ def unpacking(make_unpack: Any, *exponents: Any, sign: int = 0) -> Any:
 
 
 def pack_nothing(*how: Any) -> Any:
-    """Return a replacement of a packing function that returns exponent and digits unpacked."""
+    """Return a function that returns exponent and digits, to replace a packing function."""
     return lambda sign, exponent, significand, kind, random: (exponent, significand)
 
 
@@ -78,7 +78,7 @@ def over_tensor_scales(find: Any, source: Any) -> Iterator[tuple[Ratios, Any]]:
 
 
 def is_leading(got: tuple[Any, int], ratios: Ratios, digits: int, down: int = 0) -> bool:
-    """Return True if `got` has the digits of the ratios, and their exponents less `down`."""
+    """Return True if `got` is the ratios' exponent minus `down`, and their leading digits."""
     exponent, significand = leading(ratios, digits)
     return got[1] == significand and bool(np.all(got[0] == EXPONENTS + exponent - down))
 
@@ -90,7 +90,7 @@ def any_quotient() -> tuple[z3.BitVecRef, list[z3.BoolRef]]:
 
 
 def leading_of_float64(q: z3.BitVecRef, digits: int) -> tuple[z3.BitVecRef, z3.BitVecRef]:
-    """Return exponent and digits of a float64: of zero as `divide`, else as `ratios.leading`."""
+    """Return the exponent and the leading digits of a float64; a zero gets the least exponent."""
     fraction, below = q & ((1 << 52) - 1), (1 << (52 - digits)) - 1
     whole = z3.LShR(fraction | (1 << 52), 52 - digits) << 1
     one, zero = z3.BitVecVal(1, 64), z3.BitVecVal(0, 64)

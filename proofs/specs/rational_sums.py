@@ -75,7 +75,7 @@ def difference(source: Float, target: Float, x: int, offset: int) -> int:
 
 
 def half_range_scale(source: Float, element: Element, rule: str, largest: int, smallest: int) -> int:
-    """Return the scale code for (largest - smallest) / 2, of finite patterns."""
+    """Return the scale code for (largest - smallest) / 2; both are finite bit patterns."""
     _, magnitude = total(float_value(source, largest), negated(float_value(source, smallest)))
     return shared_scale(element, rule, Fraction(magnitude) / 2)
 

@@ -1,4 +1,4 @@
-"""The exact reference of sweeps and mutants: literal tables, and arithmetic on fractions.
+"""The exact reference of sweeps and mutants: the standards' tables, and arithmetic on fractions.
 
 This module uses neither `mxnum.formats` nor `mxnum.definition`, and no floating-point operation, so
 an error in a format description or a kernel cannot also be in the reference. A rounding finds the
@@ -171,12 +171,12 @@ def magnitude_value(source: Float, magnitude: int) -> Fraction:
 def floor_magnitude(source: Float, numerator: int, denominator: int, exponent: int = 0) -> tuple[int, bool]:
     """Return the largest finite magnitude pattern whose value is at most a number.
 
-    The second result is True if the value equals the number.
+    The second result is True if the value equals the number. The number is numerator /
+    denominator * 2**exponent.
 
-    The number is numerator / denominator * 2**exponent. Measured in the quantum, a float is an
-    integer with at most `fraction_bits` + 1 significant bits. The significand is the number without
-    its lower bits. Each dropped bit adds one to the exponent field, and the implicit bit of the
-    significand adds another one.
+    A float is an integer multiple of its quantum, with at most `fraction_bits` + 1 significant
+    bits. The significand is this integer without the lower bits that do not fit. The exponent field
+    is the number of dropped bits, plus one from the significand's implicit bit.
     """
     shift = exponent - source.quantum_exponent
     if shift >= 0:
@@ -239,9 +239,9 @@ def encode(
 def rounded_position(
     element: Element, rounding: str, negative: bool, number: Fraction, random: int, random_bits: int
 ) -> int:
-    """Return the rounded index in the table of magnitudes.
+    """Return the magnitude code of the rounded number, before the overflow mode applies.
 
-    The index is `largest` + 1 for all numbers beyond the table.
+    The code is `largest` + 1 for a number that rounds beyond the largest value.
     """
     if number >= element.beyond:
         return element.largest + 1
@@ -271,7 +271,7 @@ def rounded_position(
 
 
 def overflowed(element: Element, rounding: str, overflow: str, negative: bool) -> int:
-    """Return the magnitude code of a number beyond the largest value."""
+    """Return the magnitude code that an overflow mode gives to numbers beyond the largest value."""
     special = element.nan if element.infinity is None else element.infinity
     if overflow == "saturate" or special is None or rounding in ("rtz", "rto"):
         return element.largest
@@ -281,7 +281,7 @@ def overflowed(element: Element, rounding: str, overflow: str, negative: bool) -
 
 
 def with_sign(element: Element, magnitude_code: int, negative: bool) -> int:
-    """Return the code of a magnitude code with a sign."""
+    """Return the code that has the given sign and magnitude code."""
     if not element.integer:
         return magnitude_code + (negative << (element.bits - 1))
     return -magnitude_code % (1 << element.bits) if negative else magnitude_code
@@ -313,8 +313,8 @@ def scale_threshold(element: Element, rule: str, code: int) -> tuple[Fraction, b
     """Return (t, inclusive): the scale is at least `code` iff A > t, or A = t if inclusive.
 
     `code` is from 1 to 254. The rule floor takes the scale for which the largest magnitude A is in
-    [2**emax, 2**(emax+1)) times the scale. Every other rule defines for which largest magnitudes A
-    the next lower scale is too small.
+    [2**emax, 2**(emax+1)) times the scale. The other rules define for which largest magnitudes A
+    the scale `code` - 1 is too small.
     """
     lower = power_of_two(code - 1 - 127)
     match rule:

@@ -70,7 +70,7 @@ def _floors(source: str, element: str, points: str, random: Random) -> tuple[Arr
 
 
 def breakpoints(source: str, element: str, rounding: str, negative: bool, random: Random | None = None) -> Array:
-    """Return for each scale and k the smallest magnitude pattern with a rounded index above k."""
+    """Return, for each scale and magnitude code k, the smallest pattern that rounds above k."""
     parity = np.arange(1, len(ELEMENTS[element].magnitudes) + 1) % 2
     everywhere, nowhere = parity >= 0, parity < 0
     away = "start", nowhere
@@ -100,7 +100,7 @@ def breakpoints(source: str, element: str, rounding: str, negative: bool, random
 
 
 def position_codes(element: Element, rounding: str, overflow: str, negative: bool) -> list[int]:
-    """Return the code for each rounded index, including the index beyond the table."""
+    """Return the code for each result of `rationals.rounded_position`."""
     beyond = overflowed(element, rounding, overflow, negative)
     return [with_sign(element, code, negative) for code in (*range(element.largest + 1), beyond)]
 
@@ -114,7 +114,7 @@ def special_codes(element: Element, overflow: str, negative: bool) -> tuple[int,
 def expected(
     source: str, element: str, rounding: str, overflow: str, magnitudes: Array, negative: bool, random: Random | None
 ) -> Array:
-    """Return the codes for a row of magnitude patterns per scale code 0..254."""
+    """Return the codes for magnitude patterns; row i is converted under the scale code i."""
     float_type, target = FLOATS[source], ELEMENTS[element]
     breaks = breakpoints(source, element, rounding, negative, random)
     codes = np.array(position_codes(target, rounding, overflow, negative), np.uint8)
@@ -164,7 +164,7 @@ def encode_runs(
 
 
 def scale_runs(source: str, element: str, rule: str) -> Runs:
-    """Return the scale codes of all largest magnitudes, the finite non-negative patterns."""
+    """Return the scale code for each finite nonnegative pattern as a block's largest magnitude."""
     float_type = FLOATS[source]
     pieces = [(0, 0)]
     for code in range(1, SCALE_NAN):

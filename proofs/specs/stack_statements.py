@@ -44,17 +44,17 @@ def clamp(x: z3.FPRef, least: z3.FPRef, most: z3.FPRef) -> z3.FPRef:
 class Statement:
     """The formulas of one stack for its global scale, block scales, factors and decoded values."""
 
-    #: `of_tensor(largest magnitude)` is the number kept for a tensor. This number is computed in
-    #: the type of the argument if `in_type`, else in float32.
+    #: `of_tensor(largest magnitude)` is the global scale that the software stores. If `in_type`,
+    #: `of_tensor` computes in the type of its argument, else in float32.
     of_tensor: Callable[[z3.FPRef], z3.FPRef]
-    #: `of_block(largest magnitude, number kept for the tensor)` is the scale before it is rounded
+    #: `of_block(largest magnitude, global scale)` is the block's scale before it is rounded
     #: to E4M3. If `in_type`, a further argument `narrow` rounds to the tensor's type.
     of_block: Callable[..., z3.FPRef]
-    #: `factor(scale, number kept for the tensor)` is the number by which elements are multiplied,
-    #: or divided.
+    #: `factor(block scale, global scale)` is the number by which elements are multiplied, or
+    #: divided.
     factor: Callable[[z3.FPRef, z3.FPRef], z3.FPRef]
-    #: `reads(element, scale, number kept for the tensor, largest magnitude of the tensor)` is the
-    #: decoded value.
+    #: `reads(element, block scale, global scale, largest magnitude of the tensor)` is the decoded
+    #: value.
     reads: Callable[[z3.FPRef, z3.FPRef, z3.FPRef, z3.FPRef], z3.FPRef]
     #: True if elements are x / factor, False if they are x * factor.
     divides: bool = False
@@ -64,7 +64,7 @@ class Statement:
     in_type: bool = False
     #: The E4M3 code that replaces a scale of zero; 0 if the stack keeps a scale of zero.
     for_zero: int = 0
-    #: True if the number kept for a tensor may be 0 or infinity.
+    #: True if the global scale may be 0 or infinity.
     keeps_any: bool = True
 
 

@@ -115,8 +115,8 @@ def _check_source(source: Any, mantissa_bits: int, kind: str, rounding: Rounding
 def _widened(source: Any, mantissa_bits: int, kind: str) -> tuple[Any, Any, list[z3.BoolRef], AnyElement, AnyElement]:
     """Return a finite x, the float32 number of x, the premises, and two symbolic elements.
 
-    Both symbolic elements stand for the same element. The words of the first element are as wide as
-    x; the words of the second element have 32 bits.
+    Both symbolic elements stand for the same element, the first in words of the width of x, the
+    second in words of 32 bits.
     """
     lanes.LOW_WORD[Sym] = low_word
     width = 64 if source.bits == 64 else 32
@@ -201,8 +201,8 @@ def _codes(element: AnyElement, kind: str, code: Any, scale: Any) -> list[z3.Boo
 def check_safety(mantissa_bits: int) -> Outcome:
     """Prove the obligations of encoding and decoding.
 
-    An operation whose left operand is a word of the element adds its obligation to the element's
-    list.
+    If the left operand of an operation is a symbolic field of the element, the obligation goes to
+    the element's list.
     """
     # Roundings with the same domain are checked together.
     drawn = (Rounding.SR,), tuple(rounding for rounding in ROUNDINGS if rounding != Rounding.SR)

@@ -1,6 +1,6 @@
-"""Products that bring any number under any scale into the domain of the fast formulations.
+"""Fast formulations beyond their domain: a product brings a number under any scale to scale 1.
 
-The theorems say that the products change no code and no value.
+The theorems say that such products change no code and no value.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Theorems that mistakes in stochastic rounding, four over six and long division are refuted."""
+"""Check that proofs fail for mistakes in stochastic rounding, four over six and long division."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ LEADING = 48
 
 
 def check_first(from_on: bool, fast: Any = by_factors) -> Outcome:
-    """Prove the statement `FIRST` for "at or above", or for "above"."""
+    """Prove the statement `FIRST`, for "at or above" if `from_on`, else for "above"."""
     place, magnitude = z3.BitVec("place", 64), z3.BitVec("magnitude", 32)
     results, obligations = list[z3.BoolRef](), list[z3.BoolRef]()
     first = _bits_of_first(fast, from_on, Sym(place, obligations), results)

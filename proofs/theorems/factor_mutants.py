@@ -1,4 +1,4 @@
-"""Theorems that mistakes in fast formulations and the definition of float scales are refuted."""
+"""Check that proofs fail for mistakes in the definition and fast formulations of float scales."""
 
 from __future__ import annotations
 

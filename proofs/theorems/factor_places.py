@@ -1,8 +1,8 @@
 """Float scales, elements of four bits: codes from comparisons of |x| with thresholds.
 
 A threshold is the boundary between two codes (in names: `place`) times the factor. By the theorems
-of `factor_arithmetic` the products of boundary and factor are exact, and thresholds are right in
-float32.
+of `factor_arithmetic` the products of boundary and factor are exact in float64, and loops may
+compare float32 numbers with thresholds that are rounded up to float32.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def maker_by_places(fast: Any, source: Any, element: Any) -> Any:
 def _code_by_places(
     fast: Any, source: Any, element: Any, scale: Any, rounding: Rounding
 ) -> tuple[Callable[[Size], int], Callable[[int], int]]:
-    """Return two functions that give codes by `by_places`.
+    """Return two functions that find a code by comparing |x| with thresholds.
 
     The first function returns the code of a magnitude under the factor 1. Other factors need no
     check, because the product of threshold and factor is exact and only the ratio of x to the
@@ -123,7 +123,7 @@ def _code_by_places(
 def _defined_codes(
     over: Any, source: Any, element: Any, scale: Any, rounding: Rounding
 ) -> Iterator[tuple[Ratios, int, Any]]:
-    """Yield (ratios of significands, sign, codes under all exponents) by the definition.
+    """Yield (ratios of significands, sign, the definition's codes under all exponents).
 
     The results together cover every x and every factor.
     """
@@ -135,9 +135,10 @@ def _defined_codes(
 
 
 def _defined_zeros(over: Any, source: Any, element: Any, scale: Any, rounding: Rounding, sign: int) -> list[int]:
-    """Return three codes by the definition: of zero, and of two numbers under a factor of zero.
+    """Return three of the definition's codes of zeros.
 
-    The two numbers are the largest number and zero.
+    The codes are of zero under a nonzero factor, and of the largest number and of zero under a
+    factor of zero.
     """
     encode = over.make_encode_over(source, element, scale, rounding, Overflow.SATURATE)
     some, negative = 1 << over.factor_width(scale), sign << (source.bits - 1)

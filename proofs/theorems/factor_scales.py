@@ -130,8 +130,9 @@ def _digits_alone(source: Any, element: Any, scale: Any, over: Any) -> Outcome:
     is_less = z3.SignExt(wide, -(exponent.value + shift + last))
     amount, found = z3.ZeroExt(wide, x), z3.ZeroExt(wide, quotient.value)
     whole, rest = z3.LShR(found, 1), found & 1
-    # The quotient is (x / 2**mantissa) / (goal / 2**last). `exact` is goal * 2**mantissa times the
-    # quotient, in units of the quotient's last digit.
+    # Dividend and divisor are in [1, 2): ``x / 2**source.mantissa_bits`` and ``goal / 2**last``.
+    # `exact` is their quotient times ``goal * 2**source.mantissa_bits``, in units of the quotient's
+    # last digit.
     exact = amount << (digits + last + is_less)
     low, high = (whole * goal) << source.mantissa_bits, ((whole + 1) * goal) << source.mantissa_bits
     right = [

@@ -114,8 +114,8 @@ def _pairs() -> list[tuple[Any, Any]]:
 def _made(source: Any, element: Any, scale: Any, over: Any) -> tuple[Any, list[Any], list[Any]]:
     """Return a function that computes a tensor scale, and two lists that record its calls.
 
-    The function takes a significand and the code that packing shall return. The lists have the
-    arguments of the divisions and the arguments of the packings.
+    The function takes a significand and the code that packing shall return. The first list gets the
+    arguments of each division, and the second list the arguments of each packing.
     """
     calls, packed, code = list[Any](), list[Any](), [0]
 
@@ -160,7 +160,7 @@ def _made(source: Any, element: Any, scale: Any, over: Any) -> tuple[Any, list[A
 
 
 def _largest(of: Any) -> Fraction:
-    """Return the largest number of an element or a scale, from the literal tables."""
+    """Return the largest number of an element or a scale, from the standards' tables."""
     number = NUMBERS[getattr(of, "number", of).name]
     if isinstance(number, tables.Element):
         return Fraction(number.value(number.last))

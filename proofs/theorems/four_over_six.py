@@ -2,7 +2,7 @@
 
 The loop first adds the errors under each scale in float32, and decides if both sums are far apart.
 For undecided blocks, the loop adds pairs of float64 numbers, and decides if the sums differ by more
-than their error bound. For blocks that neither addition decides, the loop adds rational numbers.
+than their error bound. If the float64 sums do not decide either, the loop adds rational numbers.
 This module proves the steps in float32 and float64.
 """
 
@@ -183,7 +183,8 @@ lanes.FLOAT_ARITHMETIC[_Near] = _rounded
 def check_terms(difference: Any = four_over_six._difference) -> Outcome:
     """Prove the statement `TERMS` with the factor 1.
 
-    No other premise depends on the size of the factor.
+    The statement for the factor 1 implies the statement for every other factor, because all bounds
+    are relative to the largest element.
     """
     known = list[z3.BoolRef]()
     x, largest = z3.Reals("x largest")
@@ -211,7 +212,7 @@ def check_terms(difference: Any = four_over_six._difference) -> Outcome:
 def check_added(loop: Any = four_over_six) -> Outcome:
     """Check the statement `ADDED` in rational numbers.
 
-    The unit is the largest element, which is at least 2**-50.
+    All bounds are in units of the largest element, which is at least 2**-50.
     """
     one = 1 + HALF_UNIT
     levels = 4
@@ -248,8 +249,8 @@ def check_lost(loop: Any = four_over_six) -> Outcome:
     def problems() -> Iterator[str]:
         # An addition with a sum of at most 1 has an error of at most `unit`. The sum `low` of k
         # errors is therefore at most about k * unit, and adding an error to `low` loses at most the
-        # fraction `unit` of the new `low`. The first check below is the induction step; the second
-        # is the bound after all steps, two for each term.
+        # fraction `unit` of the new `low`. The first check below is the induction step. The second
+        # check is the bound after all steps; each term takes two steps.
         low, error, k, made, lost = z3.Reals("low error k made lost")
         more = 1 + z3.RealVal(Fraction(1, 2**20))
         u = z3.RealVal(unit)

@@ -1,7 +1,7 @@
-"""Fused sums of matrix units: parts of codes, alignment, small sums, and rounding.
+"""Fused sums of matrix units: splitting codes, aligning terms, short sums, and rounding.
 
-The statements are about exact integers of 128 bits and the literal tables. The statements use
-neither the normalization nor the rounding of the definition.
+The statements compute in exact integers of 128 bits, from the standards' tables. They use neither
+the normalization nor the rounding of the definition.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ WIDE = 128
 FARTHEST = 600
 MOST_BITS = 40
 WORD = 64
-#: The terms of the small sums are multiples of 2**-UNIT.
+#: In `check_sum`, all terms are multiples of 2**-UNIT.
 UNIT = 60
 
 
@@ -70,7 +70,7 @@ def check_parts(name: str) -> Outcome:
 
 
 def _table_parts(name: str, code: int) -> tuple[int, int, int, int]:
-    """Return sign and parts of a code by the tables; codes mean significand * 2**(exponent - m)."""
+    """Return (sign, exponent, significand, kind) of a code, from the standards' tables."""
     if name in tables.FLOATS:
         float_type = tables.FLOATS[name]
         half, mantissa, emin = 1 << (float_type.bits - 1), float_type.precision - 1, float_type.emin

@@ -7,8 +7,8 @@ magnitude A gives the largest quantized magnitude T. If the largest magnitude A 
 the value to which an infinity saturates.
 
 The theorem about the largest magnitudes A and T extends to the whole block. The second quantization
-takes the block's scale or half of it. Under the block's scale and under half of it, all quantized
-values are values of the element, and rounding does not change a value of the element.
+takes the block's scale or half of it. Under both scales the element format represents all quantized
+values, so the second quantization does not change them.
 """
 
 from __future__ import annotations
@@ -37,13 +37,14 @@ STATEMENT = (
     "as well, up to the largest. So a second quantization changes no value of a block."
 )
 ANY, NEAREST = ("rtz", "rtp"), ("rne", "rna")
-#: Replaces the rounding mode in the case that A is an infinity, which saturates.
+#: This entry in a list of rounding modes means that the largest magnitude A is an infinity, which
+#: saturates.
 INFINITY = "infinity"
 
 
 #: The rules for which the theorem holds. Under `half_up` and `floor_plus_one` the largest element
-#: of a block can be rounded up so far that the scale doubles. With a doubled scale, small elements
-#: have fewer digits.
+#: of a block can be rounded up so far that the scale doubles. Under a doubled scale, the small
+#: numbers of the block keep fewer digits.
 RULES = ("floor", "ceil", "even", "rceil")
 #: The pairs (source, element) in the fast tier: an element with NaN, and an element without NaN.
 FAST = (("float32", "e4m3"), ("float32", "e2m1"))
@@ -100,7 +101,7 @@ def check(source: str, element: str, rule: str, rounding: str) -> Outcome:
 
 
 def doubles(element: str) -> bool:
-    """Return True if the double of every value is a value, too, unless it exceeds the largest."""
+    """Return True if each value of the element, doubled, is a value or exceeds the largest one."""
     e = ELEMENTS[element]
     values = {Fraction(e.value(code)) for code in range(e.max_code + 1)}
     return all(2 * v in values for v in values if 2 * v <= max(values))

@@ -1,8 +1,8 @@
 """Rounding, stated without a rounding operator: which real numbers have a given code.
 
 The theorems of this module do not use `proofs.specs.conversions.rounded`. The theorems compare the
-exact x / 2**scale with values of the literal tables, and with the exact midpoints between these
-values.
+exact x / 2**scale with the element's values, from the standards' tables, and with the exact
+midpoints between values.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def stands_for(code: z3.BitVecRef, size: z3.FPRef, negative: z3.BoolRef, element
 
 
 def check(source: str, element: str, rounding: str) -> Outcome:
-    """Prove that the code of every number stands for the number, by values and midpoints alone."""
+    """Prove that every number gets the code that values and midpoints require."""
     float_type, target = tables.FLOATS[source], tables.ELEMENTS[element]
     width = inputs.conversion_word(FLOATS[source], ELEMENTS[element])
     x, scale = inputs.pattern("x", float_type.bits), inputs.scale()

@@ -1,11 +1,12 @@
-"""Fast products by blocks: why the hardware computes them exactly.
+"""Why float and integer instructions of the processor add the products of a block exactly.
 
 Measured in the smallest step of their format, elements are integers. Float operations add integers
 exactly, in any order and with fused or separate multiplication, as long as no partial sum needs
 more bits than the significand has. So a sum is exact if the sum of the largest magnitudes fits in
-the significand. For the plan that the library makes for a pair of elements, the check computes the
-largest sum from the literal tables. If the plan depends on the smallest and the largest magnitude
-of a block, the check covers all pairs of these magnitudes.
+the significand. For a pair of element formats, the library decides how to add products
+(`exactness_of`). The check computes the largest sum that can arise, from the standards' tables. If
+the decision depends on the smallest and the largest magnitude of a block, the check covers all
+pairs of these magnitudes.
 
 Integer instructions add modulo 2**32, so only the final sum has to fit in 32 bits. The final sum
 has the same bound of 2**24 units as float32 sums, since it becomes a float32 number. The check also
@@ -51,7 +52,7 @@ LONGEST_WITH_FLOATS = 1 << 8
 
 
 def check(a: str, b: str) -> Outcome:
-    """Check the plan for two elements, for blocks of every length."""
+    """Check how the library adds products of two element formats, for blocks of every length."""
     started = time.perf_counter()
 
     def outcome(verdict: Verdict, detail: str) -> Outcome:
@@ -69,8 +70,8 @@ def check(a: str, b: str) -> Outcome:
         planned += 1
         largest = []
         for element, unit in ((first, how.unit_a), (second, how.unit_b)):
-            # The most negative integer code can be decoded; its magnitude is one more than the
-            # largest.
+            # The most negative code of an integer has a value, whose magnitude is one step above
+            # the largest positive value.
             most = element.magnitudes[-1] + (1 if element.twos_complement else 0)
             if element.unit < unit:
                 return outcome("refuted", f"{element.name} has values between units of 2**{unit}")
@@ -98,7 +99,7 @@ def check(a: str, b: str) -> Outcome:
 
 
 def wrong_extra(a: str, b: str, run: int, total: int) -> str:
-    """Return in words the first problem of the plans for float scales, or "" if there is none.
+    """Return in words the first sum under float scales that may be inexact, or "" if all are exact.
 
     One operand or both may have float scales.
     """
@@ -120,8 +121,8 @@ def wrong_extra(a: str, b: str, run: int, total: int) -> str:
 def adds_integers(a: tables.Element, b: tables.Element, run: int, word: str, instructions: str) -> bool:
     """Return True if integer instructions add the products of a block exactly.
 
-    The words must hold all elements. For words of 8 bits without VNNI, 16 bits must also hold the
-    sum over half of a block.
+    A word must hold every element. Without VNNI, a sum over half of a block of 8-bit words must
+    also fit in 16 bits.
     """
     least, most = zip(*(extremes(x) for x in (a, b)), strict=True)
     if not instructions or run % integers.IN_WORD[word]:
@@ -143,7 +144,7 @@ def extremes(element: tables.Element) -> tuple[int, int]:
 
 
 def of(element: tables.Element) -> integers.Integers:
-    """Return the `Integers` of a format, for which the plan must use integer instructions."""
+    """Return the `Integers` of a format whose products integer instructions must add."""
     found = integers.integers_of(ELEMENTS[element.name])
     assert found is not None
     return found
@@ -178,7 +179,7 @@ def unpacks(element: tables.Element) -> bool:
 
 
 def unpacks_integers(element: tables.Element, codes: np.ndarray[Any, Any]) -> bool:
-    """Return True if every code is packed as its value in units, for both operands."""
+    """Return True if integer packing turns each code into its value in units, in both operands."""
     found = integers.integers_of(ELEMENTS[element.name])
     if found is None:
         return True

@@ -47,7 +47,7 @@ class Floats:
         lanes.FLOAT_ARITHMETIC[Sym] = self.compute
 
     def compute(self, operation: str, a: Any, b: Any) -> Sym:
-        """Return the result of an operation, and add its equation."""
+        """Return the result of an operation, and record the equation that defines the result."""
         word = a if isinstance(a, Sym) else b
         x, y = (z3.fpBVToFP(word.lift(bits), z3.Float32()) for bits in (a, b))
         result = z3.FreshConst(z3.BitVecSort(32), operation)

@@ -1,4 +1,4 @@
-"""Theorems that mistakes in the arithmetic of stacks, and in functions around it, are refuted."""
+"""Check that proofs fail for mistakes in the NVFP4 arithmetic of other software."""
 
 from __future__ import annotations
 

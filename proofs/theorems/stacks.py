@@ -1,9 +1,8 @@
-"""NVFP4 as stacks compute it: mxnum runs the float32 operations of each stack's source, in order.
+"""NVFP4 as other software computes it: mxnum runs the float32 operations of each source, in order.
 
-Each theorem compares two results, both computed with the solver's IEEE operations. The functions of
-`mxnum` give the first result, run on symbolic words and numbers
-(`proofs.machines.symbolic_floats`). The operations of the stack's source give the second result
-(`proofs.specs.stack_statements`).
+Each theorem compares a function of `mxnum` with the operations of the software's source
+(`proofs.specs.stack_statements`). The solver's IEEE operations compute both results; the functions
+of `mxnum` run on symbolic words and numbers (`proofs.machines.symbolic_floats`).
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ FLOAT32 = FLOATS["float32"]
 
 
 class _Tensor:
-    """A symbolic word of 64 bits, which holds the two float32 numbers kept for a tensor."""
+    """A symbolic word of 64 bits, made of a tensor's global scale and its largest magnitude."""
 
     def __init__(self, low: Word, high: Word) -> None:
         self.low, self.high = low, high
@@ -153,7 +152,7 @@ def check_factor(name: str, arithmetic: Any = stack_arithmetic, fast: Any = by_s
 
 
 def _tables(scale: Word) -> dict[str, Any]:
-    """Return replacements for names of the kernel's module, for a symbolic scale.
+    """Return functions that replace functions of `fast`, so that the scale can be symbolic.
 
     The replaced functions store a block's constants in a dictionary, and read the scale's number
     from `scale`.
@@ -162,7 +161,7 @@ def _tables(scale: Word) -> dict[str, Any]:
 
 
 def check_element(name: str, arithmetic: Any = stack_arithmetic, fast: Any = by_stack, at: Numbers = ()) -> Outcome:
-    """Prove the statement `ELEMENT` for codes, and for the choice of a value.
+    """Prove the statement `ELEMENT` for the functions that quantize and that fake-quantize.
 
     x is a float32 number; other types are widened to float32 first.
     """

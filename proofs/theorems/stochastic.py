@@ -1,4 +1,4 @@
-"""Stochastic rounding equals exact integer arithmetic, without a floating-point theory.
+"""Stochastic rounding equals exact integer arithmetic; the proof needs no theory of floats.
 
 |x| / 2**scale and the table's values are integers of 128 bits, in units of 2**-30 of the element's
 smallest step. Digits below 2**-30 of the smallest step are dropped. Dropped digits cannot change
@@ -47,7 +47,7 @@ def fixed_point(
 ) -> tuple[z3.BitVecRef, z3.BoolRef]:
     """Return |x| / 2**scale in units of 2**(unit - 30), rounded down, and a condition.
 
-    The condition is true if the number is small enough for the word.
+    The condition is that the result fits in the word.
     """
     fraction_bits = source.precision - 1
     field = z3.ZeroExt(WIDE - source.exponent_bits, z3.Extract(source.bits - 2, fraction_bits, x))
@@ -61,7 +61,7 @@ def fixed_point(
 
 
 class Gap:
-    """The gap of table values in which |x| / 2**scale lies, by the index of its lower end."""
+    """The gap between two neighbouring values of the element in which |x| / 2**scale lies."""
 
     def __init__(self, amount: z3.BitVecRef, element: Element) -> None:
         self.below = z3.FreshConst(z3.BitVecSort(element.bits), "below")

@@ -99,8 +99,8 @@ def check_threshold(element: ElementFormat, over: Any = float_scale) -> Outcome:
     code = z3.If(sign == 0, packed, (1 << element.bits) - packed if element.integer else packed)
     magnitude = z3.Extract(element.bits - 1, 0, code) & ((1 << (element.bits - 1)) - 1)
     # floor(quotient * 2**30), in units of the smallest step. The last digit, which says whether a
-    # remainder is left, does not matter: it weighs 2**(e - mantissa - 32), and the gap that begins
-    # at 2**e is 2**(e - mantissa).
+    # remainder is left, does not change this floor: the last digit stands for at most 2**-32 of a
+    # gap between two values of the element.
     power = z3.SignExt(WIDE - 64, exponent) - leading - table.unit + RANDOM_BITS
     wide = z3.ZeroExt(WIDE - 64, significand)
     amount = z3.If(power < 0, z3.LShR(wide, -power), wide << power)
@@ -164,8 +164,8 @@ def check_compared() -> Outcome:
 def check_product(multiply: Any = random.multiply_32x32) -> Outcome:
     """Prove the statement `PRODUCT` from the products of a factor's halves with the other factor.
 
-    The products of the halves have 48 bits, and the sum of both, with the upper product shifted, is
-    the whole product.
+    Each half of 16 bits times the other factor has 48 bits. The whole product is the product of the
+    lower half plus 2**16 times the product of the upper half.
     """
     a, b = z3.BitVecs("a b", 64)
     left, obligations = Factor(a, []), list[z3.BoolRef]()
@@ -281,7 +281,7 @@ class _Number:
 
 
 def check_chosen(element: ElementFormat, target: ElementFormat | None, fast: Any = stochastic_over) -> Outcome:
-    """Check the statement `CHOSEN` for every code toward zero and both outcomes of the decision."""
+    """Check the statement `CHOSEN` for every lower code, both if x rounds up and if x does not."""
     source, up = target or FLOAT32, 0
     real, asked, kept = inspect.unwrap(by_factors.by_seven_places), list[tuple[Any, ...]](), ("significand", "exponent")
 
