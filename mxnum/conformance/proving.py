@@ -117,7 +117,12 @@ class _Prover:
         verdict: Any = "refuted" if example else "open" if "open" in verdicts else "proved"
         taken = {each.name for each in self.binding.taken(self.claim)}
         scales = [each.name for each in self.claim.inputs if each.default is not None and each.name not in taken]
-        notes = [f"Not taken, so 1: {errors.joined(scales)}."] if scales else []
+        notes = [f"The implementation does not take {name}, so {name} is 1." for name in scales]
+        notes += [
+            f"Input {name!r} is taken as {port.quantity.name}."
+            for name, port in self.binding.inputs.items()
+            if not isinstance(port, int) and port.quantity.default is not None and port.quantity.name != name
+        ]
         assumptions = (*self.claim.assumptions, *notes, *self.circuit.notes)
         return Proof(self.claim, self.circuit.name, verdict, tuple(self.parts), assumptions, example)
 

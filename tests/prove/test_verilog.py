@@ -44,7 +44,7 @@ def test_a_pipeline_is_proved_at_its_latency_alone(tmp_path):
     settings = {"function": "pipeline", "ports": {"data": "x", "enable": 1, "reset_n": 1, "q": "code"}}
     proof = prove(files, "encode", "mxfp4_e2m1", latency=2, **settings)
     assert proof
-    assert "Not taken, so 1: scale." in str(proof)
+    assert "The implementation does not take scale, so scale is 1." in str(proof)
     example = prove(files, "encode", "mxfp4_e2m1", latency=1, **settings).counterexample
     assert example.right != example.found
     with pytest.raises(ValueError, match=r"'latency' must be at least 1 .* which has registers"):
