@@ -18,6 +18,9 @@ from typing import Any, TypeVar, cast
 
 Member = TypeVar("Member", bound=StrEnum)
 
+#: The number of accepted strings that an error lists.
+_LONGEST_LIST = 40
+
 
 def require(condition: bool, argument: str, accepted: str, got: object) -> None:
     """Raise ValueError unless `condition` is True."""
@@ -50,12 +53,15 @@ def require_dtype(argument: str, dtype: Any, wanted: Any, of: str = "") -> None:
 def choose(argument: str, value: Any, accepted: Sequence[str]) -> str:
     """Return `value` if it is one of the accepted strings.
 
-    For any other value, raise an error that lists the accepted strings and suggests the likeliest
-    string.
+    For any other value, raise an error that suggests the likeliest string and lists the accepted
+    strings: all strings, or only the first strings of a long list, such as the names of all tensors
+    of a model.
     """
     if isinstance(value, str) and value in accepted:
         return str(value)
-    message = f"Argument {argument!r} must be one of {[str(a) for a in accepted]}, not {value!r}"
+    listed = str([str(a) for a in accepted[:_LONGEST_LIST]])
+    listed += f" and {len(accepted) - _LONGEST_LIST} more" if len(accepted) > _LONGEST_LIST else ""
+    message = f"Argument {argument!r} must be one of {listed}, not {value!r}"
     raise (ValueError if isinstance(value, str) else TypeError)(message + _guess(value, accepted))
 
 

@@ -272,9 +272,18 @@ _SHORT = {
 }
 
 
-def meant(argument: str, name: object, known: Sequence[str]) -> str:
-    """Return the known name that equals `name` up to case and separators, or raise an error."""
+def meant(argument: str, name: object, known: Sequence[str], settings: str | None = None) -> str:
+    """Return the known name that equals `name` up to case and separators, or raise an error.
+
+    If the argument may also be a notation (see `get`), `settings` are the settings of the notation
+    that the error message suggests for an element without a name.
+    """
     found = find(argument, name, known) if isinstance(name, str) else None
+    if found is None and settings is not None and isinstance(name, str) and _is_element(name):
+        raise ValueError(
+            f"Argument {argument!r} must be one of {list(known)}, or written out with a colon like "
+            f"'{name}:{settings}', not {name!r}."
+        )
     return found if found is not None else errors.choose(argument, name, known)
 
 
@@ -306,7 +315,7 @@ def element(name: str | ElementFormat) -> ElementFormat:
         if of_blocks := re.search(f"[:,]({'|'.join(_OF_BLOCKS)})=", name):
             raise ValueError(f"Element {name!r} must not give {of_blocks[1]}, which belongs to a format.")
         return _written_out(name).element
-    return _BY_NAME[meant("element", name, tuple(_BY_NAME))]
+    return _BY_NAME[meant("element", name, tuple(_BY_NAME), "")]
 
 
 @dataclass(frozen=True, repr=False)
@@ -469,12 +478,7 @@ def get(name: str | MXFormat) -> MXFormat:
         return name
     if _is_written_out(name):
         return _written_out(name)
-    if str(name) not in _FORMATS and _is_element(str(name)):
-        raise ValueError(
-            f"Argument 'format' must be one of {list(_FORMATS)}, or written out with a colon like "
-            f"'{name}:block=32', not {name!r}."
-        )
-    return _FORMATS[meant("format", name, names())]
+    return _FORMATS[meant("format", name, names(), "block=32")]
 
 
 def _is_element(name: str) -> bool:

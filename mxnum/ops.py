@@ -92,7 +92,7 @@ def quantize(
         ``"exact"`` computes what the library defines. For ``nvfp4``, `arithmetic` may also name a
         stack of `mxnum.stacks`, to reproduce the stack's float32 operations bit for bit. A stack
         fixes modes and scales and rounds without random bits, so the arguments for modes, scales
-        and random bits must be left out.
+        and random bits must be left out. `mxnum.stacks.quantize` takes a global scale for a stack.
     offset
         ``"float16"`` selects asymmetric scaling: the midpoint of each block, rounded to float16, is
         subtracted before scaling. `offset_range` selects the magnitude that sets the scale (see

@@ -154,6 +154,7 @@ def sawtooth(
     fmt = formats.get(format)
     mode = errors.choose_member("rounding", rounding, Rounding)
     errors.require(not mode.is_stochastic, "rounding", "deterministic", str(mode))
+    errors.require_type(not isinstance(scale_rules, str), "scale_rules", "a list of choices", scale_rules)
     values = np.exp2(np.linspace(0, binades, points, endpoint=False)).astype(np.float32)
     ax = _axes(ax, (7.2, 3.8))
     ax.axhline(0, color="0.6", linewidth=0.8)

@@ -405,7 +405,11 @@ def checked_host_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> 
 
 def _check_blocks(a: Any, b: Any) -> None:
     for name, operand in (("a", a), ("b", b)):
-        errors.require(bool(operand.blocks), name, "an MXArray with accumulate='block'", operand.format.name)
+        if not operand.blocks:
+            raise ValueError(
+                f"Argument {name!r} must be an MXArray with accumulate='block', not {operand.format.name!r}; "
+                "the other orders of summation, such as 'exact', take floats."
+            )
         if operand.offsets is not None:
             raise ValueError(f"Argument {name!r} must be free of offsets when accumulate='block'.")
     block = a.blocks[-1]

@@ -79,6 +79,7 @@ def quantize(
     largest = found if largest is None else largest
     errors.require(bool(largest >= 0), "largest", "a magnitude", largest)
     tensor = _global_scale(chosen, x.dtype, largest) if global_scale is None else np.float32(global_scale)
+    errors.require(bool(tensor >= 0), "global_scale", "a number that is not negative", tensor)
     largest = np.float32(largest)
     by_numpy, loops = partial(_by_numpy, x, blocks, chosen, tensor, packed), _loops(x.size, chosen)
     if loops is None:
@@ -131,7 +132,8 @@ def _checked(x: Array, stack: str | Stack, blocks: Blocks | None) -> tuple[Stack
     errors.require_type(name in chosen.takes, "x", f"of {errors.joined(chosen.takes)} for {chosen.name}", name)
     if blocks is not None:
         return chosen, resolve_blocks(x.shape, BLOCK, blocks=blocks), False
-    errors.require(x.ndim == 2 and x.shape[1] == BLOCK, "x", f"blocks as rows, of shape (n, {BLOCK})", x.shape)
+    accepted = f"blocks as rows, of shape (n, {BLOCK}), unless `blocks` is given"
+    errors.require(x.ndim == 2 and x.shape[1] == BLOCK, "x", accepted, x.shape)
     return chosen, (1, BLOCK), True
 
 

@@ -143,6 +143,17 @@ def test_one_sentence(case):
     assert "\n" not in message
 
 
+def test_a_long_list_is_cut_short():
+    # Regression: an error about a model with 400 tensors listed all their names.
+    names = [f"layers.{i}.up_proj.weight" for i in range(400)]
+    with pytest.raises(
+        ValueError, match=r"'layers\.39\.up_proj\.weight'\] and 360 more, not 'layers\.77\.up_proj'"
+    ) as caught:
+        errors.choose("name", "layers.77.up_proj", names)
+    assert str(caught.value).endswith("; did you mean 'layers.77.up_proj.weight'?")
+    assert "layers.40." not in str(caught.value)
+
+
 def test_joined():
     assert errors.joined(["a"]) == "a"
     assert errors.joined(["a", "b", "c"]) == "a, b or c"

@@ -47,3 +47,11 @@ def test_functions_accept_names_in_any_spelling():
 def test_messages_for_ambiguous_and_wrong_names(text, message):
     with pytest.raises(ValueError, match=message):
         formats.get(text)
+
+
+@pytest.mark.parametrize("name", ["e2m2", "int5"])
+def test_message_for_an_element_without_a_name_shows_its_notation(name):
+    # Regression: the message suggested e5m2 in place of e2m2.
+    with pytest.raises(ValueError, match=f"or written out with a colon like '{name}:', not '{name}'"):
+        formats.element(name)
+    assert formats.element(f"{name}:").bits == 5

@@ -107,6 +107,8 @@ def test_sawtooth():
     assert plots.sawtooth("mxint4", binades=1.2, points=64).get_xlim() == pytest.approx((1, 2**1.2))
     with pytest.raises(ValueError, match="'rounding' must be deterministic, not 'sr'"):
         plots.sawtooth("mxint4", rounding="sr")
+    with pytest.raises(TypeError, match="'scale_rules' must be a list of choices, not 'floor'"):
+        plots.sawtooth("mxint4", scale_rules="floor")
 
 
 def test_design_space():

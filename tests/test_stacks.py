@@ -503,8 +503,11 @@ def test_constants_are_rounded_quotients():
 def test_what_is_refused():
     with pytest.raises(ValueError, match=r"'stack' must be one of \['transformer_engine', .*'torchao'"):
         stacks.quantize(np.ones((1, 16), np.float32), "torcha")
-    with pytest.raises(ValueError, match=r"'x' must be blocks as rows, of shape \(n, 16\)"):
+    with pytest.raises(ValueError, match=r"'x' must be blocks as rows, of shape \(n, 16\), unless `blocks` is given"):
         stacks.quantize(np.ones(16, np.float32), "torchao")
+    for wrong in (-3.0, np.nan):
+        with pytest.raises(ValueError, match=r"'global_scale' must be a number that is not negative, not (-3\.0|nan)"):
+            stacks.quantize(np.ones((1, 16), np.float32), "modelopt", global_scale=wrong)
     with pytest.raises(ValueError, match=r"free of NaN .* at index"):
         stacks.quantize(np.full((1, 16), np.nan, np.float32), "modelopt")
     with pytest.raises(ValueError, match=r"free of NaN .* at index"):

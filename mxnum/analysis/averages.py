@@ -68,7 +68,7 @@ def sawtooth(
     >>> [str(t.below) for t in sawtooth("mxfp4_e2m1")], [str(t.lower) for t in sawtooth("mxfp4_e2m1")]
     (['1', '3/2', '3/2'], ['1', '5/4', '3/2'])
     """
-    element = element_of(format)
+    element = element_of(format, "sawtooth")
     rule = errors.choose_member("scale_rule", scale_rule, ScaleRule)
     return _teeth(element, rule, errors.choose_member("rounding", rounding, Rounding))
 
@@ -103,7 +103,8 @@ def binade_average(
 ) -> BinadeAverage:
     """Return closed forms of bias, mean squared error and overflow, averaged over a binade.
 
-    The averages hold for blocks of equal numbers.
+    The averages hold for blocks of equal numbers. If scales are floats, `gamma_bias` with sigma = 0
+    gives the error of such a block.
 
     `density` is the density of the mantissa f in [1, 2): ``"log_uniform"``, 1 / (f ln 2), or
     ``"uniform"``, 1.
@@ -114,7 +115,7 @@ def binade_average(
     >>> average.overflow
     (-log(7) + 3*log(2))/log(2)
     """
-    element = element_of(format)
+    element = element_of(format, "binade_average")
     rule = errors.choose_member("scale_rule", scale_rule, ScaleRule)
     mode = errors.choose_member("rounding", rounding, Rounding)
     return _average(element, rule, mode, errors.choose("density", density, DENSITIES))

@@ -69,6 +69,10 @@ class Model:
     tensor_scale: Fraction = Fraction(1)
     headroom: Fraction = Fraction(1)
 
+    def __str__(self) -> str:
+        per = "" if self.scale.power_of_two else f" per {self.scale.name}"
+        return f"{self.element.name} x {self.block_size}{per} {self.scale_rule} {self.rounding}, {self.distribution}"
+
     @property
     def ladder(self) -> ScaleLadder:
         """The scales that a block can have."""

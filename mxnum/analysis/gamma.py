@@ -134,10 +134,7 @@ class GammaBias(_Result):
     _default = "bias"
 
     def __repr__(self) -> str:
-        return (
-            f"<GammaBias {self.model.element.name} x {self.model.block_size} {self.model.scale_rule} "
-            f"{self.model.rounding}, {self.model.distribution}: bias {np.round(self.bias, 6)}>"
-        )
+        return f"<GammaBias {self.model}: bias {np.round(self.bias, 6)}>"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -166,10 +163,7 @@ class BlockError(_Result):
     _default = "gain"
 
     def __repr__(self) -> str:
-        return (
-            f"<BlockError {self.model.element.name} x {self.model.block_size} {self.model.scale_rule} "
-            f"{self.model.rounding}, {self.model.distribution}: gain {np.round(self.gain, 6)}>"
-        )
+        return f"<BlockError {self.model}: gain {np.round(self.gain, 6)}>"
 
 
 def gamma_bias(

@@ -21,10 +21,13 @@ from mxnum.formats import E8M0, FLOATS, ElementFormat, MXFormat
 from mxnum.modes import Overflow, Rounding
 
 
-def element_of(format: str | MXFormat | ElementFormat) -> ElementFormat:
-    """Return the element format of an MX format with E8M0 scales, or the given element format."""
+def element_of(format: str | MXFormat | ElementFormat, what: str) -> ElementFormat:
+    """Return the element format of an MX format with E8M0 scales, or the given element format.
+
+    `what` is the name of the function that needs E8M0 scales, for the error message.
+    """
     if isinstance(format, MXFormat) or (isinstance(format, str) and format not in formats.ELEMENTS):
-        return formats.get_e8m0(format, "mxnum.analysis").element
+        return formats.get_e8m0(format, what).element
     return formats.element(format)
 
 
@@ -57,7 +60,7 @@ class PiecewiseQuantizer:
     @classmethod
     def of(cls, element: str | ElementFormat | MXFormat, rounding: str | Rounding = "rne") -> PiecewiseQuantizer:
         """Return the quantizer of an element, or of a format's element, in a rounding mode."""
-        resolved = element_of(element)
+        resolved = element_of(element, "PiecewiseQuantizer")
         errors.require(resolved.bits <= 8, "element", "at most 8 bits wide", resolved.name)
         return _derive(resolved, errors.choose_member("rounding", rounding, Rounding))
 

@@ -26,7 +26,7 @@ def scale_threshold(format: str | MXFormat | ElementFormat, scale_rule: str | Sc
     >>> scale_threshold("mxfp8_e4m3", "floor"), scale_threshold("mxfp8_e4m3", "rceil")
     (Fraction(256, 1), Fraction(224, 1))
     """
-    element = element_of(format)
+    element = element_of(format, "scale_threshold")
     aligned = Fraction(2) ** element.emax
     match errors.choose_member("scale_rule", scale_rule, ScaleRule):
         case ScaleRule.FLOOR:
@@ -84,7 +84,7 @@ def overflow_region(format: str | MXFormat | ElementFormat, scale_rule: str | Sc
     >>> overflow_region("mxfp8_e4m3", "rceil").empty
     True
     """
-    element = element_of(format)
+    element = element_of(format, "overflow_region")
     aligned = Fraction(2) ** element.emax
     largest = Fraction(element.max)
     # A / 2**s is below 2t. For ceil and rceil A / 2**s may equal 2t, but is then not beyond the

@@ -269,7 +269,7 @@ def _show_element(step: ElementSteps, bits: int, task: Any, word: int) -> None:
     if step.magnitude is not None and step.below is not None and step.above is not None:
         if step.factor != 1:
             label = f"x / {step.divisor}"
-            print(f"  {label:<9} {number(step.signed)}")
+            print(f"  {label:<9}{' =' * (len(label) > 9)} {number(step.signed)}")
         names = ("above", "below") if step.negative else ("below", "above")
         for name, neighbour in zip(names, (step.below, step.above), strict=True):
             shown = "past the largest" if neighbour.code is None else fields(neighbour.code, e)

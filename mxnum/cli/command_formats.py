@@ -39,7 +39,7 @@ def formats(
             print_table("", [_HEADINGS.get(name, name) for name in rows[0]], [_cells(row) for row in rows])
         return
     if ":" not in name:
-        name = known.meant("name", name, (*known.names(), *ELEMENTS))
+        name = known.meant("name", name, (*known.names(), *ELEMENTS), "block=32")
     fmt = known.get(name) if name in known.names() or ":" in name else None
     element = fmt.element if fmt else ELEMENTS[name]
     if as_json:

@@ -27,12 +27,11 @@ def read_array(path: Path, tensor: str | None = None, as_dtype: str | None = Non
 
 def read(path: Path, tensor: str | None = None) -> Array | MXArray:
     """Read an array from a file or a checkpoint's folder: floats, or a saved `MXArray`."""
-    if path.is_dir() and any(path.glob("*.safetensors")):
+    path.stat()  # raises FileNotFoundError, which tells more than an error about the ending
+    if path.is_dir():
         return _from_checkpoint(path, tensor)
     if path.suffix not in SUFFIXES:
         raise ValueError(f"File {str(path)!r} must end in {errors.joined(SUFFIXES)}.")
-    if path.is_dir():
-        raise ValueError(f"File {str(path)!r} must be a file, not a directory.")
     if path.suffix == ".npy":
         _refuse_name(tensor, path)
         with reading(path):
@@ -46,7 +45,7 @@ def read(path: Path, tensor: str | None = None) -> Array | MXArray:
     if path.suffix == ".gguf":
         from mxnum.interop import gguf
 
-        return gguf.load_tensor(path, chosen(gguf.names(path), tensor))
+        return gguf.load_tensor(path, chosen(gguf.names(path), None) if tensor is None else tensor)
     return _from_archive(path, tensor) if path.suffix == ".npz" else _from_checkpoint(path, tensor)
 
 

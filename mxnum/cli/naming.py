@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-#: For each argument of a Python function whose option has another name, the name of the option.
-_OTHER = {"block": "block_size", "asymmetric": "offset", "ports": "port", "parameters": "parameter"}
+#: For each argument of a Python function whose option may have another name, this other name.
+_OTHER = {
+    "block": "block_size", "asymmetric": "offset", "ports": "port", "parameters": "parameter", "name": "tensor"
+}  # fmt: skip
 
 
 def option(context: Any, argument: str) -> str | None:
@@ -58,11 +60,11 @@ def _said(context: Any, argument: str, otherwise: str, value: str = "") -> str:
 
 
 def _parameter(context: Any, argument: str) -> Any:
-    name = _OTHER.get(argument, argument)
-    for parameter in context.command.params:
-        names = {parameter.name, *(typed[2:].replace("-", "_") for typed in _typed(parameter))}
-        if parameter.param_type_name == "option" and name in names:
-            return parameter
+    for name in (_OTHER.get(argument, argument), argument):
+        for parameter in context.command.params:
+            names = {parameter.name, *(typed[2:].replace("-", "_") for typed in _typed(parameter))}
+            if parameter.param_type_name == "option" and name in names:
+                return parameter
     return None
 
 

@@ -30,6 +30,7 @@ def described(
     explained = _of_float(claim, inputs)
     if claim.operation == "encode":
         lines.append(_steps(*explained))
+    lines += _nan_settings(claim, inputs, right, found)
     return Counterexample(dict(inputs), dict(right), dict(found), "\n".join(lines), _command(*explained))
 
 
@@ -40,6 +41,23 @@ def _of_float(claim: Claim, inputs: Mapping[str, int]) -> tuple[Claim, Mapping[s
     (x,) = struct.unpack("<I", struct.pack("<f", claim.source.value(inputs["x"])))
     number = Quantity("x", 32, FLOATS["float32"])
     return replace(claim, source=FLOATS["float32"], inputs=(number, *claim.inputs[1:])), {**inputs, "x": x}
+
+
+def _nan_settings(
+    claim: Claim, inputs: Mapping[str, int], right: Mapping[str, int], found: Mapping[str, int | None]
+) -> list[str]:
+    """Return a sentence about the setting under which an answer about NaN is right."""
+    if claim.operation not in ("encode", "decode"):
+        return []
+    (output,) = claim.outputs
+    number, answer = output.number, found[output.name]
+    if number is None or answer is None:
+        return []
+    if math.isnan(number.value(right[output.name])) and math.isnan(number.value(answer)):
+        return ["Accept nan_code if any NaN is right."]
+    if claim.operation == "encode" and number.specials == "none" and math.isnan(claim.source.value(inputs["x"])):
+        return ["Assume not_nan if NaN does not matter."]
+    return []
 
 
 def _text(quantity: Quantity, bits: int) -> str:

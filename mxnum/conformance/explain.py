@@ -367,7 +367,8 @@ def _factor(task: Task, scale: float, code: int | None, tensor: float | None) ->
     if task.format.scale.power_of_two:
         return factor, f"2^{(E8M0.bias if code is None else code) - E8M0.bias}"
     if tensor is None or code is None:
-        return factor, number(scale)
+        text = number(scale)
+        return factor, f"({text})" if "*" in text else text
     return factor * Fraction(tensor), f"({number(scale)} * {number(tensor)})"
 
 

@@ -63,7 +63,8 @@ def prove(
     settings
         ``source`` (the type of the numbers, or of decode's result), ``rounding``, ``overflow``,
         ``scale_rule``, ``nonfinite`` and ``block`` (quantize), ``sr_bits``, ``terms`` (dot),
-        ``assume`` (restrictions of the inputs) and ``accept`` (other right answers).
+        ``assume`` (restrictions of the inputs) and ``accept`` (other right answers), each a name
+        or several.
 
     Returns
     -------
@@ -117,7 +118,7 @@ class _Prover:
         verdict: Any = "refuted" if example else "open" if "open" in verdicts else "proved"
         taken = {each.name for each in self.binding.taken(self.claim)}
         scales = [each.name for each in self.claim.inputs if each.default is not None and each.name not in taken]
-        notes = [f"The implementation does not take {name}, so {name} is 1." for name in scales]
+        notes = [f"No input for {errors.joined(scales)}: the scale is 1."] if scales else []
         notes += [
             f"Input {name!r} is taken as {port.quantity.name}."
             for name, port in self.binding.inputs.items()

@@ -109,6 +109,7 @@ class Checkpoint:
         if layout == "mxnum":
             return self._files[name].mx(name)
         if layout == "plain":
+            self._check_complete(name)
             return self._files[name].tensor(name)
         direction = self._direction_of(layout, name) if layout.startswith("nvfp4") else ""
         with reading(self._path, f"must hold {name!r} in the layout {layout}"):
@@ -127,6 +128,16 @@ class Checkpoint:
 
     def _found(self, name: str) -> _Weight:
         return self._weights[errors.choose("name", name, list(self._weights))]
+
+    def _check_complete(self, name: str) -> None:
+        """Raise ValueError for the bytes of an NVFP4 weight whose global scale is missing."""
+        weight = name.removesuffix("_packed")
+        scale, of_tensor = f"{weight}_scale", f"{weight}_global_scale" if weight != name else f"{weight}_scale_2"
+        kinds = [self._files[part].dtype(part) for part in (name, scale) if part in self._files]
+        if kinds == ["U8", "F8_E4M3"]:
+            raise ValueError(
+                f"Checkpoint {str(self._path)!r} must hold {of_tensor!r} as well as {name!r} and {scale!r}."
+            )
 
     def _tile_of(self, weight: Array, scales: Array, is_inverse: bool) -> Any:
         """Return the tile from the caller or the configuration, or None if there are no tiles.
@@ -252,5 +263,6 @@ def to_tensors(name: str, q: MXArray, layout: str, *, global_scale: Any = None) 
     if q.format.element.name == "e2m1" and layout == "compressed_tensors":
         blocks, scales = to_gpt_oss(q)
         return {f"{name}_packed": blocks.reshape(*scales.shape[:-1], -1), f"{name}_scale": scales}
+    errors.require(q.format.element.name != "e2m1", "layout", f"one that stores {q.format.name}", layout)
     weight, scales = to_fp8(q)
     return {name: weight, f"{name}_scale{'_inv' if layout == 'deepseek' else ''}": scales}

@@ -15,7 +15,7 @@ import numpy as np
 
 from mxnum import errors
 from mxnum.array import MXArray
-from mxnum.formats import SCALES, MXFormat
+from mxnum.formats import SCALES, MXFormat, of_element
 from mxnum.interop._checked import (
     SCALE_TYPES,
     in_host_memory,
@@ -55,7 +55,8 @@ def from_fp8(weight: Any, scales: Any, *, block_shape: tuple[int, int] | None = 
     blocks = _blocks(elements.shape, numbers, kind, block_lengths("block_shape", block_shape))
     if numbers.size == 1:
         numbers = numbers.reshape((1,) * elements.ndim)
-    fmt = MXFormat(name, kind, blocks[-1])
+    is_mxfp8 = kind == "e8m0" and blocks[-1] == 32
+    fmt = of_element(name) if is_mxfp8 else MXFormat(name, kind, blocks[-1])
     codes = in_kind(elements.view(np.uint8), weight)
     return MXArray.from_parts(codes, untyped_scales(numbers, SCALES[kind]), fmt, blocks=blocks)
 

@@ -129,6 +129,10 @@ def to_gguf_blocks(q: MXArray, *, kind: str = "MXFP4") -> Array:
     -0, so Q8_0 stores -0 as 0. Q4_0 stores a block with -d instead of d, and with the opposite
     integers, in two cases: if an integer is 8, or if all zeros of the block are -0 and no integer
     is -8.
+
+    Blocks of NVFP4 hold no tensor scale. To store an array of ``nvfp4``, pass
+    ``MXArray.from_parts(q.codes, q.scales, "e2m1:block=16,scale=e4m3")``, and write the tensor
+    scale as a float32 tensor of its own, with the name that `load_tensor` describes.
     """
     errors.choose("kind", kind, tuple(KINDS))
     if kind == "MXFP4":
@@ -214,7 +218,11 @@ def load_tensor(path: str | os.PathLike[str], name: str) -> MXArray:
     ``nvfp4``.
     """
     tensors, is_big = _tensors(path)
-    tensor = tensors[errors.choose("name", name, _readable(path, tensors))]
+    readable = _readable(path, tensors)
+    if name in tensors and name not in readable:
+        found = tensors[name].tensor_type.name
+        raise ValueError(f"File {str(path)!r} must hold {name!r} as {errors.joined(KINDS)}, not as {found}.")
+    tensor = tensors[errors.choose("name", name, readable)]
     kind, beside = tensor.tensor_type.name, f"{name.removesuffix('weight')}scale"
     with reading(path, "must be a whole GGUF file"):
         shape = tuple(int(length) for length in reversed(tensor.shape))

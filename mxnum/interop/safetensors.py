@@ -124,7 +124,7 @@ class File:
         with self._path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little") if size >= 8 else size
             if size < 8 + length or length > _LONGEST_HEADER:
-                raise self._damaged("its header is cut off")
+                raise self._damaged("its header is cut off, or it is another kind of file")
             header = self._parsed(file.read(length))
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self._start = 8 + length

@@ -164,7 +164,7 @@ def given(circuit: Circuit, binding: Binding, values: Mapping[str, z3.BitVecRef]
         value = z3.Extract(bits * (port.first + port.count) - 1, bits * port.first, values[port.quantity.name])
         if value.size() > width:
             raise ValueError(
-                f"Input {name!r} of {circuit.name} must have at least {value.size()} bits for {port.quantity.name!r}, "
+                f"Input {name!r} of {circuit.name} must have at least {value.size()} bits for {port.quantity.text}, "
                 f"not {width}."
             )
         is_float = port.quantity.number is not None and port.quantity.number.name in ("float32", "float64")
@@ -181,7 +181,7 @@ def narrowed(circuit: Circuit, name: str, port: Port, value: z3.BitVecRef) -> tu
     bits = port.quantity.bits * port.count
     if value.size() < bits:
         raise ValueError(
-            f"Output {name!r} of {circuit.name} must have at least {bits} bits for {port.quantity.name!r}, "
+            f"Output {name!r} of {circuit.name} must have at least {bits} bits for {port.quantity.text}, "
             f"not {value.size()}."
         )
     if value.size() == bits:

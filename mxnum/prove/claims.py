@@ -62,6 +62,11 @@ class Quantity:
     def width(self) -> int:
         return self.bits * self.count
 
+    @property
+    def text(self) -> str:
+        """The name and the format of the numbers, for messages."""
+        return repr(self.name) if self.number is None else f"{self.name!r} ({self.number.name})"
+
     def parts(self, value: Any) -> list[Any]:
         """Return the numbers in a packed bit-vector or integer, beginning with the lowest bits."""
         places = range(0, self.width, self.bits)
@@ -134,8 +139,8 @@ def make_claim(
     sr_bits: int = 30,
     terms: int = TERMS,
     block: int | None = None,
-    assume: Sequence[str] = (),
-    accept: Sequence[str] = (),
+    assume: str | Sequence[str] = (),
+    accept: str | Sequence[str] = (),
 ) -> Claim:
     """Return the claim about an operation; raise ValueError for settings that cannot be proved."""
     errors.choose("operation", operation, tuple(OPERATIONS))
@@ -152,15 +157,16 @@ def make_claim(
     errors.integer("terms", terms, 1, TERMS)
     rule = scale_rule_of(fmt, scale_rule)
     assert isinstance(rule, ScaleRule)
-    for name in assume:
+    assumed, accepted = ((each,) if isinstance(each, str) else tuple(each) for each in (assume, accept))
+    for name in assumed:
         errors.choose("assume", name, tuple(ASSUMPTIONS))
-    for name in accept:
+    for name in accepted:
         errors.choose("accept", name, tuple(ACCEPTED))
     over = errors.choose_member("overflow", overflow, Overflow)
     policy = errors.choose_member("nonfinite", nonfinite, (Nonfinite.BLOCK, Nonfinite.ELEMENT))
     claim = Claim(
         operation, fmt, number, mode, over, rule, policy, sr_bits, (), (), word_bits(number, fmt.element), _nothing,
-        tuple(assume), tuple(accept),
+        assumed, accepted,
     )  # fmt: skip
     if operation == "dot":
         return _dot(claim, terms)

@@ -22,8 +22,9 @@ from mxnum import errors
 from mxnum.prove.circuit import Answer, Circuit
 from mxnum.prove.execution import UnsupportedCode
 
-#: A yosys selection of the outputs of latches, and of registers whose clock is not an input of the
-#: module.
+#: A yosys selection of the outputs of latches.
+_LATCHES = "t:$dlatch t:$adlatch %u t:$dlatchsr %u %co1:+[Q] w:* %i"
+#: A yosys selection of the outputs of registers whose clock is not an input of the module.
 _UNCLOCKED = "t:$ff t:$dff %u i:* %co1:+[CLK] %d %co1:+[Q] w:* %i"
 
 
@@ -136,7 +137,10 @@ def _smt2(files: Sequence[Path], top: str | None, parameters: Mapping[str, int],
             sources.append(copy.name)
         includes = " ".join(f"-I{each.resolve()}" for each in (*(file.parent for file in files), *include))
         script = (
-            f"read_verilog -sv {includes} {' '.join(sources)}; hierarchy -check {chosen} {changed}; prep -flatten; "
+            f"read_verilog -sv {includes} {' '.join(sources)}; hierarchy -check {chosen} {changed}; proc; "
+            # Latches are selected before prep, because prep removes the latch of a variable that is
+            # read only in its own block. Then nothing holds the variable's last value.
+            f"select -write latches {_LATCHES}; prep -flatten; "
             "memory_map; async2sync; dffunmap; opt_clean -purge; setundef -undriven -anyseq; "
             f"select -write unclocked {_UNCLOCKED}; write_smt2 -stbv out.smt2"
         )
@@ -145,10 +149,12 @@ def _smt2(files: Sequence[Path], top: str | None, parameters: Mapping[str, int],
             said = [line for line in (done.stderr + done.stdout).splitlines() if "ERROR" in line] or ["no message"]
             line = re.sub(r"\b\d+_(?=[\w.]+:\d+)", "", said[-1].replace("ERROR: ", "")).rstrip(".")
             raise UnsupportedCode(f"Yosys cannot read {files[-1].name}: {line}.")
+        if latches := (Path(folder) / "latches").read_text().split():
+            named = errors.joined(latches)
+            raise UnsupportedCode(f"{files[-1].name} has a latch, because some branch does not assign {named}.")
         if unclocked := (Path(folder) / "unclocked").read_text().split():
-            raise UnsupportedCode(
-                f"{files[-1].name} has a latch, or a register whose clock is no input: {errors.joined(unclocked)}."
-            )
+            named = errors.joined(unclocked)
+            raise UnsupportedCode(f"{files[-1].name} has a register whose clock is no input: {named}.")
         return (Path(folder) / "out.smt2").read_text()
 
 

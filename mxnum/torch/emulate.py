@@ -112,7 +112,8 @@ class Emulation:
         classes = (type(module) for module in self.modules.values())
         counts = Counter(getattr(each, "emulates", each).__name__ for each in classes)  # restored: no `emulates`
         listed = ", ".join(f"{count} {name}" for name, count in counts.items())
-        text = f"{len(self.modules)} modules are emulated: {listed}." if listed else "No module is emulated."
+        count = "1 module is" if len(self.modules) == 1 else f"{len(self.modules)} modules are"
+        text = f"{count} emulated: {listed}." if listed else "No module is emulated."
         return f"{text} Left alone: {_reasons(self.left_alone)}." if self.left_alone else text
 
 
@@ -153,7 +154,8 @@ def emulate(
         Which operands are rounded and how: a `Recipe`, its name, a format, a mapping from patterns
         of module names to recipes, or a function of name and module. In a mapping such as
         ``{"head": None, "*": recipe}``, the first pattern that matches counts. A module whose
-        recipe is None is not emulated.
+        recipe is None is not emulated. A recipe applies to embeddings and to the products of
+        MultiheadAttention too, which NVIDIA's recipe for NVFP4 leaves in higher precision.
     filter
         The modules to emulate: patterns of names, or a function of name and module. By default all.
         A MultiheadAttention is emulated as a whole.

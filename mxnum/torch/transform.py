@@ -22,7 +22,10 @@ def hadamard(x: Tensor, axis: int, inverse: bool = False) -> Tensor:
     """
     length = x.shape[axis]
     if length % _SIZE:
-        raise ValueError(f"Transform 'hadamard' needs a multiple of 16 elements along the summed axis, not {length}.")
+        raise ValueError(
+            f"Transform 'hadamard' needs a multiple of 16 elements along the summed axis, not {length} (in the product "
+            "for a weight's gradient, the summed axis has all samples of the batch)."
+        )
     x = x.detach()
     made = None if x.is_cpu else by_products(x, axis, inverse)
     if made is None:

@@ -109,6 +109,8 @@ def test_uniform_stochastic_variance_against_the_definition():
 
 
 def test_arguments_are_checked():
+    with pytest.raises(ValueError, match="binade_average supports only formats with E8M0 scales, not 'nvfp4'"):
+        binade_average("nvfp4")
     with pytest.raises(ValueError, match="did you mean 'uniform'"):
         binade_average("mxfp8_e4m3", density="uniformm")
     assert sawtooth("e4m3")[-1].upper == Fraction(2)

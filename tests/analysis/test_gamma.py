@@ -338,6 +338,7 @@ def test_numpy_numbers_are_accepted():
     """Check that numpy numbers, such as a tensor scale in float32, are accepted."""
     options = {"prescale": np.float32(0.75), "tensor_scale": np.float32(0.25), "headroom": np.array(1)}
     found = gamma_bias("nvfp4", 0.9, 0.01, **options)
+    assert repr(found).startswith("<GammaBias e2m1 x 16 per e4m3 nearest rne, normal: bias ")
     assert found.bias == gamma_bias("nvfp4", 0.9, 0.01, prescale="3/4", tensor_scale=0.25).bias
     with pytest.raises(TypeError, match=r"'prescale' must be a finite number or a text like '3/4', not \[\]"):
         gamma_bias("mxfp8_e4m3", 0.9, 0.01, prescale=[])

@@ -154,7 +154,7 @@ def test_scales_that_are_floats(run):
         "  below     416 (0x7D)",
         "  rule      nearest takes the nearer one",
         "  scale     0x7E = 1111 110 = 448",
-        "  x / (448 * 0.003348214319...) 0.66666666...",
+        "  x / (448 * 0.003348214319...) = 0.66666666...",
         "  result    0 00 1   (0x1 = 0.5, times (448 * 0.003348214319...) = 0.7500000075...)",
     ):
         assert line in printed.splitlines()

@@ -99,7 +99,7 @@ def unit_is_mended(request, tmp_path):
     """Write the Verilog unit of the documentation and its testbench to the folder."""
     if shutil.which("iverilog") is None:
         pytest.skip("Icarus Verilog is not installed")
-    unit, testbench, mended = programs("systemverilog", "check-rtl.md")
+    unit, testbench, mended, _ = programs("systemverilog", "check-rtl.md")
     if request.param:
         unit = re.sub(r" *else value = .*// subnormal results become zero\n", lambda found: mended, unit)
     (tmp_path / "mxfp4_dot.sv").write_text(unit)
@@ -112,7 +112,7 @@ FLUSHES = "All 17 wrong answers are what flushing subnormal results to zero give
 
 def test_the_unit_of_the_documentation(unit_is_mended, tmp_path):
     pytest.importorskip("typer", reason="the extra cli is not installed")
-    commands = "".join(programs("sh", "check-rtl.md")).replace("mxnum ", f"{sys.executable} -m mxnum ")
+    commands = "".join(programs("sh", "check-rtl.md")[:2]).replace("mxnum ", f"{sys.executable} -m mxnum ")
     answer = subprocess.run(["bash", "-c", commands], cwd=tmp_path, capture_output=True, text=True)
     assert answer.returncode == (0 if unit_is_mended else 1), answer.stdout + answer.stderr
     assert (FLUSHES in answer.stdout) != unit_is_mended
@@ -125,6 +125,20 @@ def test_the_unit_of_the_documentation_with_cocotb(unit_is_mended, tmp_path):
     answer = subprocess.run([sys.executable, "run.py"], cwd=tmp_path, capture_output=True, text=True)
     assert f"PASS={int(unit_is_mended)} FAIL={int(not unit_is_mended)}" in answer.stdout, answer.stdout + answer.stderr
     assert (FLUSHES in answer.stdout) != unit_is_mended
+
+
+def test_readmemh_of_the_documentation(tmp_path):
+    pytest.importorskip("typer", reason="the extra cli is not installed")
+    if shutil.which("iverilog") is None:
+        pytest.skip("Icarus Verilog is not installed")
+    memory = programs("systemverilog", "check-rtl.md")[-1]
+    show = 'initial begin #1 foreach (words[i]) $display("%h", words[i]); end'
+    (tmp_path / "top.sv").write_text(f"module top; {memory} {show} endmodule")
+    commands = programs("sh", "check-rtl.md")[-1].replace("mxnum ", f"{sys.executable} -m mxnum ")
+    commands += "iverilog -g2012 -o top top.sv && vvp top"
+    answer = subprocess.run(["bash", "-c", commands], cwd=tmp_path, capture_output=True, text=True, check=True)
+    fields = (tmp_path / "blocks.hex").read_text().split()
+    assert [int(word, 16) for word in answer.stdout.split()] == [int(field, 16) for field in fields]
 
 
 @pytest.mark.parametrize("operation", ["encode", "decode", "quantize", "scale", "dequantize", "dot"])

@@ -70,12 +70,14 @@ def test_what_cannot_be_read_says_why(tmp_path):
     with pytest.raises(ValueError, match="must hold float64, float32, bfloat16 or float16, not int64"):
         inputs.read_array(tmp_path / "int.npy")
     (tmp_path / "dir.npy").mkdir()
-    with pytest.raises(ValueError, match="not a directory"):
+    with pytest.raises(ValueError, match=r"Folder .* must hold files that end in \.safetensors; it has none"):
         inputs.read_array(tmp_path / "dir.npy")
     with pytest.raises(FileNotFoundError):
         inputs.read_array(tmp_path / "missing.npy")
     with pytest.raises(FileNotFoundError):
         inputs.read_array(tmp_path / "missing.npz")
+    with pytest.raises(FileNotFoundError):
+        inputs.read_array(tmp_path / "missing")
 
 
 def test_a_truncated_archive(tmp_path):

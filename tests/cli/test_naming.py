@@ -32,6 +32,24 @@ def test_errors_name_options_as_users_type_them(run, call, told, tmp_path, monke
     assert printed.count("\n") == 1
 
 
+def test_errors_about_the_name_of_a_tensor(run, tmp_path):
+    gguf = pytest.importorskip("gguf", reason="the extra gguf is not installed")
+    path = tmp_path / "m.gguf"
+    writer = gguf.GGUFWriter(path, "test")
+    writer.add_tensor("w", np.zeros((1, 17), np.uint8), raw_dtype=gguf.GGMLQuantizationType.MXFP4)
+    writer.add_tensor("norm", np.ones(3, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    told = run("inspect", path, "--tensor", "v", status=2)
+    assert told == "Error: Option --tensor must be one of ['w'], not 'v'.\n"
+    # Regression: the message did not say that the tensor exists, in another type.
+    assert "must hold 'norm' as MXFP4, NVFP4, Q8_0 or Q4_0, not as F32" in run(
+        "inspect", path, "--tensor", "norm", status=2
+    )
+
+
 def test_errors_in_a_file_keep_the_names_of_the_file(run, tmp_path):
     (tmp_path / "mine.toml").write_text("seeds = 0\n[arms.plain]\n")
     assert "mine.toml': Argument 'seeds' must be between 1" in run("lab", "sweep", tmp_path / "mine.toml", status=2)

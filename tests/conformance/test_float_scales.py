@@ -454,6 +454,11 @@ def bits(*values):
     return np.array(values, np.float32).view(np.uint32)
 
 
+def test_explanation_puts_a_scale_that_is_a_product_in_parentheses():
+    step = explain_element(make_task("quantize", "e2m2:scale=ue5m3"), int(bits(2.0**-14)[0]), 7)
+    assert step.sentence().startswith("1 * 2^-14 / (1.75 * 2^-15) = 1.142857143... lies between 1 (0x04) and 1.25")
+
+
 def test_explanation_gives_the_reason():
     task = make_task("quantize", "nvfp4")
     tie = explain_scale(task, bits(9, 1), float(np.float32(12 / 2688)))

@@ -223,6 +223,18 @@ def test_similar_tensors_are_not_taken_for_quantized_weights(tmp_path):
     assert {name: checkpoint.layout(name) for name in checkpoint.names()} == dict.fromkeys(plain, "plain")
 
 
+@pytest.mark.parametrize(("layout", "missing"), [("modelopt", "w_scale_2"), ("compressed_tensors", "w_global_scale")])
+def test_a_missing_global_scale_raises(tmp_path, layout, missing):
+    # Regression: the packed bytes were returned as a plain weight.
+    parts = to_tensors("w", example("nvfp4", arithmetic="compressed_tensors"), layout)
+    elements = next(iter(parts))
+    safetensors.save(tmp_path / "m.safetensors", {name: part for name, part in parts.items() if name != missing})
+    checkpoint = Checkpoint(tmp_path / "m.safetensors")
+    with pytest.raises(ValueError, match=f"must hold '{missing}' as well as '{elements}' and 'w_scale'"):
+        checkpoint.tensor(elements)
+    assert checkpoint.tensor("w_scale").shape == parts["w_scale"].shape
+
+
 #: A program that reads a tile of each weight of a checkpoint, and prints how much memory the
 #: reading took.
 READ = """
@@ -284,7 +296,8 @@ def test_mistakes(tmp_path):
     q = example("nvfp4")
     for call, message in [
         (lambda: to_tensors("w", q, "other"), "'layout' must be one of"),
-        (lambda: to_tensors("w", q, "deepseek"), "of e4m3 or e5m2 elements"),
+        (lambda: to_tensors("w", q, "deepseek"), "'layout' must be one that stores nvfp4, not 'deepseek'"),
+        (lambda: to_tensors("w", example("mxfp4_e2m1"), "modelopt"), "'layout' must be one that stores mxfp4_e2m1"),
         (lambda: to_tensors("w", q, "gpt_oss"), "of E8M0 scales"),
         (lambda: to_tensors("w", example(FP8), "deepseek", global_scale=1.0), "'global_scale' must be left out for"),
         (lambda: to_tensors("w", np.ones(2), "deepseek"), "'q' must be an MXArray"),

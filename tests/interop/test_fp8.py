@@ -88,7 +88,7 @@ def test_e8m0_scales_and_experts():
     weight, _ = stored((3, 4, 96), (1, 1, 32))
     scales = samples.generator("e8m0").integers(100, 140, (3, 4, 3), np.uint8)
     q = fp8.from_fp8(weight, scales.view(E8M0))
-    assert q.equals(mx.MXArray.from_parts(weight.view(np.uint8), scales, mx.MXFormat("e4m3", "e8m0", 32)))
+    assert q.equals(mx.MXArray.from_parts(weight.view(np.uint8), scales, "mxfp8_e4m3"))
     assert same(fp8.to_fp8(q)[1], scales.view(E8M0))
     weight, scales = stored((2, 130, 140), (1, 128, 128))
     q = fp8.from_fp8(weight, scales)

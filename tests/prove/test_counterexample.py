@@ -65,3 +65,22 @@ def test_scale(capsys):
     refuted = prove(make_shared_scale(FLOAT32, E2M1, ScaleRule.CEIL), "scale", "mxfp4_e2m1", scale_rule="floor")
     assert main(shlex.split(refuted.counterexample.reproduce)[1:]) == 0
     assert f"0x{refuted.counterexample.right['scale']:02X}" in capsys.readouterr().out
+
+
+def test_a_refuted_nan_names_the_setting_that_admits_it():
+    def float32_to_e4m3(x):
+        code = make_encode(FLOAT32, ELEMENTS["e4m3"], Rounding.RNE, Overflow.SATURATE)(x, 127, 0)
+        return select((code & 127) == 127, 255, code)
+
+    def float32_to_e2m1(x):
+        code = make_encode(FLOAT32, E2M1, Rounding.RNE, Overflow.SATURATE)(x, 127, 0)
+        return select((x & 0x7FFFFFFF) > 0x7F800000, 0, code)
+
+    for wrong, element, setting in (
+        (float32_to_e4m3, "e4m3", {"accept": "nan_code"}),
+        (float32_to_e2m1, "e2m1", {"assume": "not_nan"}),
+    ):
+        refuted = prove(wrong, "encode", element)
+        ((verb, name),) = setting.items()
+        assert f"{verb.capitalize()} {name} if " in refuted.counterexample.text
+        assert prove(wrong, "encode", element, **setting)

@@ -88,7 +88,7 @@ def test_what_is_emulated_and_what_is_left_alone():
     )
     two = mxt.emulate(nn.Sequential(Other(4, 4), nn.Linear(4, 4), Other(4, 4)))
     assert (
-        str(two) == "1 modules are emulated: 1 Linear. Left alone: each of 0, 2 (Other) is of a class that emulate() "
+        str(two) == "1 module is emulated: 1 Linear. Left alone: each of 0, 2 (Other) is of a class that emulate() "
         "does not know."
     )
     assert list(mxt.emulate(Model(), "mxfp4_e2m1", attention="*.attend").left_alone) == ["other"]

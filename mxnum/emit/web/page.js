@@ -168,7 +168,7 @@ function resultText(format, step) {
   if (!step.x.kind && !step.value.kind) {
     const error = minus(step.value.value, step.x.value);
     const share = step.x.value.n === 0n || error.n === 0n ? ""
-      : ` (${decimal(ratio(times(error, {n: 100n, e: 0}), absolute(step.x.value)), 3).replace("…", "")} %)`;
+      : ` (${decimal(ratio(times(error, {n: 100n, e: 0}), absolute(step.x.value)), 3)} %)`;
     rows.push(["Error", `${show(error, 6)}${share}`]);
   }
   const marks = [];

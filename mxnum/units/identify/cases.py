@@ -179,10 +179,22 @@ class Maker:
             else:
                 self._put(a, b, where[-1], top, negative)
             self._put(a, b, where[0], max(top - last, self.least), bool(r.integers(2)))
+            if r.random() < 0.4:  # In sums of two terms, this product alone has to break its tie.
+                self._lower(a, b, where[0])
         if len(where) > 1:
             deep = top - self._far(last + 1, SPAN + 3)
             self._put(a, b, where[1], max(deep, self.least), bool(r.integers(2)), bool(r.integers(2)))
         return a, b, c
+
+    def _lower(self, a: Array, b: Array, index: int) -> None:
+        """Multiply a product of two powers of two by (1 + 2**-t) (1 - 2**-t), for a random t."""
+        x, y = self.problem.formats
+        most = min(x.mantissa_bits, y.mantissa_bits + 1)
+        is_normal = a[index] & ((1 << (x.bits - 1)) - 1) >= 1 << x.mantissa_bits and b[index] >= 2 << y.mantissa_bits
+        if most and is_normal:
+            t = int(self.random.integers(1, most + 1))
+            a[index] |= 1 << (x.mantissa_bits - t)
+            b[index] -= 1 << (y.mantissa_bits + 1 - t)
 
     def crowded(self) -> tuple[Array, Array, int]:
         """Make all products nonzero, and in half of the cases large and of one sign."""

@@ -65,8 +65,8 @@ class Rule:
     #: True if products are normalized before alignment.
     normalize: bool = False
     rounding: str = "rtz"
-    #: The number of fraction bits of a sum's result. Only rules with the addend "term" may have
-    #: fewer fraction bits than the accumulator.
+    #: The number of fraction bits of a sum's result. Only chains with the addend "term" or "none"
+    #: may have fewer fraction bits than the accumulator.
     result_bits: int = 23
     #: The rounding of additions that are not part of a sum, such as the addition of a sum to the
     #: accumulator.

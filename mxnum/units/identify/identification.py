@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -89,7 +89,7 @@ class Identification:
         terms = ((self.cases.a != 0) & (self.cases.b != 0)).sum(axis=1) + (self.cases.c != 0)
         return [int(i) for i in sorted(wrong, key=lambda i: int(terms[i]))]
 
-    def further_cases(self, seed: int = 1, pool: int = 10_000, count: int = 24) -> Cases | None:
+    def further_cases(self, seed: int = 1, pool: int = 25_000, count: int = 24) -> Cases | None:
         """Return cases to which the remaining rules give different answers, or None."""
         rules = shuffled(self.table, seed)
         if not self.nan_seen and len(rules):
@@ -286,7 +286,8 @@ def judge(problem: Problem, cases: Cases, answers: Array, before: Identification
     found.registered = [name for name, rule in fitting if (evaluate(rule, problem, cases) == expected).all()]
     if not len(table):
         near = rules_of(Search(problem, cases, answers, FEW).run(), problem.k)
-        near += [rule for _, rule in fitting] or [Rule(problem.k, nan=nan or 0x7FFFFFFF)]
+        known_rules = [rule for _, rule in fitting] or [Rule(problem.k, nan=nan or 0x7FFFFFFF)]
+        near += [replace(rule, addend="none") if search.ignores_addend else rule for rule in known_rules]
         found.nearest = min(near, key=lambda rule: int((evaluate(rule, problem, cases) != expected).sum()))
     return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mxnum.formats import FLOATS
-from mxnum.units.identify.family import Problem, Rule, order_of, orders
+from mxnum.units.identify.family import FIELDS, Problem, Rule, order_of, orders
 from mxnum.units.unit import ACCUMULATORS, OPERANDS, ZERO_EXPONENT, MatrixUnit
 
 
@@ -28,18 +28,25 @@ def rule_of(unit: MatrixUnit, problem: Problem) -> Rule | None:
     )  # fmt: skip
 
 
-def unit_of(rule: Rule, problem: Problem, name: str = "mine") -> MatrixUnit | None:
-    """Return the `MatrixUnit` of a rule; None if no `MatrixUnit` can state the rule."""
+def unstated(rule: Rule, problem: Problem) -> list[str]:
+    """Return the names of the fields of `rule` and `problem` whose values no `MatrixUnit` has."""
     stated = Rule(
         rule.terms, addend=rule.addend, order=rule.order, fraction_bits=rule.fraction_bits, rounding=rule.rounding,
         result_bits=rule.result_bits, nan=(1 << (problem.result.bits - 1)) - 1, group=rule.group,
     )  # fmt: skip
     full = rule.result_bits == problem.result.mantissa_bits
-    if rule != stated or rule.rounding == "floor" or (rule.rounding == "rne" and not full):
-        return None
-    if rule.fraction_bits is None or rule.addend in ("before", "none") or not {problem.a, problem.b} <= set(OPERANDS):
-        return None
-    if problem.accumulator not in ACCUMULATORS:
+    lacks = {name: getattr(rule, name) != getattr(stated, name) for name in FIELDS}
+    lacks["rounding"] = rule.rounding == "floor" or (rule.rounding == "rne" and not full)
+    lacks["fraction_bits"] = rule.fraction_bits is None
+    lacks["addend"] = rule.addend in ("before", "none")
+    lacks["operands"] = not {problem.a, problem.b} <= set(OPERANDS)
+    lacks["accumulator"] = problem.accumulator not in ACCUMULATORS
+    return [name for name, is_lacking in lacks.items() if is_lacking]
+
+
+def unit_of(rule: Rule, problem: Problem, name: str = "mine") -> MatrixUnit | None:
+    """Return the `MatrixUnit` of a rule; None if no `MatrixUnit` can state the rule."""
+    if rule.fraction_bits is None or unstated(rule, problem):
         return None
     return MatrixUnit(
         name, tuple(dict.fromkeys((problem.a, problem.b))), (problem.k,), rule.terms, rule.fraction_bits,

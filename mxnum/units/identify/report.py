@@ -7,6 +7,7 @@ from typing import Any
 from mxnum.units.identify.cases import one_of
 from mxnum.units.identify.family import Cases, Problem, Rule, evaluate
 from mxnum.units.identify.identification import Identification, pasted
+from mxnum.units.identify.registered import unstated
 
 _FIELDS = {
     "terms": "products in a sum", "combine": "sums are combined by", "addend": "addend", "order": "order",
@@ -18,6 +19,8 @@ _FIELDS = {
     "overflow": "beyond the largest number", "infinities": "infinite inputs", "nan": "NaN",
     "group": "products added exactly to one term",
 }  # fmt: skip
+#: The texts for the value None of a field.
+_NONE = {"fraction_bits": "exact", "carry": "enough", "zero_exponent": "without influence"}
 
 
 def report(found: Identification) -> str:
@@ -33,15 +36,11 @@ def report(found: Identification) -> str:
     if not found.rules:
         return "\n".join([head, *_contradicted(found)])
     lines = [head, "These rules reproduce every answer:"]
-    for name, values in found.fields.items():
-        if name == "add_rounding" and all(r.combine == "chain" and r.addend == "term" for r in found.rules):
-            continue
-        if (name == "group" and not problem.groups) or (name == "nan" and not found.nan_seen):
-            continue
-        lines.append(f"  {_FIELDS[name]}: {_values(name, values)}")
+    fields = {name: values for name, values in found.fields.items() if _is_shown(name, found)}
+    lines += [f"  {_FIELDS[name]}: {_values(name, values)}" for name, values in fields.items()]
     lines.append(f"The rule with the fewest unusual fields: {_one(min(found.rules, key=_unusual))}.")
     lines.append(f"Registered units that agree: {', '.join(found.registered) or 'none'}.")
-    open_fields = [_FIELDS[name] for name, values in found.fields.items() if len(values) > 1]
+    open_fields = [_FIELDS[name] for name, values in fields.items() if len(values) > 1]
     if open_fields:
         lines.append(f"These cases do not determine: {', '.join(open_fields)}.")
     if not found.complete:
@@ -52,9 +51,23 @@ def report(found: Identification) -> str:
         lines.append(f"{len(more.c)} further cases separate the remaining rules. The first: {first}")
     elif open_fields:
         lines.append("None of 10,000 further cases separates the remaining rules.")
-    unit = found.unit
-    lines.append(f"To paste: {pasted(unit)}" if unit else "A MatrixUnit cannot state these rules.")
+    lines.append(f"To paste: {pasted(found.unit)}" if found.unit else _unpasted(found))
     return "\n".join(lines)
+
+
+def _is_shown(name: str, found: Identification) -> bool:
+    """Return False for a field that has no effect on the answers under any of the rules."""
+    if name == "add_rounding":
+        return any(rule.combine != "chain" or rule.addend == "after" for rule in found.rules)
+    if name == "flush_addend":
+        return any(rule.addend != "none" for rule in found.rules)
+    return (name != "group" or bool(found.problem.groups)) and (name != "nan" or found.nan_seen)
+
+
+def _unpasted(found: Identification) -> str:
+    """Return a sentence about the fields of the rules that no `MatrixUnit` has."""
+    fewest = min((unstated(rule, found.problem) for rule in found.rules), key=len)
+    return f"A MatrixUnit cannot state these rules because of: {', '.join(_FIELDS.get(n, n) for n in fewest)}."
 
 
 def _contradicted(found: Identification) -> list[str]:
@@ -99,7 +112,7 @@ def _values(name: str, values: list[Any]) -> str:
         finite = sorted(v for v in values if v is not None)
         told = [f"{finite[0]} to {finite[-1]}" if len(finite) > 1 else f"{finite[0]}"] if finite else []
         return " or ".join(told + ["exact"] * (None in values))
-    words = {None: "exact" if name == "fraction_bits" else "none", True: "yes", False: "no"}
+    words = {None: _NONE.get(name, "none"), True: "yes", False: "no"}
     return " or ".join(words.get(v, str(v)) if isinstance(v, bool | None) else str(v) for v in values)
 
 

@@ -205,7 +205,7 @@ class Search:
             if shape.terms == 1 and not chained:  # a sum that keeps all bits of its single term rounds nothing
                 finite = tuple(f for f in finite if f < sum(fmt.mantissa_bits for fmt in self.problem.formats) + 1)
             outside = ROUNDINGS if shape.addend == "after" or not chained else ("rne",)
-            bits = self.result_bits if shape.addend == "term" else (m,)
+            bits = self.result_bits if chained and shape.addend != "after" else (m,)
             table = varied(table, k, add_rounding=outside, rounding=ROUNDINGS, result_bits=bits)
             ways = (False, True) if shape.group == 1 else (False,)
             inexact = varied(table, k, align=ALIGNMENTS, normalize=ways, fraction_bits=finite)

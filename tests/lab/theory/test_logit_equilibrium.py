@@ -69,6 +69,13 @@ def test_advice():
     assert "Multiply" not in str(quiet)
     assert "100 %" not in str(quiet)
     assert logit_advice("nvfp4", 32768, 0.3).never_overflow == ("rceil",)
+    assert "stochastic" not in str(found)
+
+
+@pytest.mark.parametrize("scale_rule", [None, "rceil"])
+def test_advice_in_4_bits_includes_stochastic_rounding(scale_rule):
+    assert "stochastically" in str(logit_advice("mxfp4_e2m1", 1024, 0.05, scale_rule=scale_rule))
+    assert "stochastic" not in str(logit_advice("mxfp4_e2m1", 1024, 0.05, scale_rule=scale_rule, rounding="sr"))
 
 
 def test_bad_arguments_are_refused():

@@ -42,7 +42,7 @@ def random_unit(seed: int, problems: tuple[tuple[str, int], ...]) -> tuple[Probl
     operand, k = r.choice(problems)
     problem = Problem(operand, operand, k, r.choice(("float32", "float32", "float16")))
     shape, m = r.choice(list(structures(problem))), problem.result.mantissa_bits
-    inside = shape.addend == "term"
+    inside = shape.combine == "chain" and shape.addend != "after"
     bits = r.choice([None, *range(8, 32)])
     changes = {
         "fraction_bits": bits,
@@ -297,6 +297,26 @@ def test_a_unit_outside_the_family_is_reported():
     assert not found.rules
     assert "outside the family" in str(found)
     assert "smallest contradicting case" in str(found)
+
+
+def test_a_unit_outside_the_family_without_an_addend_is_compared_with_rules_without_one():
+    def product_rounds(a, b, c):
+        return (a * b).astype(np.float32).sum(axis=1, dtype=np.float32)
+
+    found = identify(product_rounds, "float16", k=4)
+    assert found.nearest.addend == "none"
+
+
+def test_narrow_sums_without_an_addend_are_identified_and_cannot_be_pasted():
+    problem = Problem("float16", "float16", 4)
+    rule = Rule(4, addend="none", fraction_bits=12, result_bits=10)
+    cases = first_cases(problem)
+    found = judge(problem, cases, evaluate(rule, problem, cases))
+    assert (found.fields["fraction_bits"], found.fields["result_bits"]) == ([12], [10])
+    text = str(found)
+    assert "A MatrixUnit cannot state these rules because of: addend." in text
+    assert "subnormal addends" not in text
+    assert "rounding of additions outside" not in text
 
 
 def test_text_is_read_as_it_was_written():
