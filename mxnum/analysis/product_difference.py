@@ -111,9 +111,12 @@ class ProductDifference:
 
     def text(self) -> str:
         """Return a sentence about the largest and unexpected parts, and a table of all parts."""
-        rows = [(p.name, f"{p.rms:.2e}", f"{p.bias:+.2e}", f"{p.expected:.2e}", p.verdict) for p in self.parts]
-        rows.append(("total", f"{self.total.rms:.2e}", f"{self.total.bias:+.2e}", f"{self.total.expected:.2e}", ""))
-        table = text_table(("part", "rms", "bias", "expected rms", "verdict"), rows)
+        rows = [
+            (p.name, f"{p.rms:.2e}", f"{p.largest:.2e}", f"{p.bias:+.2e}", f"{p.expected:.2e}", p.verdict)
+            for p in (*self.parts, self.total)
+        ]
+        rows[-1] = (*rows[-1][:-1], "")
+        table = text_table(("part", "rms", "largest", "bias", "expected rms", "verdict"), rows)
         return f"{self._sentence()}\n\n{table}"
 
     def _sentence(self) -> str:
@@ -169,6 +172,9 @@ def compare_products(
     ['equal', 'expected', 'expected', 'equal', 'equal']
     """
     errors.require(len(units) == 2, "units", "two stacks", len(units))
+    for each in units:
+        known = isinstance(each, (ProductStack, MatrixUnit, Accumulate, str))
+        errors.require(known, "units", "stacks, units, or names of units or modes", type(each).__name__)
     stacks = [each if isinstance(each, ProductStack) else ProductStack(each) for each in units]
     first, second = (_Chain(stack, stack.operand(a, -1), stack.operand(b, -2)) for stack in stacks)
     with np.errstate(invalid="ignore"):

@@ -73,7 +73,7 @@ def _of_mx(name: str, value: MXArray, unit: MatrixUnit, transposed: bool) -> Uni
     if kind in unit.scales or (unit.promotion and kind == ("float32", unit.promotion)):
         return UnitOperand(operand, fmt.scale, factor)
     spans = fmt.scale.name == "float32" and block >= length and not unit.scales
-    errors.require(spans, name, _taken(unit), f"{scale_names(fmt)} scales in blocks of {block}")
+    errors.require(spans, name, _taken(unit), f"{scale_names(fmt)} scales in blocks of {block} along the summed axis")
     rows = operand.by_rows()
     return UnitOperand(Operand(rows.array, fmt.element), None, rows.scales)
 

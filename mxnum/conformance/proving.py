@@ -119,6 +119,11 @@ class _Prover:
         taken = {each.name for each in self.binding.taken(self.claim)}
         scales = [each.name for each in self.claim.inputs if each.default is not None and each.name not in taken]
         notes = [f"No input for {errors.joined(scales)}: the scale is 1."] if scales else []
+        notes += [
+            f"Input {name!r} is taken as {port.quantity.name}."
+            for name, port in self.binding.inputs.items()
+            if not isinstance(port, int) and port.quantity.default is not None and port.quantity.name != name
+        ]
         assumptions = (*self.claim.assumptions, *notes, *self.circuit.notes)
         return Proof(self.claim, self.circuit.name, verdict, tuple(self.parts), assumptions, example)
 

@@ -119,6 +119,24 @@ def _products(a: _Side, b: _Side, unit: MatrixUnit, indices: Array) -> _Terms:
     return _Terms(significand, exponent, np.bitwise_or.reduce(states, axis=1))
 
 
+def fma(a: Array, b: Array, c: Array) -> Array:
+    """Return a·b + c for float32 numbers, rounded once to float32."""
+    product, addend = a.astype(np.float64) * b.astype(np.float64), c.astype(np.float64)
+    high = product + addend
+    part = high - product
+    low = (product - (high - part)) + (addend - part)
+    # Round to odd in float64, so that rounding to float32 gives the same as rounding the exact sum.
+    bits = high.view(np.int64)
+    inexact = np.isfinite(high) & (low != 0) & (bits & 1 == 0)
+    bits = np.where(inexact, bits + np.where((low > 0) == (high > 0), 1, -1), bits)
+    return np.asarray(bits.view(np.float64).astype(np.float32))
+
+
+def scaled_sum(x: Array, y: Array, partial: Array, total: Array) -> Array:
+    """Return total + x·y·partial: x·y is rounded to float32, and then the result once."""
+    return fma(x * y, partial, total)
+
+
 def dots(
     a: Vectors,
     b: Vectors,
@@ -127,12 +145,14 @@ def dots(
     k: int,
     align: Callable[..., Any] = fused_sum.align,
     zero_exponent: int = ZERO_EXPONENT,
+    promote: Callable[..., Array] = scaled_sum,
 ) -> Array:
     """Return the bit patterns of a·b + c for each pair of rows; `k` is the instructions' length K.
 
     `c` holds bit patterns of the accumulator's type. To try other rules, pass another function with
     the arguments of `fused_sum.align` as `align`. `zero_exponent` is the exponent of operands that
-    are zero.
+    are zero. `promote` multiplies a partial sum by both operands' float32 scales and adds it to the
+    total, as `scaled_sum` does.
     """
     accumulator, length = FLOATS[unit.accumulator], a.codes.shape[1]
     padded = -(-length // k) * k
@@ -149,7 +169,7 @@ def dots(
         chain = add(chain, addend) if unit.addend == "after" else chain
         done = start + k
         if unit.promotion and (done % unit.promotion == 0 or done == padded):
-            total = _promoted(total, chain, sides, start // unit.promotion)
+            total = _promoted(total, chain, sides, start // unit.promotion, promote)
             chain = np.zeros_like(chain)
     return _with_one_nan(total if unit.promotion else chain, accumulator)
 
@@ -173,32 +193,19 @@ def _aligned(significand: Array, exponent: Array, largest: Array, point: int, ke
     return np.asarray(align(sign, exponent, abs(significand), largest, max(kept - point, 0), max(point - kept, 0)))
 
 
-def _promoted(total: Array, chain: Array, sides: tuple[_Side, _Side], at: int) -> Array:
-    """Return the float32 totals plus the accumulators times the factors of both operands.
-
-    The product of the two factors is rounded to float32. The new total, fma(product, accumulator,
-    total), is rounded once.
-    """
+def _promoted(total: Array, chain: Array, sides: tuple[_Side, _Side], at: int, promote: Callable[..., Array]) -> Array:
+    """Return the float32 totals plus the accumulators times the factors of both operands."""
     if sides[0].factors is None and sides[1].factors is None:
         return np.asarray(fused_sum.make_add(_FLOAT32)(total, chain))
     one = np.ones((1, at + 1), np.float32)
     x, y = (one if side.factors is None else side.factors for side in sides)
     with np.errstate(all="ignore"):
-        factor = (x[:, at] * y[:, at]).astype(np.float64)
-        product, addend = factor * _floats(chain), _floats(total)
-        high = product + addend
-        part = high - product
-        low = (product - (high - part)) + (addend - part)
-        # Round to odd in float64, so that rounding to float32 gives the same as rounding the exact
-        # sum.
-        bits = high.view(np.int64)
-        inexact = np.isfinite(high) & (low != 0) & (bits & 1 == 0)
-        bits = np.where(inexact, bits + np.where((low > 0) == (high > 0), 1, -1), bits)
-        return np.asarray(bits.view(np.float64).astype(np.float32).view(np.uint32).astype(np.int64))
+        found = promote(x[:, at], y[:, at], _floats(chain), _floats(total))
+    return np.asarray(found.view(np.uint32).astype(np.int64))
 
 
 def _floats(codes: Array) -> Array:
-    return codes.astype(np.uint32).view(np.float32).astype(np.float64)
+    return codes.astype(np.uint32).view(np.float32)
 
 
 def _with_one_nan(codes: Array, accumulator: ElementFormat) -> Array:

@@ -110,7 +110,8 @@ def circuit_of(
         return Answer(found, result.obligations, result.premises)
 
     more = ("Different pointers point to different arrays.",) if len(arrays) > 1 else ()
-    return Circuit(f"{function} in {file.name}", inputs, outputs, run, (*notes, *more), by_order=True)
+    name = f"{function} in {file.name}"
+    return Circuit(name, inputs, outputs, run, (*notes, *more), by_order=True, pointers=tuple(arrays))
 
 
 def _unread(function: str, file: Path, text: str, begin: int, problem: UnsupportedCode) -> UnsupportedCode:
@@ -156,6 +157,8 @@ def _compiled(files: Sequence[Path], function: str | None, macros: Mapping[str, 
         call = [*_clang(is_cpp), *FLAGS, *standard, *defined, *folders, "-S", "-emit-llvm", unit.name, "-o", "unit.ll"]
         done = subprocess.run(call, cwd=folder, capture_output=True, text=True)
         if done.returncode:
+            if f"undeclared identifier {function!r}" in done.stderr:
+                raise ValueError(f"Argument 'function' must name a function of {files[-1].name}, not {function!r}.")
             raise UnsupportedCode(f"Clang cannot compile {files[-1].name}: {_first_error(done.stderr)}.")
         return (Path(folder) / "unit.ll").read_text()
 

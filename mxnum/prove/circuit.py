@@ -41,6 +41,8 @@ class Circuit:
     notes: tuple[str, ...] = ()
     #: True if an input whose name the claim does not know is bound by its position.
     by_order: bool = False
+    #: Names of the pointers whose arrays the reader has bound, as `ports` says.
+    pointers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ def bind(circuit: Circuit, claim: Claim, ports: Mapping[str, str | int]) -> Bind
     position if the claim does not know its name. A single output is bound to a single output of the
     claim, whatever its name.
     """
+    ports = {name: said for name, said in ports.items() if name not in circuit.pointers}
     for name in ports:
         errors.choose("ports", name, (*circuit.inputs, *circuit.outputs))
     inputs = _bound(circuit, circuit.inputs, claim.inputs, ports, circuit.by_order)

@@ -156,6 +156,7 @@ def test_text_and_dictionary():
     lines = found.text().splitlines()
     assert lines[0] == "blackwell_nvfp4 - deepseek: most of the difference is quantizer; every part is expected."
     assert [line.split("  ")[0] for line in lines[4:]] == [*PARTS, "total"]
+    assert lines[-1].split()[2] == f"{found.total.largest:.2e}"
     said = found.as_dict()
     assert said["stacks"] == ["deepseek", "blackwell_nvfp4"]
     assert said["parts"]["promotion"] == {
@@ -168,6 +169,7 @@ def test_text_and_dictionary():
     ("units", "message"),
     [
         (["hopper_fp8"], "'units' must be two stacks, not 1"),
+        (["exact", np.ones((4, 4))], "'units' must be stacks, units, or names of units or modes, not 'ndarray'"),
         (["hoper_fp8", "exact"], "did you mean 'hopper_fp8'"),
         (
             [ProductStack("hopper_fp8", "mxfp4_e2m1"), "exact"],

@@ -104,6 +104,12 @@ def scales_rounded_down(x):
     return with_scales(x, values[np.searchsorted(values, quotient, side="right") - 1].astype(F))
 
 
+def float32_scales_rounded_down(x):
+    values = np.array(formats.ELEMENTS["e4m3"].values()[:127])
+    quotient = maxima(x) / F(6) / tensor_scale_of(x)
+    return with_scales(x, values[np.searchsorted(values, quotient, side="right") - 1].astype(F))
+
+
 def divided_by_the_tensor_scale_first(x):
     return with_scales(x, maxima(x) / tensor_scale_of(x) / F(6))
 
@@ -165,6 +171,10 @@ SWAPPED = "the right codes with the two nibbles of each byte swapped"
 #: For each kernel with a mistake: the field that is wrong, and the report's words for the mistake.
 MISTAKES = {
     scales_rounded_down: ("scale", "rounding scales down"),
+    float32_scales_rounded_down: (
+        "scale",
+        "m / L / t in float32, rounded down (m: block maximum, L: largest element, t: tensor scale)",
+    ),
     divided_by_the_tensor_scale_first: (
         "scale",
         "m / t / L in float32 (m: block maximum, L: largest element, t: tensor scale)",

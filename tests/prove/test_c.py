@@ -107,6 +107,32 @@ def test_arrays_and_tables_of_floats(tmp_path):
     assert prove(path, "dot", "mxfp4_e2m1", function="g", terms=2)
 
 
+def test_ports_say_what_pointers_point_to(tmp_path):
+    header = tmp_path / "m.h"
+    header.write_text(reference_model("c", "mxfp4_e2m1", name="m"))
+    text = "void f(const uint32_t *from, uint8_t *to) { *to = m_encode(*from, 127) ^ WRONG; }"
+    path = written(tmp_path, f'#include "m.h"\n{text}')
+    ports = {"from": "x", "to": "code"}
+    for wrong, verdict in ((0, "proved"), (1, "refuted")):
+        macros = {"WRONG": wrong}
+        proof = prove(path, "encode", "e2m1", function="f", ports=ports, parameters=macros, include=[tmp_path])
+        assert proof.verdict == verdict
+    with pytest.raises(ValueError, match="'ports' must say what 'to' of 'f' points to"):
+        prove(path, "encode", "e2m1", function="f", ports={"from": "x"}, parameters={"WRONG": 0}, include=[tmp_path])
+
+
+def test_a_report_says_which_parameter_is_taken_as_the_scale(tmp_path):
+    path = written(tmp_path, "uint8_t f(float low, float high) { return 0; }")
+    assert "Input 'high' is taken as scale." in str(prove(path, "encode", "mxfp4_e2m1", function="f"))
+    assert "taken as" not in str(prove(path, "encode", "mxfp4_e2m1", function="f", ports={"high": 0}))
+
+
+def test_an_unknown_function_is_named(tmp_path):
+    path = written(tmp_path, "uint8_t f(float x) { return 0; }")
+    with pytest.raises(ValueError, match=r"^Argument 'function' must name a function of f.c, not 'g'\.$"):
+        prove(path, "encode", "mxfp4_e2m1", function="g")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -39,7 +39,7 @@ def test_units_of_your_own(monkeypatch):
     x = np.float16([[1, 0.125, 0.25, 0.0625]])
     with pytest.warns(EvidenceWarning, match="alignment assumed"):
         assert mx.matmul(x, np.ones((4, 1), np.float16), accumulate="mine").tolist() == [[1.375]]
-    with pytest.raises(ValueError, match="'unit' must be named otherwise"):
+    with pytest.raises(ValueError, match="'unit' must be a unit whose name no registered unit has"):
         mx.units.register(mine.but(fraction_bits=4))
 
 

@@ -138,12 +138,12 @@ def scales(task: Task) -> Iterator[tuple[str, Answer]]:
         if rule != task.scale_rule and (not rule.error_power or task.element == ELEMENTS["e2m1"]):
             yield f"scale rule {rule}", _by_rule(rule)
     yield "rounding scales down", _rounded_down
+    letters = "(m: block maximum, L: largest element, t: tensor scale)"
     for name, order in _SCALE_ORDERS.items():
         if task.has_tensor or ("(L t)" not in name and "/ t" not in name):
-            yield (
-                f"{name} in float32 (m: block maximum, L: largest element, t: tensor scale)",
-                partial(_in_order, order),
-            )
+            yield f"{name} in float32 {letters}", partial(_in_order, order, Rounding.RNE)
+            if task.scale_number.mantissa_bits < 23:  # a float32 scale is not rounded again
+                yield f"{name} in float32, rounded down {letters}", partial(_in_order, order, Rounding.RTZ)
     for name, change in _other_tensors(task):
         yield name, _changed(_scale, change)
     yield "a scale that is not divided by the largest element", _without_largest
@@ -211,11 +211,11 @@ def _rounded_down(task: Task, inputs: Columns) -> Array:
     return np.where(decides & (most > m), np.maximum(up - 1, 0), up)
 
 
-def _in_order(order: Callable[..., Array], task: Task, inputs: Columns) -> Array:
+def _in_order(order: Callable[..., Array], rounding: Rounding, task: Task, inputs: Columns) -> Array:
     decides, m = maxima(task, inputs)
     with np.errstate(all="ignore"):
         found = order(m.astype(np.float32), np.float32(task.element.max), _tensor(inputs))
-    return np.where(decides, _encoded_scale(task, found), _scale(task, inputs))
+    return np.where(decides, _encoded_scale(task, found, rounding), _scale(task, inputs))
 
 
 def _without_largest(task: Task, inputs: Columns) -> Array:
@@ -223,9 +223,9 @@ def _without_largest(task: Task, inputs: Columns) -> Array:
     return np.where(decides, _encoded_scale(task, m / _tensor(inputs)), _scale(task, inputs))
 
 
-def _encoded_scale(task: Task, found: Array) -> Array:
+def _encoded_scale(task: Task, found: Array, rounding: Rounding = Rounding.RNE) -> Array:
     with np.errstate(invalid="ignore"):
-        return by_numpy.encode(np.abs(found), task.scale_number)
+        return by_numpy.encode(np.abs(found), task.scale_number, rounding)
 
 
 def _other_tensors(task: Task) -> Iterator[tuple[str, Callable[[Columns], Columns]]]:

@@ -19,11 +19,18 @@ from mxnum.units import MatrixUnit
 #: The fields of `MatrixUnit` that say how the unit adds.
 _RULE = tuple(f.name for f in fields(MatrixUnit) if f.name not in ("name", "operands", "k", "scales", "evidence"))
 
+#: Other ways to multiply a partial sum s by the scales x and y and to add it to the total t.
+_PROMOTIONS: dict[str, Callable[..., Array]] = {
+    "x y s + t without FMA": lambda x, y, s, t: x * y * s + t,
+    "s x y + t without FMA": lambda x, y, s, t: s * x * y + t,
+    "fma(s x, y, t)": lambda x, y, s, t: fused_by_numpy.fma(s * x, y, t),
+}
+
 
 def right_bits(task: Task, inputs: Columns, unit: MatrixUnit | None = None, **rules: Any) -> Array:
     """Return the result bits of every case, computed by a unit (default: the task's unit).
 
-    `rules` replace the unit's rules for alignment and for zero operands, as in
+    `rules` replace the unit's rules for alignment, zero operands and promotions, as in
     `fused_by_numpy.dots`.
     """
     assert task.unit is not None
@@ -70,6 +77,9 @@ def unit_mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
     if not isinstance(task.format, ArrayFormat):
         yield "the scales of the first block for all blocks", _changed(a_scale=_first, b_scale=_first)
         yield "the scales of operand a for both operands", lambda t, i: right_bits(t, {**i, "b_scale": i["a_scale"]})
+        for name, promote in _PROMOTIONS.items() if task.unit.promotion else ():
+            said = f"a promotion that computes {name} (s: partial sum, x and y: scales)"
+            yield said, partial(right_bits, promote=promote)
 
 
 def _others(task: Task) -> Iterator[tuple[str, MatrixUnit]]:

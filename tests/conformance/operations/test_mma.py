@@ -17,6 +17,7 @@ from mxnum.conformance.cases.batches import cases
 from mxnum.conformance.hypotheses.units import right_bits, unit_mistakes
 from mxnum.conformance.judging.collector import Collector
 from mxnum.conformance.task import ArrayFormat, number_of, select
+from mxnum.definition.fused_by_numpy import fma
 from mxnum.memory.dtypes import numpy_dtype
 from mxnum.reference import Blocked
 from mxnum.reference.matrix_units import unit_dot
@@ -132,6 +133,35 @@ def test_a_wrong_unit_is_named(operation, fmt, unit, wrong, named):
     assert named in explanation.names[0]
     assert report.unexplained == 0
     assert explanation.wrong + explanation.right == report.cases
+
+
+@pytest.mark.parametrize(
+    ("promote", "named"),
+    [
+        (lambda x, y, s, t: x * y * s + t, "x y s + t without FMA"),
+        (lambda x, y, s, t: s * x * y + t, "s x y + t without FMA"),
+        (lambda x, y, s, t: fma(s * x, y, t), "fma(s x, y, t)"),
+        (lambda x, y, s, t: fma(x * y, s, t), None),
+    ],
+)
+def test_another_order_of_a_promotion_is_named(promote, named):
+    def kernel(a, a_scale, b, b_scale, c):
+        a, b = (x.view(ml_dtypes.float8_e4m3fn).reshape(len(x), -1, 128) for x in (a, b))
+        sums = mx.matmul(a[:, :, None], b[..., None], accumulate="hopper_fp8")[..., 0, 0]
+        with np.errstate(all="ignore"):
+            for x, y, s in zip(a_scale.T, b_scale.T, sums.T, strict=True):
+                c = promote(x, y, s, c)
+        return c
+
+    asked = {"operation": "dot", "accumulate": "hopper_fp8_promoted", "shrink": False}
+    if named is None:
+        assert check(kernel, format="e4m3:block=128,scale=float32", accept="nan_code", **asked).bugs == 0
+        return
+    with pytest.raises(ConformanceError) as caught:
+        check(kernel, format="e4m3:block=128,scale=float32", **asked)
+    (explanation,) = caught.value.report.explanations
+    assert explanation.names == (f"a promotion that computes {named} (s: partial sum, x and y: scales)",)
+    assert explanation.classes == ()
 
 
 @pytest.mark.parametrize(("operation", "fmt", "unit"), TASKS)
