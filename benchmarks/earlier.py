@@ -50,8 +50,8 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "packed, 4 bits": {"format": "mxfp4_e2m1", "packed": True},
     "packed, 6 bits": {"format": "mxfp6_e2m3", "packed": True},
 }
-#: For each row with another input, a function that returns the same numbers in another type or
-#: layout.
+#: The rows whose input differs from the usual float32 array in type or layout, each with a function
+#: that converts the usual array to this input.
 _ARRAYS: dict[str, Callable[[Array], Array]] = {
     "bfloat16": lambda x: x.astype(ml_dtypes.bfloat16),
     "float64": lambda x: x.astype(np.float64),

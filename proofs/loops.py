@@ -1,7 +1,8 @@
-"""Run a kernel on many inputs: in the compiled loop of users, or as a function on numpy arrays.
+"""Run a kernel on many inputs: in the loop that users call, or as a function on numpy arrays.
 
-A function object needs no compilation, and theorems are about function objects. By the safety
-theorems, the words on which a function object runs hold all intermediate results.
+numba compiles the loop. On numpy arrays, a kernel's Python function runs without compilation, and
+the theorems are about this function. By the safety theorems, the integers of the arrays have enough
+bits for all intermediate results.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def signed(patterns: Array) -> Array:
 
 
 def encode_kernel(source: str, element: str, rounding: str, overflow: str) -> Callable[..., Any]:
-    """Return the scalar function object of an encoder."""
+    """Return the Python function of an encoder."""
     return make_encode(FLOATS[source], ELEMENTS[element], Rounding[rounding.upper()], Overflow[overflow.upper()])
 
 

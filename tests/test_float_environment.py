@@ -99,7 +99,7 @@ def test_results_do_not_change(dtype, bits):
 
 
 RULE = "four_over_six_absolute"
-#: Keywords for no given tensor scale, and for subnormal tensor scales.
+#: Keyword arguments: without a tensor scale, and with a subnormal tensor scale.
 TENSOR_SCALES = {
     "found": {},
     "number": {"tensor_scale": 3 * 2.0**-140},

@@ -79,8 +79,8 @@ def check(a, b, accumulate, case=None):
 
 
 #: Pairs of formats and modes of accumulation. In the mode `block`, the number type of sums depends
-#: on the pair, so all pairs are tested. Other modes depend on each format separately, so each
-#: format is tested with a few others.
+#: on both formats, so all pairs of formats are tested. Other modes depend on each format
+#: separately, so each format is tested with only a few other formats.
 PAIRS = [(pair, "block") for pair in product(NAMES, NAMES)]
 PAIRS += [
     ((a, NAMES[(i + shift) % len(NAMES)]), how)

@@ -72,11 +72,12 @@ class ProductStack:
 
 @dataclass(frozen=True)
 class DifferencePart:
-    """One part of the difference of two stacks' products, over all finite results.
+    """One part of the difference between the products of two stacks, or the whole difference.
 
-    `rms`, `largest` and `expected` are relative to the root mean square of the exact results.
-    `bias` is the mean of the part times the sign of the result, relative to the mean magnitude of
-    the results. `bias` is below 0 if the second stack's results are nearer zero.
+    Only results that are finite in both stacks count. `rms`, `largest` and `expected` are relative
+    to the root mean square of the exact results. `bias` is the mean of the part times the sign of
+    the result, relative to the mean magnitude of the results. `bias` is below 0 if the second
+    stack's results are nearer zero.
     """
 
     name: str

@@ -172,7 +172,7 @@ def covers(found: list[Ratios], low: Fraction, high: Fraction) -> bool:
 
 @dataclass(frozen=True)
 class Place:
-    """A threshold for |x|: a float, or the next float above a float.
+    """A threshold for |x|: the given float `at`, or, if `above` is True, the float just above `at`.
 
     Adding one to the exponent field doubles the threshold, by the theorems factors/doubled.
     """

@@ -54,8 +54,8 @@ def roundings(element: str, rule: str) -> tuple[str, ...]:
     """Return the modes that round a block's largest magnitude A in the theorem.
 
     The modes are `ANY`, but `NEAREST` for the rule `even` in e4m3, since the last code of e4m3's
-    top binade is NaN. An infinity is added for all rules but `ceil`, under which the theorem does
-    not hold for an infinity.
+    top binade is NaN. For every rule except `ceil`, the theorem also covers an infinite largest
+    magnitude, so the result includes `INFINITY`. Under `ceil` the theorem is false for an infinity.
     """
     modes = NEAREST if (element, rule) == ("e4m3", "even") else ANY
     return modes if rule == "ceil" else (*modes, INFINITY)

@@ -4,9 +4,9 @@ Measured in the smallest step of their format, elements are integers. Float oper
 exactly, in any order and with fused or separate multiplication, as long as no partial sum needs
 more bits than the significand has. So a sum is exact if the sum of the largest magnitudes fits in
 the significand. For a pair of element formats, the library decides how to add products
-(`exactness_of`). The check computes the largest sum that can arise, from the standards' tables. If
-the decision depends on the smallest and the largest magnitude of a block, the check covers all
-pairs of these magnitudes.
+(`exactness_of`). From the element values in `proofs/specs/tables.py`, the check computes the
+largest sum that can arise. If the decision depends on the smallest and the largest magnitude of a
+block, the check covers all pairs of these magnitudes.
 
 Integer instructions add modulo 2**32, so only the final sum has to fit in 32 bits. The final sum
 has the same bound of 2**24 units as float32 sums, since it becomes a float32 number. The check also

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-#: The largest number of bytes that a test may allocate. A mistake may cause arbitrarily large
-#: requests.
+#: The largest number of bytes that a test may allocate. A planted mistake may make the
+#: library allocate arbitrarily much memory.
 MEMORY = 8 << 30
 
 

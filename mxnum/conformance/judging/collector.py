@@ -174,7 +174,7 @@ def _span(write: Callable[[int], str], span: Iterable[int]) -> str:
     return write(first) if first == last else f"{write(first)} to {write(last)}"
 
 
-#: The value of `Case.part` for an answer with unknown bits.
+#: The value of `Case.part` for an answer in which some bits are unknown (printed as x or z).
 UNKNOWN = "unknown bits"
 #: The choices that concern the scale of a block.
 OF_SCALES = ("nonfinite", "zero_scale")
@@ -210,7 +210,8 @@ class Collector:
         self._diagnosis = Diagnosis(task)
         self._distances = Distances()
         self.coverage = Coverage(task)
-        #: Answers with unknown bits: their number by class, and the first few such cases.
+        #: The number of answers that have unknown bits (x or z), by class, and the first few cases
+        #: with such answers.
         self._unknown: Counter[int] = Counter()
         self._with_unknown: list[Case] = []
 

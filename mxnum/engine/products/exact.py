@@ -18,8 +18,8 @@ _DIGIT = 32
 _DIGIT_MASK = (1 << _DIGIT) - 1
 _HALF = 27
 _HALF_MASK = (1 << _HALF) - 1
-#: The number of products that are added between two propagations of carries. So many products, each
-#: of which changes a limb by less than 2**36, leave limbs far below 2**63.
+#: The number of products that are added between two propagations of carries. Each product changes
+#: a limb by less than 2**36, so after 2**20 products all limbs are far below 2**63.
 CARRY_EVERY = 1 << 20
 #: The number of significand bits that a sum keeps until it is rounded.
 SUM_WIDTH = 60

@@ -239,8 +239,8 @@ def _looked_up(builder: Any, codes: Any, table: Any) -> Any:
             pointer = builder.bitcast(builder.gep(table, [_I64(first)]), _bytes(16).as_pointer())
             own = _loaded(builder, pointer)
             own = _chosen(builder, own, own, [k % 16 for k in range(count)])
-            # The shuffle returns 0 for an index with bit 7 set. The addition sets bit 7 for codes
-            # that are not among the 16 codes from `first` on.
+            # The shuffle returns 0 for an index with bit 7 set. The addition sets bit 7 unless
+            # the code is between `first` and `first` + 15.
             index = builder.xor(part, ir.Constant(part.type, [first] * count))
             index = builder.add(index, ir.Constant(part.type, [0x70] * count))
             found = builder.or_(found, _call(builder, name, part.type, own, index))

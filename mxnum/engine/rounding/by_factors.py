@@ -72,12 +72,12 @@ class Formulation(NamedTuple):
     #: and returns True if the formulation is right for the two scales. `prepare` writes constant i
     #: to `tables[i * room + block]`. The scale code and the tensor scale are 64-bit words.
     prepare: Callable[..., Any]
-    #: `at(tables, block, room)` returns the constants of a block.
+    #: `at(tables, block, room)` returns the constants that were computed for a block.
     at: Callable[..., Any]
     #: `element(item, constants, random bits)` converts one float or code.
     element: Callable[..., Any]
-    #: `constants` is the number of constants of a block. `is_wide` is True if each constant has 64
-    #: bits.
+    #: `constants` is the number of values that are computed for a block from its scale and the
+    #: tensor scale. `is_wide` is True if each of these values has 64 bits.
     constants: int
     is_wide: bool
     #: True if `element` takes items and random bits as words of 64 bits.

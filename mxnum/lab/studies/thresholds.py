@@ -10,7 +10,8 @@ import numpy as np
 
 from mxnum.lab.studies import report
 
-#: The thresholds, in units of the base: the least running median before a jump.
+#: The thresholds for the loss, as multiples of the base. The base is the least running median of
+#: the loss before a jump.
 LINES = (2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 20.0)
 #: The headings of the columns: arms, jumps, then the number of runs that stay above each threshold.
 HEADINGS = ("arm", "runs that jump", *(f"above {line:g} x" for line in LINES))

@@ -360,10 +360,11 @@ def decode(codes: Array, fmt: ElementFormat) -> tuple[Array, Array, Array]:
 
 
 def _terms(problem: Problem, cases: Cases) -> tuple[Array, Array, Array, Array]:
-    """Return the significands, exponents and fraction bits of terms, and a mask of the odd cases.
+    """Return the significands, exponents and fraction bits of terms, and a mask of unusual cases.
 
-    The addend is the last term. An odd case has special or subnormal values, or a zero times a
-    number so large that the exponent of the product may affect alignment.
+    The addend is the last term. A case is unusual if it contains a NaN, an infinity, a subnormal
+    number or a scale of zero, or if it multiplies zero by a number so large that the exponent of
+    the product may affect alignment.
     """
     k, odd = problem.k, np.zeros(len(cases.c), bool)
     sig, exponent, point = np.ones((len(cases.c), k), np.int64), np.zeros((len(cases.c), k), np.int64), 0

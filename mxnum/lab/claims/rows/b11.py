@@ -21,10 +21,11 @@ from mxnum.lab.claims.language_models import ONE_SOURCE, Table, gaps, mean_gap
 from mxnum.lab.studies.statistics import sign_flip
 
 STUDY, CONVERGED, FACTORS = (f"logits/logits{name}.json" for name in ("", "-converged", "-factors"))
-#: float32 counts as having reached the entropy if its loss exceeds the entropy by less than this.
+#: The float32 loss counts as being at the entropy if it exceeds the entropy by less than this.
 AT_THE_ENTROPY = 0.02
-#: The studies that train until float32 is near the entropy, each with the largest excess over the
-#: entropy that counts as near. The README of the studies fixed the largest excesses.
+#: The studies that train until the loss in float32 is near the entropy, each with the largest
+#: excess over the entropy that counts as near. The README of the studies fixed the largest
+#: excesses.
 LONG = {
     "logits/logits-256-long.json": 0.1, "logits/logits-1024-long.json": 0.1, "logits/logits-4096-long.json": 0.1,
     "logits/logits-4096-rest.json": 0.1, "logits/logits-4096-classes.json": AT_THE_ENTROPY,
@@ -195,7 +196,7 @@ def _answer(context: Context, statements: Sequence[Statement]) -> str:
 
 
 def _above(table: Table, control: str = "float32") -> float:
-    """Return the final loss of float32 minus the entropy."""
+    """Return the final loss of training in float32, minus the entropy."""
     return float(np.mean([run["evaluation"] - run["entropy"][1] for run in table["arms"][control]["runs"]]))
 
 
@@ -249,7 +250,10 @@ def of_many_symbols(table: Table) -> list[Statement]:
 
 
 def trained_longer(table: Table, near: float) -> list[Statement]:
-    """Judge the test of a study in `LONG`, undecided unless float32 is near the entropy."""
+    """Judge the test of a study in `LONG`.
+
+    The test is undecided unless the float32 loss is within `near` of the entropy.
+    """
     above, setting, arm = _above(table), table["arms"]["float32"]["experiment"], "E4M3, centred"
     tokens = setting["steps"] * setting["sequences"] * setting["context"]
     of_classes = f" of {setting['classes']} classes" if setting.get("classes") else ""
@@ -264,7 +268,10 @@ def trained_longer(table: Table, near: float) -> list[Statement]:
 
 
 def to_the_end(table: Table) -> list[Statement]:
-    """Judge the tests of `logits-converged`, undecided unless float32 has reached the entropy."""
+    """Judge the tests of `logits-converged`.
+
+    The tests are undecided unless the float32 loss is within `AT_THE_ENTROPY` of the entropy.
+    """
     mended, above, plain = _mended(table), _above(table), gaps(table, "NVFP4")
     below = float(np.mean(mended))
     size = ("last x 1, centred", "E5M2, centred", "E3M2, centred", "last x 2^(1/8), centred", "E2M3")

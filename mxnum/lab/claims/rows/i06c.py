@@ -23,8 +23,8 @@ CLAIM = Claim(
     needs=("quick.json",),
     command="mxnum reproduce --quick --only I6c",
 )
-#: The rule that was fixed before the study `recovery` requires this many more runaways in E2M1 than
-#: in FP32.
+#: E2M1 must have this many more runaways than FP32, by a rule that was fixed before the study
+#: `recovery` was run.
 ENOUGH = 5
 #: The learning rate of the confirmatory tests, which were fixed before the runs.
 RATE = "rate 0.034"
@@ -36,7 +36,7 @@ def _check(context: Context) -> Evidence:
 
     The confirmatory test is the exact paired log-rank test of the steps at which runaways begin,
     two-sided, at `LEVEL`, on the seeds of `quick`. If stored studies exist, other statements follow
-    from the same test on other seeds, and from the rule that was fixed before the study `recovery`.
+    from the same test on other seeds, and from a rule that was fixed before `recovery` was run.
     """
     table = context.json("quick.json")
     if not {"FP32", "E2M1"} <= set(table["arms"]):
@@ -84,7 +84,7 @@ def _sooner(table: Mapping[str, Any], pairs: str, rate: str = "") -> Statement:
 
 
 def _by_the_first_rule(table: dict[str, Any]) -> Statement:
-    """Judge if E2M1 runs away more than FP32, by the rule fixed before the study `recovery`.
+    """Judge if E2M1 runs away more than FP32, by a rule fixed before `recovery` was run.
 
     The rule requires `ENOUGH` more runaways than in FP32, and a significant test of the steps at
     which runaways begin.

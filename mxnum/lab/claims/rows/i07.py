@@ -29,11 +29,11 @@ CLAIMED = ("LN in FP32", "activations bfloat16, everywhere", "activations bfloat
 
 @CLAIM.check
 def _check(context: Context) -> Evidence:
-    """Judge if actions at a checkpoint, such as a higher precision, delay the rise of the loss.
+    """Judge if interventions at a checkpoint (such as higher precision) delay the rise of the loss.
 
     The controls are runs whose parameters were changed by one part in a million. With at least
     `FEWEST` seeds, the exact sign-flip test of the delays decides, after Holm's correction over all
-    actions.
+    interventions.
     """
     table = context.json("interventions.json")
     statements, delays = [], []
@@ -66,7 +66,7 @@ def _check(context: Context) -> Evidence:
 
 
 def at_the_size_of_the_paper(context: Context) -> Statement:
-    """Describe, without a verdict, how many runs jump after each action at the paper's size."""
+    """Count, without a verdict, the runs at the paper's size that jump after each intervention."""
     if context.has("paper-scale/interventions.json"):
         acted = context.json("paper-scale/interventions.json")
         listed = "; ".join(map(_acted, interventions.rows(acted)))
