@@ -284,6 +284,10 @@ def judge(problem: Problem, cases: Cases, answers: Array, before: Identification
         (name, rule) for name, unit in known if (rule := rule_of(unit, problem)) is not None
     ]  # fmt: skip
     found.registered = [name for name, rule in fitting if (evaluate(rule, problem, cases) == expected).all()]
+    # The table of an incomplete search is a sample, which may lack the rules of registered units.
+    if len(table) and not search.complete:
+        agreeing = table_of([rule for name, rule in fitting if name in found.registered], problem.k)
+        found.table = np.unique(np.concatenate([agreeing, table]), axis=0)
     if not len(table):
         near = rules_of(Search(problem, cases, answers, FEW).run(), problem.k)
         known_rules = [rule for _, rule in fitting] or [Rule(problem.k, nan=nan or 0x7FFFFFFF)]
