@@ -36,6 +36,8 @@ COMPARED = 64
 #: The numbers of random cases, and of mixtures of two cases, that are tried at once to separate
 #: rules.
 PART, MIXED = 200, 1050
+#: The number of further cases that are tried before rules count as alike.
+POOL = 25_000
 
 
 @dataclass
@@ -89,7 +91,7 @@ class Identification:
         terms = ((self.cases.a != 0) & (self.cases.b != 0)).sum(axis=1) + (self.cases.c != 0)
         return [int(i) for i in sorted(wrong, key=lambda i: int(terms[i]))]
 
-    def further_cases(self, seed: int = 1, pool: int = 25_000, count: int = 24) -> Cases | None:
+    def further_cases(self, seed: int = 1, pool: int = POOL, count: int = 24) -> Cases | None:
         """Return cases to which the remaining rules give different answers, or None."""
         rules = shuffled(self.table, seed)
         if not self.nan_seen and len(rules):

@@ -6,7 +6,7 @@ from typing import Any
 
 from mxnum.units.identify.cases import one_of
 from mxnum.units.identify.family import Cases, Problem, Rule, evaluate
-from mxnum.units.identify.identification import Identification, pasted
+from mxnum.units.identify.identification import POOL, Identification, pasted
 from mxnum.units.identify.registered import unstated
 
 _FIELDS = {
@@ -50,7 +50,7 @@ def report(found: Identification) -> str:
         first = case_text(problem, more, 0)
         lines.append(f"{len(more.c)} further cases separate the remaining rules. The first: {first}")
     elif open_fields:
-        lines.append("None of 10,000 further cases separates the remaining rules.")
+        lines.append(f"None of {POOL:,} further cases separates the remaining rules.")
     lines.append(f"To paste: {pasted(found.unit)}" if found.unit else _unpasted(found))
     return "\n".join(lines)
 
