@@ -308,7 +308,7 @@ def test_comments_name_clauses(language):
         ),
         (
             {"format": "nvfp4", "scale_rule": "four_over_six_squared"},
-            "'scale_rule' must be a rule that reads the maximum",
+            "'scale_rule' must be a rule that reads only a block's maximum",
         ),
         ({"nonfinite": "raise"}, "'nonfinite' must be 'block' or 'element' in a model"),
         ({"name": "2 words"}, "'name' must be a name of letters, digits and _"),
