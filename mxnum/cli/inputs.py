@@ -53,7 +53,6 @@ def layouts(path: Path) -> dict[str, str]:
     """Return the layout of each weight of a safetensors file or folder, by the weight's name."""
     from mxnum.interop.checkpoints import Checkpoint
 
-    path.stat()
     if not (path.is_dir() or path.suffix == ".safetensors"):
         return {}
     checkpoint = Checkpoint(path)

@@ -150,8 +150,9 @@ def _smt2(files: Sequence[Path], top: str | None, parameters: Mapping[str, int],
             line = re.sub(r"\b\d+_(?=[\w.]+:\d+)", "", said[-1].replace("ERROR: ", "")).rstrip(".")
             raise UnsupportedCode(f"Yosys cannot read {files[-1].name}: {line}.")
         if latches := (Path(folder) / "latches").read_text().split():
-            named = errors.joined(latches)
-            raise UnsupportedCode(f"{files[-1].name} has a latch, because some branch does not assign {named}.")
+            lines = re.findall(r"Latch inferred.*\$proc\$\d+_([\w.-]+:\d+)", done.stderr + done.stdout)
+            where = ", ".join(sorted(set(lines))) or files[-1].name
+            raise UnsupportedCode(f"{where} has a latch, because some branch does not assign {errors.joined(latches)}.")
         if unclocked := (Path(folder) / "unclocked").read_text().split():
             named = errors.joined(unclocked)
             raise UnsupportedCode(f"{files[-1].name} has a register whose clock is no input: {named}.")

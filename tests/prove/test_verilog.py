@@ -77,7 +77,7 @@ def test_an_undefined_bit_may_be_either(tmp_path):
         (  # yosys removes the latch of t, because only its own block reads t
             "module f (input [31:0] x, output reg [7:0] code); reg [7:0] t;"
             " always @* begin if (x[31]) t = x[7:0]; code = t; end endmodule",
-            r"has a latch, because some branch does not assign f/t\.",
+            r"top.sv:1 has a latch, because some branch does not assign f/t\.",
         ),
         (
             "module f (input c, input e, input [31:0] x, output reg [7:0] code);"
