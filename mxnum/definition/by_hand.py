@@ -2,8 +2,9 @@
 
 `encode` does the work of the modules `convert`, `pack` and `unpack`, and `scale_exponent` does the
 work of the module `scale`. `by_hand` computes as a person would on paper: with exact fractions, one
-branch for each case, and one number at a time. `by_hand` is written to be read, and no other module
-calls it. Tests check that `by_hand` gives the same results as `convert` and `scale`.
+branch for each case, and one number at a time. `by_hand` is written to be read; of the other
+modules, only the explorer's page calls it. Tests check that `by_hand` gives the same results as
+`convert` and `scale`.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def encode(
 
     # 4. Rounding: keep this code, or take the next one.
     rest = significand - kept
-    if _goes_on(rest, code, negative, rounding, random):
+    if goes_away(rest, code, negative, rounding, random):
         code += 1
 
     # 5. Overflow: another code for a number beyond the largest number.
@@ -60,7 +61,7 @@ def encode(
     return _with_sign(code, negative, element)
 
 
-def _goes_on(rest: Fraction, code: int, negative: bool, rounding: Rounding, random: int) -> bool:
+def goes_away(rest: Fraction, code: int, negative: bool, rounding: Rounding, random: int) -> bool:
     """Return True if a magnitude is rounded up to the next code.
 
     The magnitude is the value of `code` plus `rest` times the distance to the next value.

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 from importlib import resources
+from itertools import product
 from typing import Any
 from urllib.parse import urlencode
 
 import numpy as np
 
 from mxnum import __version__, errors, formats
+from mxnum.definition.by_hand import goes_away
 from mxnum.definition.float_scale import WORD, make_float_scale, make_tensor_scale
-from mxnum.definition.pack import make_pack
+from mxnum.definition.pack import limits, make_pack
 from mxnum.definition.random import make_align_random
 from mxnum.definition.unpack import make_unpack
 from mxnum.emit.in_javascript import JavaScript
@@ -111,7 +114,7 @@ def explorer_page(start: Mapping[str, str], format: MXFormat) -> str:
         "SHARED": ", ".join(shared),
         "FORMATS": ",\n".join(entries),
         "MODES": json.dumps(_definitions()),
-        "ROUNDINGS": json.dumps([str(mode) for mode in Rounding]),
+        "ROUNDINGS": json.dumps({str(mode): _decisions(mode) for mode in Rounding}),
         "START": json.dumps(urlencode(start)).replace("<", "\\u003c"),
         "TYPED_WIDTH": str(TYPED_WIDTH),
         "VERSION": __version__,
@@ -135,6 +138,16 @@ def _definitions() -> dict[str, str]:
     rules = {f"float {rule}": str(rule.__doc__) for rule in FloatScaleRule}
     absolute, squared = (f"float {rule}" for rule in FloatScaleRule if rule.error_power)
     return modes | rules | {squared: rules[absolute].replace("|x - value|", "(x - value)**2")}
+
+
+def _decisions(mode: Rounding) -> dict[str, Any]:
+    """Return what the page needs to know about a rounding mode; page.html describes the keys."""
+    decisions = {"staysAtLargest": limits(mode)}
+    if mode.is_stochastic:
+        return decisions
+    cases = product((False, True), (0, 1), (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4)))
+    away = [goes_away(rest, code, negative, mode, 0) for negative, code, rest in cases]
+    return decisions | {"away": "".join(str(int(each)) for each in away)}
 
 
 def _entry(script: _Script, fmt: MXFormat) -> str:
