@@ -17,7 +17,7 @@ from mxnum.conformance.task import Task
 from mxnum.definition.pack import limits
 from mxnum.formats import E8M0, ElementFormat, MXFormat, ScaleFormat
 from mxnum.memory.dtypes import code_dtype
-from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
+from mxnum.modes import FloatScaleRule, ScaleRule
 from mxnum.reference import numbers
 
 
@@ -392,20 +392,25 @@ def _rounding_rule(task: Task, negative: bool, parity: int, delta: Fraction, ran
     """Return the rule in words, and True if it takes the neighbour that is farther from zero."""
     if delta == 0:
         return "is representable and stays", False
-    mode, r, is_tie = task.rounding, task.sr_bits, delta == Fraction(1, 2)
+    mode, r, half = task.rounding, task.sr_bits, Fraction(1, 2)
     away = numbers.goes_away(mode, negative, parity, delta, random % 2**r, r)
-    nearer, end = f"{mode} takes the nearer one", "away from" if away else "toward"
-    even = f"a tie, which rne gives to the even code, here the one {'away from' if away else 'nearer'} zero"
-    added = f"{math.floor(delta * 2**r)} + {random % 2**r} {'>=' if away else '<'} 2^{r}"
-    words = {
-        Rounding.RNE: even if is_tie else nearer,
-        Rounding.RNA: "a tie, which rna takes away from zero" if is_tie else nearer,
-        Rounding.RTP: "rtp goes up",
-        Rounding.RTN: "rtn goes down",
-        Rounding.RTO: "rto takes the neighbour whose code is odd",
-        Rounding.SR: f"sr adds R to the first {r} fraction bits, {added}: goes {end} zero",
-    }
-    return words.get(mode, f"{mode} goes {end} zero"), away
+    end, taken = "away from" if away else "toward", "even" if away == bool(parity) else "odd"
+    if mode.is_stochastic:
+        added = f"{math.floor(delta * 2**r)} + {random % 2**r} {'>=' if away else '<'} 2^{r}"
+        return f"{mode} adds R to the first {r} fraction bits, {added}: goes {end} zero", away
+    ends = [numbers.goes_away(mode, negative, parity, each, 0, r) for each in (half / 2, 3 * half / 2)]
+    is_nearest, by_parity = ends == [False, True], numbers.goes_away(mode, negative, 1 - parity, delta, 0, r) != away
+    by_sign = numbers.goes_away(mode, not negative, parity, delta, 0, r) != away
+    if is_nearest and delta != half:
+        return f"{mode} takes the nearer one", away
+    if is_nearest and by_parity:
+        chosen = f"here the one {'away from' if away else 'nearer'} zero"
+        return f"a tie, which {mode} gives to the {taken} code, {chosen}", away
+    if is_nearest:
+        return f"a tie, which {mode} takes {end} zero", away
+    if by_parity:
+        return f"{mode} takes the neighbour whose code is {taken}", away
+    return f"{mode} goes {('down' if away == negative else 'up') if by_sign else f'{end} zero'}", away
 
 
 def explain_scale(task: Task, bits: Any, tensor: float | None = None) -> ScaleSteps | FloatScaleSteps:
