@@ -52,11 +52,11 @@ def encode(
     if _goes_on(rest, code, negative, rounding, random):
         code += 1
 
-    # 5. Overflow: another code for a number beyond the largest number.
+    # 5. Overflow: replace a code above that of the largest number.
     if code > element.max_code:
         code = _beyond(negative, element, rounding, overflow)
 
-    # 6. The sign: the first bit of the code, or two's complement.
+    # 6. The sign: set the top bit of the code, or negate the code in two's complement.
     return _with_sign(code, negative, element)
 
 
@@ -79,7 +79,7 @@ def _goes_on(rest: Fraction, code: int, negative: bool, rounding: Rounding, rand
             return rest > 0 and negative
         case Rounding.RTO:  # an inexact number goes to the odd neighbour
             return rest > 0 and code % 2 == 0
-        case Rounding.SR:  # up with probability `rest`, truncated to 30 bits
+        case Rounding.SR:  # up with probability floor(rest * 2**30) / 2**30
             return floor(rest * 2**30) + random >= 2**30
         case _:
             assert_never(rounding)

@@ -103,8 +103,8 @@ def quantize(
 def looks_at_elements(rule: ScaleRule | FloatScaleRule) -> bool:
     """Return True if the rule's scale depends on all elements of a block.
 
-    If True, only the engine computes the scale. If False, the scale depends only on the block's
-    largest magnitude.
+    If True, this module cannot compute the scale, but the compiled engine can. If False, the scale
+    depends only on the block's largest magnitude.
     """
     return isinstance(rule, FloatScaleRule) and rule.error_power > 0
 

@@ -39,7 +39,7 @@ def factor_width(scale: ScaleFormat) -> int:
 
 @cache
 def make_product(bits: int) -> Callable[..., Any]:
-    """Return `product(a, b)`, which computes a * b by shifts and additions if a has `bits` bits."""
+    """Return `product(a, b)`, which computes a * b by shifts and additions, for a < 2**bits."""
 
     @dialect
     def product(a, b):
@@ -56,9 +56,9 @@ def make_divide(width: int, divisor_width: int, digits: int) -> Callable[..., An
     """Return `divide(exponent_a, a, exponent_b, b)`, which computes a / b for b other than 0.
 
     `divide` returns an exponent and a significand. Long division computes the leading 1 of the
-    significand and `digits` binary digits after it. A final digit is 1 if a remainder is left, so
-    the leading 1 is at position digits + 1. Rounding the result once gives the same number as
-    rounding the exact quotient.
+    significand and `digits` binary digits after it. The last bit of the significand is 1 if a
+    remainder is left, so the leading 1 is at position digits + 1. Rounding the result once gives
+    the same number as rounding the exact quotient.
     """
     common = max(width, divisor_width)
 

@@ -20,7 +20,8 @@ from mxnum.formats import ElementFormat
 from mxnum.modes import Overflow, Rounding
 from mxnum.units.unit import SUM_BITS, ZERO_EXPONENT
 
-#: States of a sum: infinity, minus infinity, and NaN. The bitwise OR of both infinities is NaN.
+#: States of a sum: infinity, minus infinity, and NaN. The bitwise OR of the states of both
+#: infinities is the state of NaN.
 PLUS, MINUS, INVALID = 1, 2, 3
 _WORD = 64
 _FARTHEST = _WORD - 2

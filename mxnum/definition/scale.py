@@ -40,9 +40,9 @@ def scale_constants(element: ElementFormat, rule: ScaleRule, width: int) -> tupl
 
 @dialect
 def scale_code(exponent: Any, significand: Any, bias: Any, first_bumped: Any) -> Any:
-    """Return the E8M0 code for A = significand * 2**(exponent - width), normalized or zero.
+    """Return the E8M0 code for the magnitude significand * 2**(exponent - width).
 
-    The last two arguments are the rule's `scale_constants`.
+    The significand is normalized or zero. The last two arguments are the rule's `scale_constants`.
     """
     code = exponent + bias + select(significand < first_bumped, 0, 1)
     code = select(code < 0, 0, select(code > LAST_SCALE, LAST_SCALE, code))

@@ -28,8 +28,8 @@ from mxnum.formats import ElementFormat
 
 Dialect = TypeVar("Dialect", bound=Callable[..., Any])
 
-#: For each type of condition, the function that `select` calls; plain booleans need no entry.
-#: Compilers and solvers whose conditions have a type of their own add a function to SELECT.
+#: For each type of condition, the function that `select` calls; plain booleans need no entry. A
+#: compiler or a solver that has its own type of condition adds a function to SELECT.
 SELECT: dict[type, Callable[[Any, Any, Any], Any]] = {np.ndarray: np.where}
 
 

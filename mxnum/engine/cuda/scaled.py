@@ -160,8 +160,8 @@ def make_scale(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -
     ONE, EMAX = 1 << FLOAT32.mantissa_bits, element.emax
     QUANTUM = ONE >> element.mantissa_bits
     # Adding `BUMP` to the bit pattern of a magnitude increments the exponent field if the rule
-    # rounds the scale up. `BUMP` is `ONE`, the unit of the exponent field, minus the least fraction
-    # that the rule rounds up.
+    # rounds the scale up. `BUMP` plus the least fraction that the rule rounds up gives `ONE`, the
+    # unit of the exponent field.
     BUMP = {
         ScaleRule.FLOOR: 0,
         ScaleRule.CEIL: ONE - 1,

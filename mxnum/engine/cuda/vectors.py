@@ -48,8 +48,8 @@ def quantize_rows(
     The kernel computes out = function(x, scale, random) for every element. `function` returns
     codes, and the kernel stores the four codes of a quad as one 32-bit word. If `values`,
     `function` returns bit patterns as wide as the source format instead of codes, and the kernel
-    does not store scales. The source has at most 32 bits, because lanes exchange magnitudes as
-    32-bit integers. `random` holds the arguments of `_make_randoms_of`.
+    does not store scales. The source format has at most 32 bits, because threads exchange
+    magnitudes as 32-bit integers. `random` holds the arguments of `_make_randoms_of`.
     """
     source, element, rule, nonfinite, given = scaling
     LANES, SHIFT = run // 4, (run // 4).bit_length() - 1

@@ -1,4 +1,4 @@
-"""Matrix products of the rows of two operands, added as a matrix unit adds them."""
+"""Matrix products of two operands, with sums computed as a matrix unit computes them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def matmul(
 ) -> None:
     """Compute d = a·b + c over the last axis, as matrix instructions with K = `k` do.
 
-    `out` holds c and becomes d. `out` is a C-contiguous array of the accumulator's type, with the
-    shape (*batch, rows of a, rows of b).
+    On entry `out` holds c, and on return d. `out` is a C-contiguous array of the accumulator's
+    type, with the shape (*batch, rows of a, rows of b).
     """
     if not out.size:
         return

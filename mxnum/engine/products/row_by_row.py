@@ -1,4 +1,4 @@
-"""Sums computed without tiles: of two vectors, and of blocks that need two float64 parts."""
+"""Products without tiles: of two vectors, and of matrices with elements split into two parts."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def quantizing(
     """Return the conversion of floats by a fast formulation and by the definition.
 
     `find` are two functions of (largest magnitude, tensor scale) that return scale codes: a fast
-    function and the definition. Both functions are None if the caller gives the scales. `nan_code`
+    function and the definition. If the caller gives the scales, `find` is (None, None). `nan_code`
     is the scale code of blocks that hold NaN or infinity; -1 if such blocks get no special code.
     """
     find_fast, find_defined = find

@@ -65,7 +65,7 @@ class Constants(NamedTuple):
     above: int
     below: int
     #: The float32 bits of `above` and `below` if these are NaN or infinity, else 0. `special_sign`
-    #: is the mask of the sign bit that a NaN or infinite result keeps.
+    #: is the mask of the sign bit if such a result keeps the sign of x, else 0.
     value_above: int
     value_below: int
     special_sign: int
@@ -77,8 +77,8 @@ class Constants(NamedTuple):
     sign_down: int
     flip: int
     #: `largest` is the bits of the largest value minus the bits of the least normal value, a
-    #: difference that is the same under every scale. `zero_sign` is the mask of the sign bit that a
-    #: zero keeps.
+    #: difference that is the same under every scale. `zero_sign` is the mask of the sign bit if
+    #: zeros have a sign, else 0.
     largest: int
     zero_sign: int
     #: The magnitude codes of infinity and of the first NaN.
@@ -209,7 +209,7 @@ def make_value(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
         magnitude = x & 0x7FFFFFFF
         magic = _magic_of(magnitude, scale, e)
         steps = 0
-        if by_parity:  # Only the parity of `steps` matters; with mantissa bits, `steps` is even.
+        if by_parity:  # Only the parity of `steps` matters. In elements with mantissa bits, `steps` is even.
             steps = (magic >> e.discarded) - ((scale + e.emin + e.discarded) << e.mantissa)
         value = subtract_float32(round_to_quantum(x, magnitude, magic, steps, random), magic)
         largest = ((scale + e.emin) << 23) + e.largest
@@ -277,8 +277,8 @@ def make_value_by_product(element: ElementFormat) -> Callable[..., Any]:
 
     The function multiplies a float32 number n by a power of two. If the element is an integer, n is
     the code as an integer, computed as the difference of two numbers whose last bit is worth 1. If
-    the element is a float, the fields of the code make a float16 number, even for a subnormal code,
-    and the processor widens this number to n. Nothing is rounded.
+    the element is a float, the fields of the code make a float16 number, even for a subnormal code.
+    The processor widens this number to n. Nothing is rounded.
     """
     HAS_NANS = element.specials != "none"
 

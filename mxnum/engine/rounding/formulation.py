@@ -1,7 +1,7 @@
 """The functions that loops call for each element of an array, and the types of such functions.
 
 Each function is either a fast formulation or taken from `mxnum.definition`. One fast formulation
-serves all elements; the definition has one function per conversion.
+serves all element formats, but the definition has a function for each conversion.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mxnum.modes import Overflow, Rounding, ScaleRule
 
 
 class Fast(NamedTuple):
-    """A fast function for all elements, with the numbers that select one element."""
+    """A fast function for all element formats, with the numbers that select one format."""
 
     #: `function(x, scale, random, constants)` converts one number.
     function: Callable[..., Any]
@@ -40,7 +40,7 @@ class Fast(NamedTuple):
     special: Callable[..., Any] | None = None
 
 
-#: The `numbers` of a function that ignores its domain and its constants.
+#: The array `numbers` of a function that needs no `Domain` and no `Constants`.
 NO_NUMBERS = np.zeros(len(Domain._fields) + len(Constants._fields), np.int32)
 
 
@@ -98,7 +98,7 @@ def _with_constants(function: Callable[..., Any], constants: float_additions.Con
 
 
 def _limits(least: int, greatest: int, greatest_x: int) -> Domain:
-    """Return a `Domain` from two scales, each clipped to the scale codes that are not NaN."""
+    """Return a `Domain`, with both scales limited to the codes that are not NaN."""
     return Domain(max(least, 0), min(greatest, float_additions.LAST_SCALE), greatest_x)
 
 
