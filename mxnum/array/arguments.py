@@ -116,8 +116,8 @@ def checked_tensor_scale(
         )
     )
     accepted = (
-        f"without axes, or of {len(shape)} axes, each of length 1 or, if its block length in {blocks} is 1, of its "
-        f"length in {shape}"
+        f"without axes, or of {len(shape)} axes whose lengths are 1, or as in {shape} where the block length in "
+        f"{blocks} is 1"
     )
     errors.require(fits, "tensor_scale", accepted, tensor.shape)
     if positive:

@@ -55,7 +55,7 @@ class MXArray:
 
     With asymmetric scaling, an array also has float16 offsets, one for each block. If the format
     has a tensor scale, the array has one too. Each code takes a byte, unless the codes are packed
-    (``mxnum.quantize(x, format, packed=True)``): then the array takes `packed_nbytes` bytes. All
+    (``mxnum.quantize(x, format, packed=True)``). A packed array takes `packed_nbytes` bytes. All
     parts are in host memory, or on a GPU as arrays of the input's library. `to_host` copies the
     parts to host memory.
 
@@ -82,7 +82,7 @@ class MXArray:
         """Store the parts unchecked.
 
         `stored` holds the codes. If `packed_shape`, the shape of the codes, is given, `stored`
-        holds packed bytes as from `pack`.
+        holds packed bytes, as `pack` returns them.
         """
         self._stored = stored
         self._packed_shape = packed_shape

@@ -1,4 +1,4 @@
-"""Find scales that are floats, find tensor scales, and scale elements by their product.
+"""Find float scales and tensor scales, and scale elements by the product of the two.
 
 Encoding divides a number by a *factor*: the exact product of its block's scale and the tensor
 scale. In a format without tensor scales, the tensor scale is 1. Decoding multiplies by the factor

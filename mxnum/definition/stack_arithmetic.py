@@ -19,9 +19,10 @@ subnormal numbers. This library's own definition rounds the results to E4M3 and 
 passes through the same operations as in the stack. A NaN in the input raises an error, because even
 the kernels of one stack treat NaN differently.
 
-Stacks keep the global scale in one of two directions. In the direction "encode" the global scale is
-called S. S is near 2688 / largest, and encoding multiplies numbers by S. In the direction "decode"
-the global scale is the inverse of S, like `MXArray.tensor_scale`.
+The global scale is a factor either for encoding or for decoding, depending on the stack. In the
+direction "encode" the global scale is called S. S is near 2688 / largest, and encoding multiplies
+numbers by S. In the direction "decode" the global scale is the inverse of S, like
+`MXArray.tensor_scale`.
 """
 
 from __future__ import annotations

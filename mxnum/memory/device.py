@@ -17,8 +17,8 @@ import numpy as np
 from mxnum import errors
 from mxnum.memory.tensors import dtype_of, is_tensor, readable
 
-#: The libraries whose arrays are returned as results. An input from any other library gives numba
-#: device arrays.
+#: The libraries whose arrays are returned as results. Results for inputs from any other library are
+#: numba device arrays.
 TORCH, CUPY, NUMBA = "torch", "cupy", "numba"
 
 

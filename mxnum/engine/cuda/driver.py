@@ -39,8 +39,8 @@ _NO_COMPILER = "the compiler of CUDA (NVVM) was not found; set CUDA_HOME to the 
 #: True if kernels run as Python in numba's simulator.
 SIMULATED = bool(config.ENABLE_CUDASIM)
 
-#: The number of threads of a CUDA block. Results do not depend on this number, because each kernel
-#: loops until all work is done.
+#: The number of threads of a CUDA block. Results do not depend on the number of threads, because
+#: each kernel loops until all work is done.
 THREADS = 1 if SIMULATED else 256
 WARP = 32
 #: The least number of CUDA blocks of a launch. numba warns of fewer blocks, and blocks without work

@@ -73,7 +73,7 @@ def _by_blocks(a: Operand, b: Operand, out: DeviceArray, target: ElementFormat, 
         codes: Any = x.array
         scales: Any = x.scales
         of_blocks = [1] * out.ndim
-        # Go from the axis of rows to the first axis, in the order in which `_along` stores strides.
+        # Assign block lengths to axes of the result in the same way as `_along` assigns strides.
         for i, block in enumerate(reversed(x.blocks[:-1])):
             of_blocks[axis if i == 0 else -2 - i] = block
         memory, at = driver.memory(codes, signed=False)

@@ -107,7 +107,7 @@ _TERM, _SQUARE = 2.0**-19.8 + 2.0**-20, 2.0**-18.8 + 2.0**-20
 
 @dialect
 def _difference(x, f):
-    """Return the approximate distance of numbers from the nearest multiple of `f` by an E2M1 value.
+    """Return approximate distances of `x` from the nearest products of `f` and an E2M1 value.
 
     `x` is a vector of numbers. The numbers, `f` and the result are float32 bit patterns.
     """

@@ -3,8 +3,8 @@
 One loop finds the scales of marked panels, and a second loop converts the elements. As in
 `columns`, a loop processes an array as bands of rows, and each band in panels of columns. Each
 panel has a mark. If blocks lie along rows, a band is one row, and a panel is a group of blocks as
-in `rows`. The argument `arrays` is (x, out, scales, tensor scales). Code that depends on formats
-and modes is in the kernels that the loops call.
+in `rows`. The argument `arrays` is (x, out, scales, tensor scales). The loops call kernels, which
+contain everything that depends on formats and modes.
 """
 
 from __future__ import annotations
@@ -168,10 +168,11 @@ class Converter:
 
 @cache
 def _convert(constant: Any) -> Any:
-    """Return the loop that converts marked panels. `constant` is the type of the numbers in
-    `tables`. The loop returns the number of marked panels that it left unconverted. The loop's
-    first argument is ((prepare, elements, result of `address_of`), constants, given, takes_mixed),
-    named as the fields of `Converter`.
+    """Return the loop that converts marked panels.
+
+    `constant` is the type of the numbers in `tables`. The loop returns the number of marked panels
+    that it left unconverted. The loop's first argument is ((prepare, elements, result of
+    `address_of`), constants, given, takes_mixed), named as the fields of `Converter`.
     """
     Constant = constant
 

@@ -242,7 +242,7 @@ class Kernel:
 def call_kernel(kernel: Any, x: Any, out: Any, scales: Any, drawn: Any, numbers: Any, where: Any) -> None:
     """Call `kernel`, a value that `Kernel.for_types` returned.
 
-    Raises TypeError if the kernel was compiled for arrays whose types differ from the arguments.
+    Raises TypeError if the kernel was compiled for other types of arrays.
     """
     kernel(x, out, scales, drawn, numbers, where)
 

@@ -19,8 +19,8 @@ from numba import types
 from numba.core.caching import FunctionCache
 from numba.core.serialize import dumps
 
-#: In numba versions from the first of these two on, and below the second, tests show that compiled
-#: loops load without the compiler.
+#: The first and the last (excluded) of the numba versions in which tests load compiled loops without
+#: the compiler.
 TRIED = (0, 61), (0, 69)
 
 

@@ -1,4 +1,4 @@
-"""Sums by integers: the compiled definition, which holds in every floating-point environment."""
+"""Sums by integer arithmetic, right in every floating-point environment: the definition, compiled."""
 
 from __future__ import annotations
 

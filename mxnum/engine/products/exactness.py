@@ -147,7 +147,7 @@ def _reach(ends: list[tuple[int, int]], unit: int) -> bool:
 def _ends(x: Operand, scales: Any) -> tuple[int, int]:
     """Return (e, f) such that all scales are multiples of 2**e and at most 2**f.
 
-    Float scales that are zero or NaN are ignored. The NaN code of E8M0 is not ignored.
+    Float scales that are zero or NaN are ignored. The NaN code of E8M0 counts as the scale 2**128.
     """
     # Fast path: `np.minimum.reduce` takes half the time of `np.min`, as does `np.maximum.reduce`.
     if not x.has_float_scales:
@@ -175,8 +175,8 @@ def may_be_wide(a: Operand, b: Operand, run: int) -> bool:
 
     The elements of a block are multiples of the spacing of numbers in its least binade, and lie
     below the end of its greatest binade. So a product of two elements has at most as many bits as
-    the sum of the `widths` of both blocks. A sum of n products has at most log2(n) more bits than a
-    product, rounded up.
+    the sum of the `widths` of both blocks. A sum of n products has at most ceil(log2(n)) more bits
+    than a product.
     """
     return bool((widths(a, run) + widths(b, run) > bits_to_spare(run)).any())
 
@@ -189,7 +189,7 @@ def bits_to_spare(run: int) -> int:
 def widths(x: Operand, run: int) -> Array:
     """Return how many bits the elements of each block span, over all rows.
 
-    These bits go from the step of the least binade to the end of the greatest binade.
+    The span goes from the step of the least binade to the end of the greatest binade.
     """
     element, starts = x.format, np.arange(0, x.array.shape[1], run)
     if element.integer:

@@ -29,7 +29,7 @@ from mxnum.memory.dtypes import Array
 
 #: The number of integers in a 32-bit word, by the type of panels.
 IN_WORD = {"int8": 4, "int16": 2}
-#: The number of rows, and of codes of each row, that pass through registers at a time.
+#: How many rows, and how many codes of each row, pass through registers at a time.
 _ROWS, _CODES = 4, 16
 _RECTANGLE = _ROWS * _CODES
 #: The greatest number of codes for which registers hold a table of integers.
@@ -173,9 +173,9 @@ def _pack(memory, is_turned, table, halves, panels):
 def _moving(turning: bool) -> Any:
     """Return `move(memory, table, halves, panel, where)`, which packs 4 rows of 16 codes.
 
-    `where` is (i, j, word, row). `move` reads codes from `memory[i, j]` on. If `turning`, `move`
-    packs columns of `memory` as rows. `move` writes words to `panel`, from index `word` on, in the
-    rows from `row` on.
+    `where` is (i, j, word, row), and `move` reads codes from `memory[i, j]` on. If `turning`,
+    `move` packs columns of `memory` as rows. `move` writes words to `panel`, from index `word` on,
+    in the rows from `row` on.
     """
 
     @intrinsic

@@ -1,4 +1,4 @@
-"""Matrix products of the rows of two operands, with a defined accumulation.
+"""Matrix products along the last axes of two operands, with a defined accumulation.
 
 If the floating-point environment is the default and floats hold the sums, float hardware computes
 the products. In all other cases integer arithmetic computes the products, as in the definition.

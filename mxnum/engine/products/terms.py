@@ -85,7 +85,7 @@ def meanings(element: ElementFormat) -> Term:
 
 @dataclass(frozen=True)
 class Terms:
-    """A matrix of values split into terms, as the loops over exact products read it."""
+    """A matrix of values split into terms, in the form that loops over exact products read."""
 
     significands: Array  # Significands and exponents have the shape (terms, rows, length).
     exponents: Array

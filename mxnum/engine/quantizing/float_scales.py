@@ -215,7 +215,7 @@ def _tensor_scale_of(asked: Settings) -> tuple[Callable[..., Any], Callable[[Arr
 
 
 def _largest_of_blocks(flat: Array, source: ElementFormat, run: int, maxima: Array, threads: int | None) -> int:
-    """Return the largest magnitude of a flat array, and store that of each block in `maxima`.
+    """Return the largest magnitude of a flat array; store the largest of each block in `maxima`.
 
     Blocks have `run` elements. All magnitudes are bit patterns.
     """

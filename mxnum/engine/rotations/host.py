@@ -37,7 +37,7 @@ def hadamard(
     given = contiguous(x.transpose(order))
     made = np.empty(given.shape, x.dtype) if out is None else out.transpose(order)
     # The loops read a whole block before they write it, so each result may overwrite its own block
-    # of `x`. If `out` overlaps `x` in any other way, results go to a buffer first.
+    # of `x`. If `out` overlaps `x` but begins at another address, results go to a buffer first.
     is_aside = not made.flags.c_contiguous or (
         np.may_share_memory(made, given) and made.ctypes.data != given.ctypes.data
     )

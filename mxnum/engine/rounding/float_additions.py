@@ -42,10 +42,9 @@ _SIGN = -0x80000000
 #: The bits of the first NaN of float32, and of 2**23, whose unit in the last place is 1.
 _FIRST_NAN = FLOAT32.max_code + 2
 _COUNTS = (FLOAT32.bias + FLOAT32.mantissa_bits) << FLOAT32.mantissa_bits
-#: `_BIAS_DIFFERENCE` and `_LESS_FRACTION` are the bias and the fraction bits of float32 minus those
-#: of float16. The least normal float16 number times 2**`_TO_ONE` is 1.
 _BIAS_DIFFERENCE = FLOAT32.bias - FLOATS["float16"].bias
 _LESS_FRACTION = FLOAT32.mantissa_bits - FLOATS["float16"].mantissa_bits
+#: The least normal float16 number times 2**`_TO_ONE` is 1.
 _TO_ONE = 0 - FLOATS["float16"].emin
 
 
@@ -278,7 +277,7 @@ def make_value_by_product(element: ElementFormat) -> Callable[..., Any]:
     The function multiplies a float32 number n by a power of two. If the element is an integer, n is
     the code as an integer, computed as the difference of two numbers whose last bit is worth 1. If
     the element is a float, the fields of the code make a float16 number, even for a subnormal code.
-    The processor widens this number to n. Nothing is rounded.
+    The processor widens this float16 number to n. Nothing is rounded.
     """
     HAS_NANS = element.specials != "none"
 

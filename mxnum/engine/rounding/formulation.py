@@ -86,8 +86,8 @@ _COMMON = (("float32", Rounding.RNE), ("float32", Rounding.SR), ("float64", Roun
 def _with_constants(function: Callable[..., Any], constants: float_additions.Constants) -> Callable[..., Any]:
     """Return `function` with the constants of one element compiled in.
 
-    The returned function ignores the constants that its loop passes, which the loop needs only to
-    compute scales.
+    The returned function ignores the constants that its loop passes. The loop needs these constants
+    only to compute scales.
     """
 
     @dialect

@@ -139,7 +139,7 @@ class Walk:
         return self.elements < 2 * ELEMENTS_PER_THREAD
 
     def shares(self, threads: int | None) -> list[Bounds]:
-        """Return bounds that together cover the array, one for each thread that saves time."""
+        """Return bounds that cover the array, one for each thread that is worth starting."""
         count = worth(self.elements, ELEMENTS_PER_THREAD, threads)
         if count == 1:
             return [self.whole]
