@@ -197,7 +197,7 @@ def _bounds(a: ElementFormat, b: ElementFormat) -> tuple[int, int, int]:
     """Return (lowest, highest, bits) for the products of two element formats.
 
     `lowest` and `highest` are the least and the greatest exponent of a product. `bits` is the
-    number of bits of the largest product, as an integer in units of 2**lowest.
+    number of bits of the largest product, if that is written as an integer times 2**lowest.
     """
     low = high = bits = 0
     for element in (a, b):

@@ -1,10 +1,10 @@
 """CUDA kernels for blocks along contiguous rows.
 
 A quad is four consecutive elements. Each thread processes one quad at a time, with one aligned load
-and one store. All quads of a block are held by neighbouring threads of one warp. These threads find
-the block's largest magnitude by exchanging the largest magnitudes of their quads, so that an array
-is read once and written once. The block length is a power of two from 4 to 128, and every block has
-this full length.
+and one store. All quads of a block are held by neighbouring threads of one warp. The threads find
+the block's largest magnitude by exchanging the largest magnitudes of their quads. So an array is
+read only once. The block length is a power of two from 4 to 128, and every block has this full
+length.
 """
 
 from __future__ import annotations

@@ -207,7 +207,7 @@ class Kernel:
         # Nothing calls a kernel from Python, so the wrapper for such calls need not be compiled.
         self.function, self._compiled = function, compile_loop(function, no_cpython_wrapper=True)
         #: The array whose address `for_types` returns, or without compilation the kernel's Python
-        #: function. The key is the types of the five arrays.
+        #: function. The key is the types of the kernel's five arrays.
         self._found: dict[tuple[Any, ...], Any] = {}
 
     def for_types(

@@ -19,8 +19,8 @@ from numba import types
 from numba.core.caching import FunctionCache
 from numba.core.serialize import dumps
 
-#: The first and the last (excluded) of the numba versions in which tests load compiled loops without
-#: the compiler.
+#: The first and the last (excluded) numba version in which tests load compiled loops without the
+#: compiler.
 TRIED = (0, 61), (0, 69)
 
 

@@ -1,4 +1,4 @@
-"""Sums by integer arithmetic, right in every floating-point environment: the definition, compiled."""
+"""The compiled definition: sums by integer arithmetic, right in every floating-point environment."""
 
 from __future__ import annotations
 
