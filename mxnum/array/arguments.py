@@ -50,7 +50,7 @@ def owned(array: Any) -> Any:
 def checked_codes(argument: str, value: Any, bits: int) -> Any:
     """Return `value` as an array of codes in the narrowest unsigned type that holds `bits` bits.
 
-    Raise an error if `value` has another dtype than this type, or a code of 2**bits or more.
+    Raise an error if `value` has a different dtype, or holds a code of 2**bits or more.
     """
     codes = as_array(argument, value)
     dtype = code_dtype(bits)
@@ -116,8 +116,8 @@ def checked_tensor_scale(
         )
     )
     accepted = (
-        f"without axes, or of {len(shape)} axes whose lengths are 1, or as in {shape} where the block length in "
-        f"{blocks} is 1"
+        f"without axes, or of {len(shape)} axes of length 1; an axis with block length 1 in {blocks} may also have "
+        f"its length in {shape}"
     )
     errors.require(fits, "tensor_scale", accepted, tensor.shape)
     if positive:

@@ -80,7 +80,10 @@ def panels(share):
 
 @dialect
 def panel_at(i, share, all_panels):
-    """Return panel `i` of the part of an array that `share` describes. A short block at the end of a row is a panel by itself."""
+    """Return panel `i` of the part of an array that `share` describes.
+
+    A short block at the end of a row is a panel by itself.
+    """
     shape, bounds = share
     _, columns, _, run, panel = shape
     first, _, begin, _ = bounds

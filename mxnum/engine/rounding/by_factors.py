@@ -77,7 +77,7 @@ class Formulation(NamedTuple):
     #: `element(item, constants, random bits)` converts one float or code.
     element: Callable[..., Any]
     #: `constants` is the number of values that are computed for a block from its scale and the
-    #: tensor scale. `is_wide` is True if these values have 64 bits.
+    #: tensor scale. `is_wide` is True if constants have 64 bits.
     constants: int
     is_wide: bool
     #: True if `element` takes items and random bits as words of 64 bits.

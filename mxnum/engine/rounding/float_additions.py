@@ -64,7 +64,7 @@ class Constants(NamedTuple):
     above: int
     below: int
     #: The float32 bits of `above` and `below` if these are NaN or infinity, else 0. `special_sign`
-    #: is the mask of the sign bit if such a result keeps the sign of x, else 0.
+    #: is the mask of the sign bit if a NaN or an infinity keeps the sign of x, else 0.
     value_above: int
     value_below: int
     special_sign: int
