@@ -141,7 +141,7 @@ def encode(
 def tensor_scale(largest: Array, source: ElementFormat, fmt: MXFormat) -> Array:
     """Return the tensor scale of each tensor, as float32.
 
-    `largest` has the bit pattern of each tensor's largest finite magnitude in the format `source`.
+    `largest` has each tensor's largest finite magnitude, as a bit pattern of `source`.
     """
     find = make_tensor_scale(source, fmt.element, fmt.scale)
     return np.asarray(find(np.asarray(largest, np.int64))).astype(np.uint32).view(np.float32)

@@ -112,7 +112,7 @@ def make_factor(scale: ScaleFormat) -> Callable[..., Any]:
 def make_tensor_scale(source: ElementFormat, element: ElementFormat, scale: ScaleFormat) -> Callable[..., Any]:
     """Return `tensor_scale(amax)`, which finds the float32 bit pattern of an array's tensor scale.
 
-    `amax` is the bit pattern of the array's largest finite magnitude in `source`.
+    `amax` is the array's largest finite magnitude, as a bit pattern of `source`.
     """
     number, mantissa = number_of(scale), TENSOR_SCALE.mantissa_bits
     greatest, exponent_of_greatest = _number_of_code(element, element.max_code)

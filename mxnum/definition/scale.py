@@ -64,7 +64,7 @@ def make_scale_rule(element: ElementFormat, rule: ScaleRule, width: int) -> Call
 def make_scale_of(source: ElementFormat, width: int) -> Callable[..., Any]:
     """Return `scale_of(amax, bias, first_bumped)`, which finds the E8M0 code of a block.
 
-    `amax` is the bit pattern of the block's largest finite magnitude in `source`. The other two
+    `amax` is the block's largest finite magnitude, as a bit pattern of `source`. The other two
     arguments are the rule's `scale_constants`.
     """
     unpack = make_unpack(source, width)
@@ -80,7 +80,7 @@ def make_scale_of(source: ElementFormat, width: int) -> Callable[..., Any]:
 def make_shared_scale(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Callable[..., Any]:
     """Return `shared_scale(amax)`, which finds the E8M0 code of a block by a rule.
 
-    `amax` is the bit pattern of the block's largest finite magnitude in `source`.
+    `amax` is the block's largest finite magnitude, as a bit pattern of `source`.
     """
     width = scale_width(source, element)
     scale_of = make_scale_of(source, width)

@@ -89,7 +89,7 @@ class _Vector:
         return self.builder.bitcast(self.shuffled(halves, halves, [i | 1 for i in range(2 * self.count)]), self.kind)
 
     def words(self, first: Any, key: list[Any]) -> list[Any]:
-        """Return the four Philox words of each counter, equal to those of `random.philox4x32`.
+        """Return the four Philox words of each counter, as `random.philox4x32` does.
 
         Each word is in the lower half of a 64-bit integer.
         """

@@ -190,7 +190,7 @@ def compile_loop(function: Callable[..., Any], **options: Any) -> Any:
 
 
 def _begin(function: Callable[..., Any]) -> None:
-    """Make the dialect functions that a loop calls callable, and log that compiling takes time."""
+    """Register the dialect functions that a loop calls, and log that compiling takes time."""
     logging.getLogger("mxnum").info("Compiling loops, each in about a second; a cache on disk keeps them.")
     register(function)
 

@@ -1,4 +1,4 @@
-"""Sums by hardware, bit for bit the same as those of `by_definition`.
+"""Sums by float hardware, with the same bits as the sums of `by_definition`.
 
 The floating-point environment must be the default. Sums in sequence need only fused multiply-adds.
 Sums by blocks need a number type that holds the exact sums, which `exactness` chooses.

@@ -1,4 +1,4 @@
-"""Fused sums by float hardware, bit for bit the same as those of `fused_by_definition`.
+"""Fused sums by float hardware, with the same bits as the sums of `fused_by_definition`.
 
 The floating-point environment must be the default.
 """

@@ -239,9 +239,9 @@ def multiply(panels, run, out, first, count):
     """Add the products of panels, which `_tile` computes, to `out` from column `first` on.
 
     `panels` are (a, b, scales of a, scales of b, starts). `out` is a C-contiguous float32 matrix in
-    which `count` matrices lie one below the other. The panels of a, and those of b, are divided
-    equally among the `count` matrices. Panels of columns may extend beyond the edge of `out`. Every
-    NaN becomes canonical.
+    which `count` matrices lie one below the other. The panels of a are divided equally among the
+    `count` matrices, and so are the panels of b. Panels of columns may extend beyond the edge of
+    `out`. Every NaN becomes canonical.
 
     `run` is the length of blocks, or 1 if scales are None. For 8-bit integers, `starts` are panels
     of the values from which block sums start; otherwise `starts` is None.

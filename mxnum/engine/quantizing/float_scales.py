@@ -74,7 +74,7 @@ def quantizing(
     find: tuple[Callable[..., Any] | None, Callable[..., Any] | None],
     nan_code: int,
 ) -> Conversion:
-    """Return the conversion of floats by a fast formulation and by the definition.
+    """Return the `Conversion` that quantizes floats by `fast` if possible, else by `definition`.
 
     `find` are two functions of (largest magnitude, tensor scale) that return scale codes: a fast
     function and the definition. If the caller gives the scales, `find` is (None, None). `nan_code`
@@ -94,7 +94,7 @@ def quantizing(
 
 
 def decoding(fast: Formulation | None, definition: Formulation | None) -> Conversion:
-    """Return the conversion of codes to values by a fast formulation and by the definition."""
+    """Return the `Conversion` that decodes codes, by a fast formulation or by the definition."""
 
     def fast_loop(walk: Walk, draw: Draw) -> Bind:
         assert fast is not None

@@ -205,7 +205,7 @@ class BlockTransform(Protocol):
 
     @property
     def sides(self) -> tuple[np.dtype[Any], ...]:
-        """The dtypes of the arrays with an item for each block: scales, and perhaps offsets."""
+        """The dtypes of the scales and, if there are any, of the offsets."""
 
     def apply(self, asked: Settings) -> Operation:
         """Return the operation that computes scales and offsets of blocks, and makes codes."""

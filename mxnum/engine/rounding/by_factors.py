@@ -322,7 +322,7 @@ def by_places(
 def by_seven_places(
     source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rounding: Rounding, target: ElementFormat | None
 ) -> Formulation:
-    """Return the `Formulation` that rounds to any element of four bits by comparisons.
+    """Return the `Formulation` that rounds by comparisons to any element of four bits.
 
     Each of the seven thresholds is multiplied by the factor, and so is each of the seven values if
     values are wanted.
@@ -377,7 +377,7 @@ def by_seven_places(
 def by_doublings(
     source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rounding: Rounding, target: ElementFormat | None
 ) -> Formulation:
-    """Return the `Formulation` that rounds to an element with one mantissa bit by comparisons.
+    """Return the `Formulation` that rounds by comparisons to an element with one mantissa bit.
 
     The element has four bits. Above the least normal number of the element, thresholds and values
     double from binade to binade. Adding 1 to its exponent doubles a normal number and commutes with
