@@ -214,7 +214,7 @@ def packed_layout(
 ) -> tuple[tuple[int, ...], Layout]:
     """Return the shape and the `Layout` of codes that are packed in rows of `length` codes.
 
-    `rest` has the arguments of `layout_of` after the shape.
+    `rest` holds the arguments of `layout_of` that follow the shape.
     """
     fmt = formats.get(format)
     bits = fmt.element.bits

@@ -280,7 +280,7 @@ class MXArray:
         return self.shape[0]
 
     def to_host(self) -> Self:
-        """Return the same array in numpy arrays.
+        """Return the same MXArray, held in numpy arrays.
 
         The result is `self` if it holds numpy arrays, a view if it holds CPU tensors, and a copy if
         it holds arrays on a GPU.

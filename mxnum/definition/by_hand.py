@@ -32,7 +32,7 @@ def encode(
         return _with_sign(_beyond(negative, element, rounding, overflow, is_infinite=True), negative, element)
     y = abs(Fraction(x)) / Fraction(2) ** scale
 
-    # 1. The exponent is that of the largest power of two up to y, but at least emin. A number below
+    # 1. The exponent of the largest power of two up to y, but at least emin. A number below
     #    2**emin is subnormal: it has the exponent emin and no leading 1.
     exponent = max(_floor_log2(y), element.emin) if y else element.emin
 
@@ -52,7 +52,7 @@ def encode(
     if _goes_on(rest, code, negative, rounding, random):
         code += 1
 
-    # 5. Overflow: replace a code above that of the largest number.
+    # 5. Overflow: replace a code above the code of the largest number.
     if code > element.max_code:
         code = _beyond(negative, element, rounding, overflow)
 

@@ -291,9 +291,9 @@ def _is_finite(bits: Array, source: ElementFormat) -> Array:
 
 
 def _ends(bits: Array, is_finite: Array, source: ElementFormat, blocks: Blocks) -> tuple[Array, Array]:
-    """Return the largest and the smallest finite number of each block, as ordered integers.
+    """Return the largest and the smallest finite number of each block.
 
-    `make_to_ordered` defines ordered integers.
+    The numbers are returned as the integers of `make_to_ordered`.
     """
     ordered = make_to_ordered(source)(bits)
     infinity = source.max_code + 1

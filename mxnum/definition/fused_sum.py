@@ -98,7 +98,7 @@ def make_finish(accumulator: ElementFormat, rounding: Rounding) -> Callable[...,
 
 @cache
 def make_add(accumulator: ElementFormat) -> Callable[..., Any]:
-    """Return `add(a, b)`, which adds two accumulators, rounded to nearest even, as bit patterns."""
+    """Return `add(a, b)`, which adds bit patterns of accumulators, rounding to nearest even."""
     width = accumulator.mantissa_bits + 1
     unpack, add = make_unpack(accumulator, width), addition.make_add(width)
     pack = make_pack(accumulator, Rounding.RNE, Overflow.IEEE, addition.sum_width(width), _WORD)

@@ -22,10 +22,10 @@ def scale_width(source: ElementFormat, element: ElementFormat) -> int:
 def scale_constants(element: ElementFormat, rule: ScaleRule, width: int) -> tuple[int, int]:
     """Return the arguments `bias` and `first_bumped` of `scale_code`.
 
-    `first_bumped` is the least significand for which the rule's exponent is one more than that of
-    `floor`. Let f = significand / 2**width. The rule adds one to the exponent of `floor` if f > 1
-    (ceil), f >= 2 - 2**-(m+1) (even), f > max / 2**emax (rceil), f >= 7/4 (half_up), or always
-    (floor_plus_one).
+    `first_bumped` is the least significand for which the rule's exponent is one more than the
+    exponent of the rule `floor`. Let f = significand / 2**width. The rule adds one to the exponent
+    of `floor` if f > 1 (ceil), f >= 2 - 2**-(m+1) (even), f > max / 2**emax (rceil), f >= 7/4
+    (half_up), or always (floor_plus_one).
     """
     MANTISSA = element.mantissa_bits
     return E8M0.bias - element.emax, {

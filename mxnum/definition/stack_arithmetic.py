@@ -1,4 +1,4 @@
-"""NVFP4 as each software stack computes it, bit for bit, with the float32 operations of its source.
+"""NVFP4 as each software stack computes it, bit for bit, with the float32 operations of its code.
 
 NVFP4 has E2M1 elements in blocks of 16, an E4M3 scale for each block and one float32 for the
 tensor. Stacks agree on the meaning of elements and scales. The bits of two stacks differ, because

@@ -72,8 +72,9 @@ def make_widen(source: ElementFormat) -> Callable[..., Any]:
 def _make_rounded(source: ElementFormat, element: ElementFormat) -> Callable[..., Any]:
     """Return `rounded(x, down)`, which returns (sign bit, total, power).
 
-    `power` is a power of two. `total` is the sum of `power` and the scaled magnitude of `x`,
-    rounded to a multiple of the element's step. `power` and `total` are float32 bit patterns.
+    `power` is the power of two whose last bit is worth the element's step at the scaled magnitude
+    of `x`. `total` is the sum of `power` and this magnitude, rounded to a multiple of the step.
+    `power` and `total` are float32 bit patterns.
     """
     UP = (FLOAT32.mantissa_bits - element.mantissa_bits) << FLOAT32.mantissa_bits
     LEAST = (element.emin + FLOAT32.bias) << 23

@@ -1,7 +1,7 @@
 """Sums by float hardware, with the same bits as the sums of `by_definition`.
 
 The floating-point environment must be the default. Sums in sequence need only fused multiply-adds.
-Sums by blocks need a number type that holds the exact sums, which `exactness` chooses.
+Sums by blocks need a number type that holds the exact sums; `exactness` chooses this type.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ could exceed 2**53 units, the elements of the given arrays decide whether float6
 most blocks span only a few binades. If the blocks of the arrays span too many binades, each element
 of one operand is split into two parts.
 
-Small elements are multiplied as integers. The sums of their products must not exceed 2**24 units.
+Small elements are multiplied as integers, and the sums of the products must not exceed 2**24 units.
 
 The exact sum of a block is multiplied by the product of the two blocks' scales, and rounded once.
 In float64, multiplying by the scales cannot underflow. In float32, multiplying is allowed only if

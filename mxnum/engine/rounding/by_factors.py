@@ -377,9 +377,9 @@ def by_seven_places(
 def by_doublings(
     source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rounding: Rounding, target: ElementFormat | None
 ) -> Formulation:
-    """Return the `Formulation` that rounds by comparisons to an element with one mantissa bit.
+    """Return the `Formulation` that rounds by comparisons to E2M1.
 
-    The element has four bits. Above the least normal number of the element, thresholds and values
+    Above the least normal number of the element, thresholds and values
     double from binade to binade. Adding 1 to its exponent doubles a normal number and commutes with
     rounding, so one product gives several thresholds or values. Blocks whose thresholds or values
     may not be normal numbers are left to the definition.
