@@ -208,7 +208,7 @@ def _anywhere(function: Callable[..., Any], constants: float_additions.Constants
 
 @cache
 def quantizing(source: ElementFormat, target: ElementFormat, rounding: Rounding, overflow: Overflow) -> Definition:
-    """Return the conversion that `mxnum.definition` defines from floats to codes."""
+    """Return the conversion of floats to codes by `mxnum.definition`."""
     overflow = overflow.of(target.specials)  # Overflow modes with equal results for `target` share one kernel.
     encode = make_encode(source, target, rounding, overflow)
 
@@ -223,7 +223,7 @@ def quantizing(source: ElementFormat, target: ElementFormat, rounding: Rounding,
 def requantizing(
     source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow, target: ElementFormat
 ) -> Definition:
-    """Return the conversion that `mxnum.definition` defines from floats to values of codes."""
+    """Return the conversion of floats to values of their codes by `mxnum.definition`."""
     to_code, to_value = quantizing(source, element, rounding, overflow), decoding(element, target)
     encode, decode = to_code.function, to_value.function
 
@@ -236,7 +236,7 @@ def requantizing(
 
 @cache
 def decoding(element: ElementFormat, target: ElementFormat) -> Definition:
-    """Return the conversion that `mxnum.definition` defines from codes to values.
+    """Return the conversion of codes to values by `mxnum.definition`.
 
     The conversion ignores random bits.
     """
@@ -333,7 +333,7 @@ def quantizing_over(
     overflow: Overflow,
     target: ElementFormat | None,
 ) -> Formulation:
-    """Return the conversion that `mxnum.definition` defines to codes under float scales.
+    """Return the conversion of floats to codes, under float scales, by `mxnum.definition`.
 
     If `target` is given, the conversion returns the values of the codes in `target`.
     """
@@ -356,7 +356,7 @@ def quantizing_over(
 
 @cache
 def decoding_over(element: ElementFormat, scale: ScaleFormat, target: ElementFormat) -> Formulation:
-    """Return the conversion that `mxnum.definition` defines from codes under float scales."""
+    """Return the conversion of codes to values, under float scales, by `mxnum.definition`."""
     decode = make_decode_over(element, scale, target)
 
     @dialect
