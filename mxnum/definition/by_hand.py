@@ -33,7 +33,7 @@ def encode(
         return _with_sign(_beyond(negative, element, rounding, overflow, is_infinite=True), negative, element)
     y = abs(Fraction(x)) / Fraction(2) ** scale
 
-    # 1. The exponent is that of the largest power of two up to y, but at least emin. A number below
+    # 1. The exponent of the largest power of two up to y, but at least emin. A number below
     #    2**emin is subnormal: it has the exponent emin and no leading 1.
     exponent = max(_floor_log2(y), element.emin) if y else element.emin
 
@@ -53,11 +53,11 @@ def encode(
     if goes_away(rest, code, negative, rounding, random):
         code += 1
 
-    # 5. Overflow: another code for a number beyond the largest number.
+    # 5. Overflow: replace a code above the code of the largest number.
     if code > element.max_code:
         code = _beyond(negative, element, rounding, overflow)
 
-    # 6. The sign: the first bit of the code, or two's complement.
+    # 6. The sign: set the top bit of the code, or negate the code in two's complement.
     return _with_sign(code, negative, element)
 
 
@@ -80,7 +80,7 @@ def goes_away(rest: Fraction, code: int, negative: bool, rounding: Rounding, ran
             return rest > 0 and negative
         case Rounding.RTO:  # an inexact number goes to the odd neighbour
             return rest > 0 and code % 2 == 0
-        case Rounding.SR:  # up with probability `rest`, truncated to 30 bits
+        case Rounding.SR:  # up with probability floor(rest * 2**30) / 2**30
             return floor(rest * 2**30) + random >= 2**30
         case _:
             assert_never(rounding)
