@@ -190,8 +190,8 @@ class ElementSteps:
     x: float
     factor: Fraction
     divisor: str
-    #: The magnitude that is rounded, and its neighbours in the grid of magnitudes. All three are
-    #: None if nothing is rounded, as for NaN, infinity or a scale of zero.
+    #: The magnitude that is rounded, and its neighbours in the grid of magnitudes. If nothing is
+    #: rounded (NaN, infinity, a scale of zero), `magnitude`, `below` and `above` are None.
     magnitude: Fraction | None
     below: Neighbour | None
     above: Neighbour | None
@@ -230,7 +230,7 @@ class ElementSteps:
         return -magnitude if self.negative else magnitude
 
     def value_of(self, neighbour: Neighbour) -> Fraction:
-        """Return the value of a neighbour with the sign of the number."""
+        """Return the value of a neighbour; it is negative if the rounded number is."""
         return -neighbour.value if self.negative else neighbour.value
 
     def _named(self, neighbour: Neighbour) -> str:

@@ -122,11 +122,12 @@ class Operation:
         raise NotImplementedError
 
     def samples(self, task: Task, rng: Generator, size: int, start: int) -> Columns:
-        """Return `size` cases of level 2; `start` cases of level 2 were made before."""
+        """Return `size` random cases (level 2), the first of which has the index `start`."""
         raise NotImplementedError
 
     def possible(self, task: Task) -> tuple[str, int | None]:
-        """Return the name of the possible inputs and their number of bits.
+        """Return a noun for the inputs, such as "element codes", and the number of bits of an
+        input.
 
         The number of bits is None if there are too many possible inputs to count.
         """

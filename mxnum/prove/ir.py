@@ -267,9 +267,9 @@ class _Machine:
         self.block = label
 
     def merge(self, values: list[tuple[str, Value]], label: str) -> Value:
-        """Return the value of the edge by which control enters block `label`.
+        """Return a value in block `label` that depends on the edge by which control enters it.
 
-        `values` pairs the source block of each edge with the edge's value.
+        `values` has the source block and the value of each edge.
         """
         *others, (_, result) = values
         for source, value in others:

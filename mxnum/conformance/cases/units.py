@@ -1,9 +1,9 @@
 """Cases for matrix units: terms that alignment just keeps or drops, ties, carries, cancellation.
 
 A row has a largest product, products that are smaller by chosen powers of two, and an addend. Many
-of the smaller products are about 2**-n times the largest product, where n is the number of fraction
-bits that the unit's alignment, result or accumulator keeps. The unit's rules decide whether so
-small a product changes the result.
+of the smaller products are about 2**-n times the largest product. Here n is the number of fraction
+bits that the unit's alignment, result or accumulator keeps. The unit's rules decide whether a
+product of this size changes the result.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Scales(NamedTuple):
 
 
 class _Rows:
-    """Random rows of products, with chosen exponents, patterns of mantissa bits, and signs."""
+    """Random rows of products, whose exponents, mantissa bits and signs follow patterns."""
 
     def __init__(self, task: Task, rng: Generator, count: int) -> None:
         self.task, self.rng, self.shape = task, rng, (count, task.k)
@@ -150,8 +150,8 @@ class _Rows:
     def _sign(self, columns: Columns, second: Array, cancels: Array) -> None:
         """Set the signs of products: all positive, random, or only the largest product negative.
 
-        In the rows where `cancels` is True, the product at `second` becomes the opposite of the
-        largest.
+        In rows where `cancels` is True, the product at index `second` becomes minus the largest
+        product.
         """
         rng, (count, k) = self.rng, self.shape
         sign = columns["a"].dtype.type(1 << (self.task.element.bits - 1))
@@ -199,7 +199,7 @@ def _scale_range(task: Task) -> _Scales:
 
 
 def _special_products(task: Task) -> Columns:
-    """Return rows of special operands (NaN, infinities, zeros, range ends) and special addends."""
+    """Return rows of special operands (NaN, infinities, zeros, extremes) and special addends."""
     e, c, k = task.operand, task.source, task.k
     one, shift = int(_codes(e, np.array(0), np.array(0))), task.element.bits - e.bits
     sign = 1 << (e.bits - 1)
