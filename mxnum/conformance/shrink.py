@@ -164,7 +164,7 @@ def _inputs(task: Task, seen: Sequence[Columns]) -> Any:
 
 
 def _largest(task: Task, seen: Sequence[Columns]) -> list[int]:
-    """Return bit patterns of tensors' largest magnitudes: 0, plain numbers, and those in `seen`.
+    """Return bit patterns of tensors' largest magnitudes: 0, plain numbers, and some from `seen`.
 
     0 stands for the maximum of the block itself.
     """

@@ -41,7 +41,7 @@ class Circuit:
     notes: tuple[str, ...] = ()
     #: True if an input whose name the claim does not know is bound by its position.
     by_order: bool = False
-    #: Names in `ports` that `bind` ignores, because the reader has used them: names of pointers.
+    #: Names of pointers in `ports`, which `bind` ignores, because the reader has already used them.
     pointers: tuple[str, ...] = ()
 
 
@@ -139,7 +139,8 @@ def _bound(
 def _port(said: str, named: Mapping[str, Quantity]) -> Port | None:
     """Return the numbers that a name means.
 
-    `a` means all numbers of `a`. Each of `a3`, `a[3]` and `a_3` means number 3 of `a`.
+    The name of an input or output means all its numbers. Each of `a3`, `a[3]` and `a_3` means
+    number 3 of `a`.
     """
     if said in named:
         return Port(named[said], 0, named[said].count)

@@ -93,8 +93,8 @@ def _without_product_conditions(question: z3.BoolRef) -> z3.BoolRef:
     """Return a question without z3's overflow conditions of products, which bitwuzla cannot read.
 
     z3 has one condition for overflow of a product and one for underflow. A question has either both
-    conditions of a product or neither. Therefore one condition can replace both: the product
-    computed in twice the bits has the same value.
+    overflow conditions of a product or neither. Therefore one condition can replace both: the
+    product computed in twice the bits has the same value.
     """
     kinds, waiting, seen, pairs = (z3.Z3_OP_BSMUL_NO_OVFL, z3.Z3_OP_BSMUL_NO_UDFL), [question], set(), []
     while waiting:
@@ -126,7 +126,7 @@ def _run_bitwuzla(question: z3.Goal, seconds: float, produce_models: bool = Fals
         written = _written(_without_product_conditions(question.as_expr()))
     lines = (line for line in written.splitlines() if not line.startswith(";") and "set-info" not in line)
     text = "(set-logic QF_BV)\n" + "\n".join(lines).replace("(check-sat)", "")
-    # z3 has names for divisions by nonzero divisors that bitwuzla does not know.
+    # z3's names for divisions by nonzero divisors are unknown to bitwuzla.
     text = text.replace("bvudiv_i", "bvudiv").replace("bvurem_i", "bvurem")
     terms, options = bitwuzla.TermManager(), bitwuzla.Options()
     options.set(bitwuzla.Option.TIME_LIMIT_PER, max(1, round(seconds * 1000)))

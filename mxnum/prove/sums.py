@@ -108,9 +108,9 @@ def _leaves(
 ) -> list[tuple[z3.ExprRef, int, bool | int]] | None:
     """Return the largest terms that are multiples of one product, each with index and factor.
 
-    The index is that of the product. The list also has each condition that has the same truth value
-    for all codes; its factor is this truth value. The result is None if a code occurs outside of
-    the listed terms.
+    The index of a term is the index of its product. The list also has each condition that has the
+    same truth value for all codes; its factor is this truth value. The result is None if a code
+    occurs outside of the listed terms.
     """
     support = _support(roots, places)
     waiting, seen, leaves = list(roots), set(), []

@@ -3,7 +3,7 @@
 A row has a largest product, products that are smaller by chosen powers of two, and an addend. Many
 of the smaller products are about 2**-n times the largest product. Here n is the number of fraction
 bits that the unit's alignment, result or accumulator keeps. The unit's rules decide whether a
-product of this size changes the result.
+product of about 2**-n times the largest changes the result.
 """
 
 from __future__ import annotations

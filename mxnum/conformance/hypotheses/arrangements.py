@@ -247,7 +247,7 @@ def arrangements(task: Task, answered: list[Answered]) -> list[str]:
     for name, arrange in _tried(task).items():
         if all(_is_right(task, one, arrange) for one in answered):
             found.append(name)
-    if "short last blocks are left zero" in found:  # blocks of zeros also count as left out
+    if "short last blocks are left zero" in found:  # blocks left zero also count as left out, so drop that name
         found.remove("short last blocks are left out")
     return found
 

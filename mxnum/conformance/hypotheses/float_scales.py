@@ -39,8 +39,8 @@ def applicable_stacks(task: Task) -> Iterator[Stack]:
     if (task.rounding, task.overflow) != (Rounding.RNE, Overflow.SATURATE):
         return
     for stack in stacks.STACKS.values():
-        # If the inputs are codes, `task.source` is the type of the result, and `stack.takes`, the
-        # types of inputs, does not apply.
+        # If the inputs are codes, `task.source` is the type of the result, to which `stack.takes`
+        # does not apply.
         takes = task.source.name in stack.takes or task.takes_codes
         if takes and (fmt.tensor_scale is not None or stack.direction == "none"):
             yield stack

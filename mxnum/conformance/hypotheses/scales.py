@@ -58,7 +58,7 @@ def scales(task: Task) -> Iterator[tuple[str, Answer]]:
     yield "the largest scale for a block with infinity", lambda t, i: _of_infinity(t, i, E8M0.bias)
     yield "infinity taken for 2^128", lambda t, i: _of_infinity(t, i, 128 - t.element.emax)
     yield "a smallest scale code of 0x01", lambda t, i: np.maximum(right_scales(t, i), 1)
-    if task.source.emax - task.element.emax >= E8M0.bias:  # else scale code 0xFE never occurs
+    if task.source.emax - task.element.emax >= E8M0.bias:  # scale code 0xFE can occur
         yield "a largest scale code of 0xFD", capped
     yield "a scale code that is 1 higher", shifted(1)
     yield "a scale code that is 1 lower", shifted(-1)

@@ -26,7 +26,7 @@ from mxnum.memory.dtypes import Array, code_dtype
 #: Number of wrong rows, and of right rows, on which a hypothesis is tried before the whole batch.
 FIRST = 16
 #: A report names a hypothesis about some classes only if it explains at least this many wrong
-#: answers. A hypothesis may explain fewer answers by chance.
+#: answers. A hypothesis can explain a smaller number of answers by chance.
 FEWEST = 4
 #: The largest number of bytes of batches that are kept, so that further hypotheses can be tried on
 #: them.
@@ -83,7 +83,8 @@ class _Tried:
     """A hypothesis that no answer contradicts so far."""
 
     hypothesis: Hypothesis
-    #: For each choice: the number of answers whose difference from the hypothesis it may explain.
+    #: For each choice: the number of answers that differ from the hypothesis, perhaps because of
+    #: this choice.
     misses: Counter[str] = field(default_factory=Counter)
     #: Number of answers that are -0 where the hypothesis predicts -0.
     minus_zeros: int = 0

@@ -114,7 +114,8 @@ def boundary_dots(task: Task, rng: Generator) -> Columns:
         opposite = np.where(block == j, negative(one), one)
         add(np.where(place == 0, one, 0), opposite, powers(task, large), powers(task, large))
     # Each of these rows sums three terms in different blocks: 1, half of the last place of 1 in
-    # float32 (a tie), and a term that breaks the tie. A sum in float64 loses the last term.
+    # float32 (a tie), and a term that breaks the tie. A sum in float64 loses the term that breaks
+    # the tie.
     for places in permutations({0, count // 2, count - 1}, 3):
         far = np.select([rising == each for each in places], [0, -24, -100], -127)
         add(np.where(place == 0, one, 0), one, powers(task, far))
@@ -209,7 +210,7 @@ def _mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
         if mode != task.accumulate:
             yield f"accumulation {mode}", accumulated(mode)
     yield "sums in reverse order", lambda t, i: right_values(t, {name: column[:, ::-1] for name, column in i.items()})
-    if task.accumulate.by_block and task.dot_blocks > 3:  # a tree adds up to three blocks in order
+    if task.accumulate.by_block and task.dot_blocks > 3:  # a tree of three blocks or fewer adds in order
         yield "sums of blocks added in pairs (a tree)", _in_pairs
     small, large = (pick(abs(v) for v in task.element.values() if 0 < abs(v) < np.inf) for pick in (min, max))
     # If products span fewer bits than float32 has, float32 sums within a block are exact.

@@ -97,8 +97,8 @@ def survey(task: Task, rng: Generator, reach: float = math.inf) -> list[Chance]:
 def constant(task: Task, delta: float, reach: float = math.inf) -> Chance:
     """Return one number at exactly the fraction `delta` of a gap.
 
-    Only gaps in which the input's float type represents this number exactly are considered. Of
-    these gaps, take the one nearest to the middle of the range.
+    Only gaps are considered in which the input's float type represents the number at `delta`
+    exactly. Of these gaps, take the one nearest to the middle of the range.
     """
     gaps = gaps_of(task, reach)
     for i in sorted(range(len(gaps)), key=lambda i: abs(2 * i - len(gaps))):
@@ -177,7 +177,7 @@ class Levels:
         """Make the levels by Bonferroni's correction.
 
         The tests of all cases together raise a false alarm with a probability of at most
-        `false_alarm`. So do the tests of all groups together.
+        `false_alarm`. The same limit holds for the tests of all groups together.
         """
         return cls(false_alarm / cases, false_alarm / len(GROUPS))
 

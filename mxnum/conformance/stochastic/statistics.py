@@ -32,7 +32,7 @@ def tail(k: int, n: int, p: float, q: float | None = None) -> float:
 
 
 def p_value(k: int, n: int, p: float) -> float:
-    """Return the p-value of k: twice the tail on the side of k. It is valid for all n and p.
+    """Return the p-value of k, valid for all n and p: twice the tail on the side of k.
 
     For every level, the p-value is at or below the level with a probability of at most the level.
     """

@@ -199,8 +199,8 @@ class Trial:
     def run(self, bias: float, power: float, false_alarm: float, profile: Profile) -> StochasticReport:
         """Run all tests and return the report.
 
-        Probabilities are judged only if draws are independent, because counts of dependent draws
-        prove nothing.
+        The kernel's probabilities are judged only if draws are independent, because counts of
+        dependent draws prove nothing.
         """
         report, task = self.report, self.task
         precise = chances(task, self.rng, bias, self.reach)
