@@ -435,11 +435,11 @@ def explain_scale(task: Task, bits: Any, tensor: float | None = None) -> ScaleSt
 
 
 def _decisive(task: Task, values: list[float]) -> tuple[int | None, Fraction, str]:
-    """Return the index and magnitude of the element that decides the scale, and an empty text.
+    """Return the index and magnitude of the element that decides the scale, and a remark.
 
     The element with the largest finite magnitude decides the scale, unless that magnitude is 0 or a
     NaN or infinity makes the whole block NaN. If no element decides the scale, the index is None
-    and the text says why.
+    and the remark says why; otherwise the remark is empty.
     """
     finite = [(abs(Fraction(v)), -i) for i, v in enumerate(values) if math.isfinite(v)]
     maximum, minus_place = max(finite, default=(Fraction(0), 0))

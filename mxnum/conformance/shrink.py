@@ -176,7 +176,7 @@ def _largest(task: Task, seen: Sequence[Columns]) -> list[int]:
 def _scale_codes(task: Task) -> list[int]:
     """Return scale codes, sorted by their distance from the code of scale 1.
 
-    Of scales with more than 8 bits, only powers of two and the ends of the range are returned.
+    Of scales with more than 8 bits, only powers of two and the extreme codes are returned.
     """
     number = task.format.scale.number
     one = task.format.scale.bias if number is None else number.bias << number.mantissa_bits

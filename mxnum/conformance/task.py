@@ -99,7 +99,7 @@ class Operation:
         raise NotImplementedError
 
     def result_bits(self, task: Task) -> int | None:
-        """Return the number of fraction bits of a result, which sets the unit of distances.
+        """Return the number of fraction bits of a result, which defines its unit in the last place.
 
         Return None for an operation whose reports state no distances from the right answers.
         """

@@ -22,9 +22,9 @@ from mxnum import errors
 from mxnum.prove.circuit import Answer, Circuit
 from mxnum.prove.execution import UnsupportedCode
 
-#: A yosys selection of the outputs of latches.
+#: A yosys selection expression for the outputs of latches.
 _LATCHES = "t:$dlatch t:$adlatch %u t:$dlatchsr %u %co1:+[Q] w:* %i"
-#: A yosys selection of the outputs of registers whose clock is not an input of the module.
+#: A yosys selection expression for the outputs of registers whose clock is not an input.
 _UNCLOCKED = "t:$ff t:$dff %u i:* %co1:+[CLK] %d %co1:+[Q] w:* %i"
 
 

@@ -16,7 +16,7 @@ from mxnum.memory.dtypes import Array
 #: Number of cases in a batch.
 BATCH = 8192
 #: Inputs of at most `COUNTED_BITS` bits are counted one by one, so that the report can say that all
-#: were tried.
+#: possible inputs were tried.
 COUNTED_BITS = 16
 
 

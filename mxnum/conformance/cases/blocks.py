@@ -13,7 +13,7 @@ from mxnum.modes import ScaleRule
 
 
 def boundary_numbers(task: Task) -> Array:
-    """Return bit patterns to encode: all of a 16-bit source, else boundaries and special values.
+    """Return bit patterns to encode: all if they have 16 bits, else boundaries and special values.
 
     Powers of two, and boundaries between codes, come with their neighbours.
     """

@@ -83,8 +83,8 @@ class _Rows:
         distance = rng.choice(self.distances, (count, 1)) + rng.integers(-1, 1, self.shape)
         distance = np.where(rng.chance(0.2, self.shape), rng.choice(self.distances, self.shape), distance)
         distance = np.where(place == self.first, 0, np.maximum(distance, 0))
-        # A random share of the products is not zero; in half of the rows, only products of one
-        # fused sum are not zero.
+        # A random fraction of the products is nonzero. In half of the rows, nearly all nonzero
+        # products belong to one fused sum.
         share = rng.choice(np.array([1, 3, 30, 100]), (count, 1))
         there = rng.integers(1, 100, self.shape) <= share * max(1, 32 // k)
         near = place // self.unit.terms == self.first // self.unit.terms

@@ -260,9 +260,9 @@ def _in_signs(codes: Array, sign: int) -> Array:
 
 
 def _extended(codes: Array, sign: int, full: int) -> Array:
-    """Return the codes as numbers in two's complement.
+    """Return the values of codes in two's complement.
 
-    If `full` is 0, the numbers are signed; if `full` is 256, they are codes of eight bits.
+    If `full` is 256 instead of 0, negative values become codes of eight bits.
     """
     wide = codes.astype(np.int64)
     return np.where(wide >= sign, wide - 2 * sign + full, wide)

@@ -21,8 +21,8 @@ from mxnum.modes import ScaleRule
 _SELDOM = (ScaleRule.HALF_UP, ScaleRule.FLOOR_PLUS_ONE)
 #: Scale rules that do not compare the maximum with a threshold.
 _WITHOUT_THRESHOLD = (ScaleRule.FLOOR, ScaleRule.FLOOR_PLUS_ONE)
-#: Scale rules that add one to the exponent at their threshold and above. All other scale rules with
-#: a threshold add one to the exponent only above the threshold.
+#: Scale rules that add one to the exponent at their threshold and above. Scale rules with a
+#: threshold that are not listed here add one only above their threshold.
 _FROM_THEIR_THRESHOLD = (ScaleRule.EVEN, ScaleRule.HALF_UP)
 
 

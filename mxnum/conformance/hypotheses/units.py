@@ -205,7 +205,7 @@ def _without_subnormals(task: Task, codes: Array) -> Array:
 
 
 def _in_type(dtype: Any, task: Task, inputs: Columns) -> Array:
-    """Return the addend plus the products in index order, all rounded to `dtype`."""
+    """Return the addend plus the products, added in index order; each result is of type `dtype`."""
     total = as_floats(inputs["c"], task.source).astype(dtype)
     with np.errstate(all="ignore"):
         a, b = (values(task, inputs, side) for side in ("a", "b"))

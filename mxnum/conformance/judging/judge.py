@@ -81,7 +81,7 @@ class Tallies:
         #: often a NaN became each code.
         self.nan_rules: dict[str, Consistency] = {}
         self.nan_became: Counter[int] = Counter()
-        #: For each scale code: the number of blocks of zeros that got it.
+        #: For each scale code: the number of blocks of zeros with this code.
         self.zero_scales: Counter[int] = Counter()
 
     def add(self, key: Key, followed: Array, kept: Array) -> None:

@@ -78,7 +78,7 @@ def boundary_dots(task: Task, rng: Generator) -> Columns:
     """
     element, k, count = task.element, task.block, task.dot_blocks
     largest = element.max_code
-    one = min(range(largest + 1), key=lambda code: abs(element.value(code) - 1))  # the code nearest to 1
+    one = min(range(largest + 1), key=lambda code: abs(element.value(code) - 1))  # the code of the value nearest to 1
     sign = 1 << (element.bits - 1)
     smallest = 1
     length = k * count

@@ -113,8 +113,8 @@ class Echo:
     """A dependence: draws at some distance that agree more or less often than independent draws."""
 
     distance: int
-    #: The call of the second draw: 0 is the call of the first draw, 1 the next call, -1 the call
-    #: before.
+    #: Which call made the second draw of a pair: 0 is the call of the first draw, 1 the next call,
+    #: -1 the call before.
     calls: int
     share: float
     expected: float

@@ -1,4 +1,4 @@
-"""Make tiles, the rows of numbers that a kernel has to round, and count its answers."""
+"""Make tiles (rows of numbers that a kernel has to round), and count the kernel's answers."""
 
 from __future__ import annotations
 

@@ -239,7 +239,7 @@ class Trial:
         return tally.draw((self._seed if seed is None else seed) if self.seeded else None)
 
     def independence(self, length: int, power: float, level: float) -> bool:
-        """Return True if equal seeds give equal answers and all other draws are independent.
+        """Return True if equal seeds give equal answers, and draws are otherwise independent.
 
         Problems are added to the report. A generator whose only dependence is a long period counts
         as independent, because its probabilities can be judged.
