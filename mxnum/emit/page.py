@@ -139,7 +139,7 @@ def _definitions() -> dict[str, str]:
 
 
 def _entry(script: _Script, fmt: MXFormat) -> str:
-    """Return a format as a JavaScript object: its facts and its functions."""
+    """Return a format as a JavaScript object: values that the page shows, and functions."""
     element, has_tensor = fmt.element, fmt.tensor_scale is not None
     facts = {
         "name": fmt.name, "block": fmt.block, "element": _facts(element), "scaleName": fmt.scale.name,

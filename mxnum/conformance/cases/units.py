@@ -77,7 +77,7 @@ class _Rows:
         return np.asarray(np.clip(np.select([kind == 0, kind == 1], [small, large], ordinary), lowest, highest))
 
     def operands(self) -> Columns:
-        """Return the columns of both operands."""
+        """Return the codes of both operands and, if the unit takes scales, the scales."""
         rng, (count, k) = self.rng, self.shape
         place = np.arange(k)
         distance = rng.choice(self.distances, (count, 1)) + rng.integers(-1, 1, self.shape)
