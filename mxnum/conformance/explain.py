@@ -190,8 +190,8 @@ class ElementSteps:
     x: float
     factor: Fraction
     divisor: str
-    #: The magnitude that is rounded, and its neighbours in the grid of magnitudes. All three are
-    #: None if nothing is rounded, as for NaN, infinity or a scale of zero.
+    #: The magnitude that is rounded, and its neighbours in the grid of magnitudes. If nothing is
+    #: rounded (NaN, infinity, a scale of zero), `magnitude`, `below` and `above` are None.
     magnitude: Fraction | None
     below: Neighbour | None
     above: Neighbour | None
@@ -230,7 +230,7 @@ class ElementSteps:
         return -magnitude if self.negative else magnitude
 
     def value_of(self, neighbour: Neighbour) -> Fraction:
-        """Return the value of a neighbour with the sign of the number."""
+        """Return the value of a neighbour; it is negative if the rounded number is."""
         return -neighbour.value if self.negative else neighbour.value
 
     def _named(self, neighbour: Neighbour) -> str:
@@ -440,11 +440,11 @@ def explain_scale(task: Task, bits: Any, tensor: float | None = None) -> ScaleSt
 
 
 def _decisive(task: Task, values: list[float]) -> tuple[int | None, Fraction, str]:
-    """Return the index and magnitude of the element that decides the scale, and an empty text.
+    """Return the index and magnitude of the element that decides the scale, and a remark.
 
     The element with the largest finite magnitude decides the scale, unless that magnitude is 0 or a
     NaN or infinity makes the whole block NaN. If no element decides the scale, the index is None
-    and the text says why.
+    and the remark says why; otherwise the remark is empty.
     """
     finite = [(abs(Fraction(v)), -i) for i, v in enumerate(values) if math.isfinite(v)]
     maximum, minus_place = max(finite, default=(Fraction(0), 0))

@@ -35,7 +35,8 @@ SOURCE = FLOATS["float32"]
 TYPED_WIDTH = 40
 #: The E2M1 code of 4. The four-over-six rules try to make the largest number of a block 4.
 _FOUR = 6
-#: The functions that the files in `web` call for every format, by the name in these files.
+#: Functions that are the same for every format. The keys are the names by which the files in `web`
+#: call them.
 _SHARED = {
     "unpackFloat": (make_unpack(SOURCE, SOURCE.mantissa_bits), "unpack_float32", 32),
     "packFloat": (make_pack(SOURCE, Rounding.RNE, Overflow.IEEE, TYPED_WIDTH, WORD), "pack_float32", WORD),
@@ -79,7 +80,7 @@ def first_state(
     overflow: str | Overflow,
     nonfinite: str | Nonfinite,
 ) -> tuple[MXFormat, dict[str, str]]:
-    """Return the format, and the page's first state as names and values for the URL's fragment."""
+    """Return the format, and the fields of the URL fragment with which the page starts."""
     fmt = formats.get(format)
     rule = scale_rule_of(fmt, scale_rule)
     policy = errors.choose_member("nonfinite", nonfinite, Nonfinite)
@@ -96,7 +97,7 @@ def first_state(
 
 
 def explorer_page(start: Mapping[str, str], format: MXFormat) -> str:
-    """Return the page; `start` is its first state, as names and values of the URL's fragment.
+    """Return the page; `start` has the fields of the URL fragment with which the page starts.
 
     The page offers all named formats, and also `format` if it is not a named format.
     """
@@ -151,7 +152,7 @@ def _decisions(mode: Rounding) -> dict[str, Any]:
 
 
 def _entry(script: _Script, fmt: MXFormat) -> str:
-    """Return a format as a JavaScript object: its facts and its functions."""
+    """Return a format as a JavaScript object: values that the page shows, and functions."""
     element, has_tensor = fmt.element, fmt.tensor_scale is not None
     facts = {
         "name": fmt.name, "block": fmt.block, "element": _facts(element), "scaleName": fmt.scale.name,
