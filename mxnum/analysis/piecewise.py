@@ -1,9 +1,9 @@
 """Describe the quantizer of an element format as a piecewise function of a real number.
 
 The function is derived from the definition, so that every rounding mode is covered. In
-deterministic modes the function is piecewise constant, with one boundary for two neighbouring
-values: at one of the values, or midway. Stochastic rounding chooses between two constants, and the
-mean of Q(x) is x.
+deterministic modes the function is piecewise constant. The boundary between two neighbouring values
+is one of the two values or their midpoint. Stochastic rounding chooses between two constants, and
+the mean of Q(x) is x.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class PiecewiseQuantizer:
         return _derive(resolved, errors.choose_member("rounding", rounding, Rounding))
 
     def mean(self, x: Fraction | int) -> Fraction:
-        """Return the exact mean of Q(x), which is Q(x) itself without stochastic rounding."""
+        """Return the exact mean of Q(x); in deterministic modes this is Q(x) itself."""
         x = Fraction(x)
         place = bisect_left(self.breakpoints, x)
         if place < len(self.breakpoints) and self.breakpoints[place] == x:

@@ -21,7 +21,8 @@ from mxnum.memory.dtypes import Array, as_array, float_array
 from mxnum.modes import FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule, scale_rule_of
 from mxnum.ops import quantize, shared_scale
 
-#: The number of elements that are measured at a time. Each element needs about 130 bytes.
+#: The number of elements that are measured at a time. Measuring takes about 130 bytes of memory for
+#: each of these elements.
 CHUNK = 1 << 16
 
 #: The size of the largest array that numpy quantizes by the definition. numpy takes milliseconds,
@@ -44,7 +45,8 @@ class Statistics:
     was measured.
 
     Under asymmetric scaling, the element format represents the difference between a number and its
-    block's offset. Counts refer to the difference, but errors refer to the number itself.
+    block's offset. Counts such as `clamped` are about this difference, but errors are about the
+    number itself.
 
     Errors x_q - x are rounded once to float64 and summed in float64. The squares of errors must not
     overflow.
@@ -58,15 +60,15 @@ class Statistics:
     measured: Any = field(metadata=_COUNT)
     #: Measured elements that are finite after quantization.
     compared: Any = field(metadata=_COUNT)
-    #: Elements whose magnitude before rounding is above the largest value times the scale. The
-    #: share of these elements is one definition of last-bin occupancy.
+    #: Elements whose magnitude before rounding is above the largest value times the scale. Their
+    #: share is *last-bin occupancy* by one of two definitions; `at_max` has the other.
     beyond_max: Any = field(metadata=_COUNT)
     #: Elements that would become larger than the largest value if the exponent were unbounded.
     #: overflow="saturate" clamps exactly these elements. If the scale is zero, all numbers except 0
     #: are clamped.
     clamped: Any = field(metadata=_COUNT)
-    #: Elements with the code of the largest value. The share of elements with this code is another
-    #: definition of last-bin occupancy.
+    #: Elements with the code of the largest value. Their share is *last-bin occupancy* by the
+    #: second definition.
     at_max: Any = field(metadata=_COUNT)
     #: Elements that are not zero, but get the code of zero.
     underflowed: Any = field(metadata=_COUNT)
@@ -97,7 +99,7 @@ class Statistics:
 
     @property
     def clamp_rate(self) -> Any:
-        """The share of elements that saturation, not rounding, made the largest value."""
+        """The share of elements that saturation, not rounding, replaced by the largest value."""
         return _ratio(self.clamped, self.measured)
 
     @property
