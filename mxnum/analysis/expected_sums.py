@@ -133,6 +133,6 @@ def _lowest_bits(x: Array) -> Array:
 
 
 def _dropped(x: Array, last: Array, fraction_bits: int) -> Array:
-    """Return the last place of numbers rounded to `fraction_bits` bits, or 0 if no bit is lost."""
+    """Return the unit in the last place after rounding to `fraction_bits` bits, or 0 if exact."""
     exponent = _exponents(x) - fraction_bits
     return np.where((x == 0) | (exponent <= last), 0.0, np.ldexp(1.0, np.maximum(exponent, -1000)))

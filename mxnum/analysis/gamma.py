@@ -320,7 +320,7 @@ def _cluster(mu: Any, sigma: Any) -> tuple[Array, Array]:
 
 
 def _factors(fmt: MXFormat, tensor_scale: Any, headroom: Any) -> tuple[Fraction, Fraction]:
-    """Return the tensor scale and the headroom, checked."""
+    """Check the tensor scale and the headroom, and return both."""
     has_tensor_scale, given = fmt.tensor_scale is not None, tensor_scale is not None
     accepted = "given" if has_tensor_scale else "left out"
     errors.require(has_tensor_scale == given, "tensor_scale", f"{accepted} for {fmt.name}", tensor_scale)
@@ -398,7 +398,8 @@ def _share(quantizer: PiecewiseQuantizer, y: Fraction, magnitude: Fraction) -> F
     return (1 - up) * (abs(below) == magnitude) + up * (abs(above) == magnitude)
 
 
-#: The square root of 3 to 400 bits, for the ends of a uniform cluster in formulas and enclosures.
+#: The square root of 3, rounded to 400 bits, for the ends of a uniform cluster in formulas and
+#: enclosures.
 _SQRT3 = Fraction(math.isqrt(3 << 800), 1 << 400)
 
 

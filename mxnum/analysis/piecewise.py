@@ -32,10 +32,7 @@ def element_of(format: str | MXFormat | ElementFormat, what: str) -> ElementForm
 
 
 def _unbounded_value(element: ElementFormat, code: int) -> Fraction:
-    """Return the magnitude of code k * 2**m + q, where k is the exponent step and q has m bits.
-
-    The code may be above the code of the largest finite value.
-    """
+    """Return the magnitude that a code would have if the exponent were unbounded."""
     step, mantissa = divmod(code, 1 << element.mantissa_bits)
     unit = Fraction(2) ** (element.emin - element.mantissa_bits)
     return mantissa * unit if step == 0 else ((1 << element.mantissa_bits) + mantissa) * unit * 2 ** (step - 1)
@@ -45,9 +42,9 @@ def _unbounded_value(element: ElementFormat, code: int) -> Fraction:
 class PiecewiseQuantizer:
     """The function Q(x) at scale 1 with saturation, for every real x.
 
-    Between `breakpoints` i-1 and i the result is ``lower[i]`` or ``upper[i]``. ``lower[i]`` and
-    ``upper[i]`` differ only for stochastic rounding (with infinitely many random bits), where the
-    mean of Q(x) is x. At breakpoint i the result is ``at[i]``.
+    Between `breakpoints` i-1 and i the result is ``lower[i]`` or ``upper[i]``. Only under
+    stochastic rounding do ``lower[i]`` and ``upper[i]`` differ. The mean of Q(x) is then x, because
+    infinitely many random bits are assumed. At breakpoint i the result is ``at[i]``.
     """
 
     element: ElementFormat

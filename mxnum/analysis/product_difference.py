@@ -1,4 +1,4 @@
-"""Find out why the matrix products of two stacks differ: quantizer, order, truncation, ..."""
+"""Find out why two stacks of software and hardware give different matrix products."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class DifferencePart:
 
     @property
     def verdict(self) -> str:
-        """The verdict: "equal", "expected", or "larger than expected" if `rms` is above twice `expected`."""
+        """The verdict: "equal", "expected", or "larger than expected" (above twice `expected`)."""
         if self.rms == 0:
             return "equal"
         return "expected" if self.rms <= FACTOR * self.expected else "larger than expected"
@@ -210,7 +210,7 @@ class _Chain:
         self.steps = [exact, *(each * factor for each in sums), _scaled(sums[-1], left, right, stack.tensor_scale)]
 
     def expected(self, i: Array, j: Array) -> list[Error]:
-        """Return the expected errors of results [i, j], for each property except the quantizer."""
+        """Return the expected errors of results [i, j] from each property but the quantizer."""
         sums = Sums(self.a[i], self.b.T[j])
         nothing = sums.no_error()
         if not isinstance(self.unit, MatrixUnit):

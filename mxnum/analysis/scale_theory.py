@@ -47,7 +47,7 @@ def scale_threshold(format: str | MXFormat | ElementFormat, scale_rule: str | Sc
 
 @dataclass(frozen=True)
 class OverflowRegion:
-    """The mantissas f at which a block maximum f * 2**E overflows, because lower < f < upper.
+    """The mantissas f, lower < f < upper, at which a block maximum f * 2**E overflows.
 
     A block maximum overflows if it is beyond the largest element times the scale. The interval
     (lower, upper) is empty if the rule never overflows. `worst_error` is the supremum of the
@@ -76,7 +76,7 @@ class OverflowRegion:
 
 
 def overflow_region(format: str | MXFormat | ElementFormat, scale_rule: str | ScaleRule = "floor") -> OverflowRegion:
-    """Return the mantissas of block maxima that are beyond the largest element before rounding.
+    """Return the mantissas at which a block maximum is beyond the largest element times the scale.
 
     >>> region = overflow_region("mxfp8_e4m3")
     >>> region.lower, region.upper, region.worst_error

@@ -60,15 +60,15 @@ class Statistics:
     measured: Any = field(metadata=_COUNT)
     #: Measured elements that are finite after quantization.
     compared: Any = field(metadata=_COUNT)
-    #: Elements whose magnitude before rounding is above the largest value times the scale. Their
-    #: share is *last-bin occupancy* by one of two definitions; `at_max` has the other.
+    #: Elements whose magnitude before rounding is above the largest value times the scale. The
+    #: share of these elements is one of two definitions of *last-bin occupancy*; see `at_max`.
     beyond_max: Any = field(metadata=_COUNT)
     #: Elements that would become larger than the largest value if the exponent were unbounded.
     #: overflow="saturate" clamps exactly these elements. If the scale is zero, all numbers except 0
     #: are clamped.
     clamped: Any = field(metadata=_COUNT)
-    #: Elements with the code of the largest value. Their share is *last-bin occupancy* by the
-    #: second definition.
+    #: Elements with the code of the largest value. The share of these elements is the other
+    #: definition of *last-bin occupancy*; see `beyond_max`.
     at_max: Any = field(metadata=_COUNT)
     #: Elements that are not zero, but get the code of zero.
     underflowed: Any = field(metadata=_COUNT)
@@ -410,7 +410,7 @@ def _settings(options: dict[str, Any], fmt: MXFormat) -> by_numpy.Settings:
 
 
 def _any_float_array(x: Any) -> Array:
-    """Return `x` as an array of floats, checked. A memory map stays a memory map."""
+    """Check `x`, and return it as an array of floats. A memory map stays a memory map."""
     return x if isinstance(x, np.memmap) and float_array("x", x[_none(x)]) else float_array("x", x)[0]
 
 

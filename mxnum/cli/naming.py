@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-#: Options that are not named like the argument of the Python function which they set, by argument.
+#: Options whose names differ from the Python arguments that they set, by argument.
 _OTHER = {
     "block": "block_size", "asymmetric": "offset", "ports": "port", "parameters": "parameter", "name": "tensor"
 }  # fmt: skip
