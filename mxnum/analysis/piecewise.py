@@ -43,8 +43,8 @@ class PiecewiseQuantizer:
     """The function Q(x) at scale 1 with saturation, for every real x.
 
     Between `breakpoints` i-1 and i the result is ``lower[i]`` or ``upper[i]``. Only under
-    stochastic rounding do ``lower[i]`` and ``upper[i]`` differ. The mean of Q(x) is then x, because
-    infinitely many random bits are assumed. At breakpoint i the result is ``at[i]``.
+    stochastic rounding do ``lower[i]`` and ``upper[i]`` differ. Infinitely many random bits then
+    make x the mean of Q(x). At breakpoint i the result is ``at[i]``.
     """
 
     element: ElementFormat

@@ -210,7 +210,7 @@ class _Chain:
         self.steps = [exact, *(each * factor for each in sums), _scaled(sums[-1], left, right, stack.tensor_scale)]
 
     def expected(self, i: Array, j: Array) -> list[Error]:
-        """Return the expected errors of results [i, j] from each property but the quantizer."""
+        """Return the errors that each property but the quantizer should cause in results [i, j]."""
         sums = Sums(self.a[i], self.b.T[j])
         nothing = sums.no_error()
         if not isinstance(self.unit, MatrixUnit):
