@@ -257,7 +257,8 @@ def measure(
         A function that is called after each piece with the number of elements measured so far and
         the number of all elements.
 
-    The other keywords are those of `mxnum.quantize`; ``nonfinite`` is block or element.
+    The other keywords are those of `mxnum.quantize`; ``nonfinite`` must be ``"block"`` or
+    ``"element"``.
 
     >>> import numpy as np, mxnum as mx
     >>> gamma = np.array([0.897, 0.896, 0.884, 0.885, 0.904], np.float32)
