@@ -36,10 +36,10 @@ class ProductStack:
 
     `accumulate` is a matrix unit, its name, or a mode of `Accumulate`. `quantize` says how operands
     are quantized: None for no quantization, a format, the name of a type that a unit takes ("e4m3",
-    "float16"), keywords of `mxnum.quantize`, or a function that takes an array and the axis along
-    which products are summed. `tensor_scale` says how the scales of whole tensors or rows multiply
-    a unit's sums: with "after", the product of both scales multiplies a sum; with "in turn", one
-    scale multiplies the sum first, and then the other.
+    "float16"), keywords of `mxnum.quantize`, or a function. Such a function takes an array and the
+    axis along which products are summed. `tensor_scale` says how the scales of whole tensors or
+    rows multiply a unit's sums. With "after", the product of both scales multiplies a sum; with "in
+    turn", one scale multiplies the sum first, and then the other.
     """
 
     accumulate: str | Accumulate | MatrixUnit
@@ -98,8 +98,7 @@ class ProductDifference:
     """The difference of two stacks' products, split into parts that add up to the difference.
 
     `values` maps the name of each part, and "total", to a float64 array. `nonfinite` counts results
-    that are NaN or infinite in either stack. The parts and their sizes cover only results that are
-    finite in both stacks.
+    that are NaN or infinite in either stack.
     """
 
     stacks: tuple[str, str]
