@@ -29,7 +29,7 @@ def prove(
     ] = None,
     include: Annotated[
         list[Path] | None,
-        typer.Option("--include", "-I", help="A folder of included files (several: repeat the option)."),
+        typer.Option("--include", "-I", help="A folder to search for included files (several: repeat the option)."),
     ] = None,
     latency: Annotated[int, typer.Option(min=0, help="Clock cycles from inputs to outputs, for a pipeline.")] = 0,
     source: Annotated[
