@@ -60,7 +60,7 @@ def load() -> dict[str, Any]:
 
 
 def sentence() -> str:
-    """Return a sentence on the results of stored studies; the sentence calls them stored."""
+    """Return a text that reports the results of stored studies, as stored and not repeated."""
     found = load()
     lost = {row["arm"]: f"{row['lost']} of {row['runs']}" for row in found["rows"] if row["rate"] == 0.034}
     return (

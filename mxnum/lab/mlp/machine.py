@@ -47,7 +47,7 @@ class Machine:
     def product(self, *operands: Operand, bf16: int) -> Product:
         """Return `multiply(left, right, out)` for matrices quantized to the formats of `operands`.
 
-        `bf16` says how the network rounds the results (see `kernels`). The operands are exact in
+        `bf16` is the rounding of the network's results, as in `kernels`. The operands are exact in
         bfloat16, because an element of at most eight bits times a power of two is a bfloat16
         number.
         """

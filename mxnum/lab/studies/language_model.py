@@ -30,8 +30,7 @@ from mxnum.recipe import Operand
 #: row of weights), of a column, or of a tile.
 ORGANISATIONS = {"row": (1, 16), "column": (16, 1), "tile": (4, 4)}
 #: Losses at rest (with the logits in equilibrium) are predicted only if the control's loss exceeds
-#: the entropy by less than this many nats. A model whose loss exceeds the entropy by more has
-#: learnt nothing.
+#: the entropy by less than this many nats. A larger excess means that the model has learnt nothing.
 MOST_NOISE = 10.0
 
 
@@ -93,7 +92,7 @@ MODEL = _LanguageModel()
 
 
 def organisation_errors(operands: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Return the mean error of operands in E2M1 under scale rule even, by `ORGANISATIONS`."""
+    """Return, by kind of operand and block shape, the mean error in E2M1 under the scale rule even."""
     found: dict[str, dict[str, list[float]]] = {}
     for name, x in operands.items():
         of_kind = found.setdefault(name.split("/")[0], {each: [] for each in ORGANISATIONS})

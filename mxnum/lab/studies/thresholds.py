@@ -44,10 +44,9 @@ def at_the_end(table: dict[str, Any], arm: str) -> list[float]:
 
 
 def rows(table: dict[str, Any], arms: Sequence[str], *, ever: bool) -> list[tuple[str, ...]]:
-    """Count the runs of each arm whose loss is at or above each threshold after a jump.
+    """Count, for each arm and each threshold in `LINES`, the jumping runs whose loss stays that high.
 
-    With `ever` the least loss after the jump counts, otherwise the final loss. The thresholds are
-    `LINES`.
+    With `ever` the least loss after the jump counts, otherwise the final loss.
     """
     found = []
     for arm in arms:

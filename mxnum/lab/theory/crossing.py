@@ -38,7 +38,7 @@ class DeadZone:
 
     #: The start of the dead zone, which ends at the crossing.
     lower: Fraction
-    #: The value of Q in the dead zone.
+    #: The constant quantized value of the dead zone.
     level: Fraction
     #: The jumps of elements between 1/2 and 1 when the shared scale changes.
     jumps: tuple[Jump, ...]
@@ -112,8 +112,8 @@ def limit_cycle(target: float | Fraction, level_below: float | Fraction, level_a
     step moves gamma up by a = eta lambda (target - level_below). Above the crossing each step moves
     gamma down by d = eta lambda (level_above - target). Modulo a + d, a step up by a equals a step
     down by d, so gamma rotates on a circle of length a + d. Therefore the share of steps above the
-    crossing, `duty`, is a / (a + d), whatever the learning rate eta is. The average of Q is the
-    target. Q jumps up once in 1 / min(duty, 1 - duty) steps.
+    crossing, `duty`, is a / (a + d), whatever the learning rate eta is. Averaged over the steps, Q
+    equals `target`. Q jumps up once in 1 / min(duty, 1 - duty) steps.
 
     >>> limit_cycle(Fraction(29, 32), Fraction(7, 8), 1)
     LimitCycle(duty=Fraction(1, 4), period=Fraction(4, 1), mean_square=Fraction(3, 1024))

@@ -179,7 +179,7 @@ def _rates(table: Table) -> list[str]:
 
 
 def lost_to_the_drift(table: Table) -> list[Statement]:
-    """Judge if the gradient of the logits, and the drift of this gradient, make E4M3 lose runs."""
+    """Judge if E4M3 loses runs because rounding the gradient of the logits makes the logits drift."""
     rates = _rates(table)
     kinds = dict.fromkeys(name.rpartition(", rate")[0] for name in table["arms"])
     gone = {kind: [lost(table, f"{kind}, {rate}") for rate in rates] for kind in kinds}
@@ -212,7 +212,7 @@ def lost_to_the_drift(table: Table) -> list[Statement]:
             f"{at}: rceil {listed[f'{logits}, rceil']}, the factor {listed[f'{logits}, factor']}",
         ),
         Statement(
-            "E2M1 with even, which drifts for another reason than E4M3, also loses runs, but none with a centred "
+            "E2M1 under the rule even, whose drift has another cause than E4M3's, also loses runs, but none with a centred "
             "gradient",
             decided(again and never == 0, counts[even][-1] <= 1 or never >= sum(counts[even])),
             f"{at}: {listed[even]}, centred {listed[f'{even}, centred']}",
@@ -287,7 +287,7 @@ def four_bits_in_two_layers(table: Table) -> list[Statement]:
             f"{listed(centred)} of the gap",
         ),
         Statement(
-            "with two layers, the rule even with stochastic rounding of gradients leaves less than a third of the gap",
+            "with two layers, stochastic rounding of gradients under the rule even leaves less than a third of the gap",
             decided(max(mended) < 1 / 3, min(mended) > 2 / 3),
             f"{listed(mended)} of the gap",
         ),

@@ -65,7 +65,7 @@ def _saved(speed_up: float) -> float:
 
 
 def rounded(function: Callable[..., float], *names: str) -> tuple[float, float, float]:
-    """Return a function's value at published numbers, and its range over their rounding errors."""
+    """Return a function's value at published numbers, and its range given the numbers' rounding."""
     figures = [PUBLISHED[name] for name in names]
     corners = itertools.product(*[(value - half, value + half) for value, half in figures])
     found = [function(*corner) for corner in corners]
@@ -149,7 +149,7 @@ def _mlp(shape: TransformerShape) -> Statement:
 
 
 def _changing_share(at_fp8: float, at_fp4: float, fp8: float, mx4: float) -> float:
-    """Return the share of the linear products whose rate changes between two published numbers."""
+    """Return the share of linear products that must gain FP4's rate to turn `at_fp8` into `at_fp4`."""
     return (1 / at_fp8 - 1 / at_fp4) / (1 / fp8 - 1 / mx4)
 
 
