@@ -77,7 +77,7 @@ def shares(table: Table, when: str = "") -> list[Statement]:
 
 
 def recipes_at_the_end(table: Table) -> list[Statement]:
-    """Judge the causes of recipes' gaps if float32 is trained until its loss is near the entropy."""
+    """Judge the causes of recipes' gaps after training until float32's loss is near the entropy."""
 
     def mended(*kinds: str) -> Statement:
         fifth, half = (

@@ -60,7 +60,7 @@ def load() -> dict[str, Any]:
 
 
 def sentence() -> str:
-    """Return a text that reports the results of stored studies, as stored and not repeated."""
+    """Return a text with the results of stored studies, which this run did not repeat."""
     found = load()
     lost = {row["arm"]: f"{row['lost']} of {row['runs']}" for row in found["rows"] if row["rate"] == 0.034}
     return (

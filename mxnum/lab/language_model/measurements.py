@@ -23,7 +23,7 @@ QUANTILES = 64
 
 
 def errors_of(rows: Iterable[Mapping[str, Any]], step: int) -> dict[str, np.float64]:
-    """Return the operands' relative rounding errors at a step, as root mean squares over the layers.
+    """Return the operands' relative rounding errors at a step, as root mean squares over layers.
 
     ``error`` is the error of all operands. ``error_weights``, ``error_gradients`` and so on are the
     errors of one kind of operand.

@@ -221,7 +221,7 @@ def relu(u, out, bf16):
 
 @_jit
 def relu_backward(u, d_out, d_in, bf16):
-    """Round d_out in place, then write it to d_in where u > 0, and 0 elsewhere."""
+    """Round d_out in place, then write d_out to d_in where u > 0, and 0 elsewhere."""
     round_in_place(d_out, bf16)
     for i in range(u.size):
         d_in[i] = d_out[i] if u[i] > _ZERO else _ZERO

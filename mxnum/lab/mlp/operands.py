@@ -69,10 +69,10 @@ def rounded(
 ) -> Array:
     """Return x rounded along `axis` (-1 or -2) in `out`, or x itself if no rounding is needed.
 
-    In stochastic rounding the random bits of each run come from the run's own seed, so that other
-    runs that are trained with a run do not change its bits. With stochastic rounding, the axis
-    before the last two has one entry for each of `seeds`. The function uses one thread, because
-    several processes train at the same time.
+    In stochastic rounding the random bits of each run come from the run's own seed, so that its
+    bits do not depend on which runs are trained together. With stochastic rounding, the axis before
+    the last two has one entry for each of `seeds`. The function uses one thread, because several
+    processes train at the same time.
     """
     if operand.format is None or (operand.format == "bfloat16" and already_bf16):
         return x
@@ -157,7 +157,7 @@ def affine(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor
 
 
 def _matched(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor: int) -> Array:
-    """Return gamma or beta with the operand's kind of error, scaled to the RMS error of rule floor."""
+    """Return gamma or beta with the operand's kind of error, at the RMS error of rule floor."""
     floor = affine(x, Operand(operand.format, block_size=operand.block_size), seeds, step, tensor)
     size = _size(floor - x)
     if operand.error == "clamp":
@@ -179,7 +179,7 @@ def _cut(magnitudes: Array, size: Array) -> Array:
     The threshold is 0 if the error stays below `size` even when all numbers are clipped to 0. If
     the k largest magnitudes are clipped at c, the squares of the errors sum to S2 - 2 c S1 + k c^2,
     where S1 is the sum of the k largest magnitudes and S2 the sum of their squares. The right k is
-    the least one for which the solution c is not below the next magnitude.
+    the least k for which the solution c is not below the magnitude that follows the k largest.
     """
     largest = np.flip(np.sort(magnitudes, axis=-1), axis=-1).astype(np.float64)
     count = np.arange(1, magnitudes.shape[-1] + 1)

@@ -1,4 +1,4 @@
-"""Measure the sharpness of a training run, and the eigenvector of the sharpest direction, by Lanczos.
+"""Measure the sharpness of training runs, and the sharpest direction, by the Lanczos method.
 
 With P = diag(sqrt(second moment, corrected) + epsilon), the sharpness is the largest eigenvalue of
 P^-1/2 H P^-1/2, where H is the Hessian of the loss of a batch in float32. Adam is stable if the

@@ -92,7 +92,7 @@ def sgd_limits(
 
 
 class _Kept:
-    """The limits that an interrupted call of `sgd_limits` stored, if the environment is the same."""
+    """The limits that an interrupted call of `sgd_limits` stored in the same environment."""
 
     def __init__(self, path: Path | None) -> None:
         self.path, self.environment = path, storage.environment()

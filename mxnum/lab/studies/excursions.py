@@ -46,8 +46,8 @@ class Excursion:
     peak: float
     #: The sum of log10(loss / base) over the steps of the excursion.
     area: float
-    #: The step at which the loss was back at the threshold at which the excursion began, by the
-    #: rule of `end`. This threshold is higher than the one of `end`.
+    #: The step at which the loss was back at the threshold that began the excursion, by the rule of
+    #: `end`. At this step the loss may still be far above the base.
     under: int | None = None
 
     def lasts_until(self, steps: int) -> int:

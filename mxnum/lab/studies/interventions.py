@@ -125,7 +125,7 @@ class Approach(Task):
 
 @dataclass(frozen=True, kw_only=True)
 class Branch(Task):
-    """A continuation of a run from its `Approach`: with an intervention, perturbed, or unchanged."""
+    """A continuation of a run after its `Approach`: an intervention, perturbation or no change."""
 
     approach: Approach
     watch: int
@@ -303,7 +303,7 @@ class Row:
 
 
 def rows(table: dict[str, Any]) -> list[Row]:
-    """Return a row for each control, then for each intervention; the perturbed controls are the reference."""
+    """Return rows for controls, then for interventions, compared with the perturbed controls."""
     seeds, watch = table["seeds"], table["plan"]["watch"]
     names = list(seeds[0]["outcomes"])
     perturbed = [name for name in names if name.startswith("perturbed")]

@@ -92,7 +92,7 @@ MODEL = _LanguageModel()
 
 
 def organisation_errors(operands: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Return, by kind of operand and block shape, the mean error in E2M1 under the scale rule even."""
+    """Return the mean error in E2M1 (scale rule even) by kind of operand and block shape."""
     found: dict[str, dict[str, list[float]]] = {}
     for name, x in operands.items():
         of_kind = found.setdefault(name.split("/")[0], {each: [] for each in ORGANISATIONS})

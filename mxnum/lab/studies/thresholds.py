@@ -44,9 +44,10 @@ def at_the_end(table: dict[str, Any], arm: str) -> list[float]:
 
 
 def rows(table: dict[str, Any], arms: Sequence[str], *, ever: bool) -> list[tuple[str, ...]]:
-    """Count, for each arm and each threshold in `LINES`, the jumping runs whose loss stays that high.
+    """Count, for each arm and threshold, the jumping runs whose loss stays at least that high.
 
-    With `ever` the least loss after the jump counts, otherwise the final loss.
+    With `ever` the least loss after the jump counts, otherwise the final loss. The thresholds are
+    `LINES`.
     """
     found = []
     for arm in arms:

@@ -101,7 +101,7 @@ class _Chain:
         self._of_exponent: dict[int, tuple[int, Array]] = {}
 
     def shift(self, exponent: int) -> int:
-        """Return log2 of the spacing of sums with this exponent; the spacing is in units of 2^-fine."""
+        """Return log2 of the spacing of sums with this exponent, in units of 2^-fine."""
         return max(exponent - self.unit.fraction_bits + self.fine, 0)
 
     def added(self, exponent: int) -> tuple[int, Array]:

@@ -103,7 +103,7 @@ def _rises(group: Sequence[Arm]) -> str:
 
 
 def _mean_time(arms: list[Arm], seed: int) -> float:
-    """Return the mean step of a seed's rise over the arms; an arm without a rise counts as the horizon."""
+    """Return a seed's mean step of the rise over arms; arms without a rise count as the horizon."""
     return float(np.mean([arm.by_seed()[seed][0] for arm in arms]))
 
 

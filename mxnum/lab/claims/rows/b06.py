@@ -179,7 +179,7 @@ def _rates(table: Table) -> list[str]:
 
 
 def lost_to_the_drift(table: Table) -> list[Statement]:
-    """Judge if E4M3 loses runs because rounding the gradient of the logits makes the logits drift."""
+    """Judge if E4M3 loses runs because rounding the logits' gradient makes the logits drift."""
     rates = _rates(table)
     kinds = dict.fromkeys(name.rpartition(", rate")[0] for name in table["arms"])
     gone = {kind: [lost(table, f"{kind}, {rate}") for rate in rates] for kind in kinds}
@@ -212,8 +212,8 @@ def lost_to_the_drift(table: Table) -> list[Statement]:
             f"{at}: rceil {listed[f'{logits}, rceil']}, the factor {listed[f'{logits}, factor']}",
         ),
         Statement(
-            "E2M1 under the rule even, whose drift has another cause than E4M3's, also loses runs, but none with a centred "
-            "gradient",
+            "E2M1 under the rule even, whose drift has another cause than E4M3's, also loses runs, but none with a "
+            "centred gradient",
             decided(again and never == 0, counts[even][-1] <= 1 or never >= sum(counts[even])),
             f"{at}: {listed[even]}, centred {listed[f'{even}, centred']}",
         ),

@@ -242,7 +242,8 @@ def of_many_symbols(table: Table) -> list[Statement]:
     return [
         replace(
             found,
-            numbers=f"{found.numbers}; float32's loss is {_above(table):.2f} above the entropy, so the model is not at rest",
+            numbers=f"{found.numbers}; float32's loss is {_above(table):.2f} above the entropy, so the model is not "
+            "at rest",
         ),
         leaves("with 4,096 symbols the rule rceil removes the predicted gap", rceil, rest),
     ]

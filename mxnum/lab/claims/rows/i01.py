@@ -52,7 +52,8 @@ def _check(context: Context) -> Evidence:
     by_rounding = "too" if clamped == 0 else f"for {weights.size - clamped} of them"
     answer = (
         f"All {weights.size} weights become 448, although rounding alone would give 448 {by_rounding}. In "
-        f"{len(statements)} formats a block overflows exactly if the mantissa of its largest number is above max/2^emax."
+        f"{len(statements)} formats a block overflows exactly if the mantissa of its largest number is above "
+        "max/2^emax."
     )
     return answered(Evidence(comparisons, statements, note, {"mantissas": PARTS, "format": "OCP formats"}), answer)
 

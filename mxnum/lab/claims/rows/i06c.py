@@ -36,8 +36,8 @@ def _check(context: Context) -> Evidence:
 
     The confirmatory test is the exact paired log-rank test of the steps at which runaways begin,
     two-sided, at `LEVEL`, on the seeds of `quick`. If the study `parts` is stored, the same test is
-    applied to its seeds. If the study `recovery` is stored, a rule that was fixed before its runs
-    is applied, too.
+    applied to its seeds. If the study `recovery` is stored, a rule that was fixed before the runs
+    of `recovery` is applied, too.
     """
     table = context.json("quick.json")
     if not {"FP32", "E2M1"} <= set(table["arms"]):

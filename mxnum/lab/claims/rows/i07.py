@@ -47,8 +47,8 @@ def _check(context: Context) -> Evidence:
     seeds = [s["seed"] for s in table["seeds"]]
     note = (
         f"With at least {FEWEST} seeds, the exact sign-flip test of the delays decides, at a level of {LEVEL:.0%} "
-        f"after Holm's correction over all interventions. {len(seeds)} seeds were used; two of them were added after the "
-        f"first results were seen. Runs continue only for {table['plan']['watch']} steps, so it is not known "
+        f"after Holm's correction over all interventions. {len(seeds)} seeds were used; two of them were added after "
+        f"the first results were seen. Runs continue only for {table['plan']['watch']} steps, so it is not known "
         "whether the loss would have come back by itself without the change. A switch of precision during a run is "
         "itself a disturbance."
     )

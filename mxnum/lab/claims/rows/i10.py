@@ -198,7 +198,7 @@ def _of_the_floor(released: ScalingFit) -> str:
 
 
 def _of_the_shape() -> str:
-    """Describe how residuals depend on the compute; resampling of runs cannot show this."""
+    """Describe how residuals depend on the compute."""
     parts = []
     for what, name in {"E4M3 with bf16": E4M3, "bf16": BF16}.items():
         found = fit(name)
