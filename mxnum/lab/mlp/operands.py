@@ -69,10 +69,10 @@ def rounded(
 ) -> Array:
     """Return x rounded along `axis` (-1 or -2) in `out`, or x itself if no rounding is needed.
 
-    In stochastic rounding the random bits of each run come from the run's own seed, so that its
-    bits do not depend on which runs are trained together. With stochastic rounding, the axis before
-    the last two has one entry for each of `seeds`. The function uses one thread, because several
-    processes train at the same time.
+    In stochastic rounding the random bits of each run come from the run's own seed, so that a run's
+    bits do not depend on the runs that are trained with it. With stochastic rounding, the axis
+    before the last two has one entry for each of `seeds`. The function uses one thread, because
+    several processes train at the same time.
     """
     if operand.format is None or (operand.format == "bfloat16" and already_bf16):
         return x
@@ -157,7 +157,7 @@ def affine(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor
 
 
 def _matched(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor: int) -> Array:
-    """Return gamma or beta with the operand's kind of error, at the RMS error of rule floor."""
+    """Return gamma or beta with the operand's kind of error, of the same RMS as floor's error."""
     floor = affine(x, Operand(operand.format, block_size=operand.block_size), seeds, step, tensor)
     size = _size(floor - x)
     if operand.error == "clamp":

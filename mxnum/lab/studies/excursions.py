@@ -115,7 +115,7 @@ def _back(loss: Array, start: int, limit: float) -> int | None:
 
 
 class Outcome(StrEnum):
-    """The outcome of a run."""
+    """How the excursions of a run ended."""
 
     #: No excursion started before the horizon.
     NONE = "none"

@@ -125,7 +125,7 @@ class Approach(Task):
 
 @dataclass(frozen=True, kw_only=True)
 class Branch(Task):
-    """A continuation of a run after its `Approach`: an intervention, perturbation or no change."""
+    """The rest of a run after its `Approach`: with an intervention, a perturbation or neither."""
 
     approach: Approach
     watch: int

@@ -101,7 +101,7 @@ def read_run(path: Path, arm: str, configuration: Any) -> dict[str, Any]:
 
 
 def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """Return the settings that differ as text: "rate 0.1, not 0.2", or "other recipe" (a table)."""
+    """Return a text on the settings that differ, such as "rate 0.1, not 0.2" or "other recipe"."""
     pairs = {name: (value, wanted[name]) for name, value in found.items() if value != wanted[name]}
     parts = (f"other {n}" if dict in (type(a), type(b)) else f"{n} {a}, not {b}" for n, (a, b) in pairs.items())
     return "; ".join(parts)

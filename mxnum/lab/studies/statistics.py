@@ -26,7 +26,7 @@ _MOST = 44
 #: The number of random permutations for a rank correlation of more than eight points, and their
 #: seed.
 _DRAWS, _SEED = 99_999, 20260101
-#: The confidence of intervals and limits.
+#: The confidence level of intervals and limits.
 CONFIDENCE = 0.95
 
 

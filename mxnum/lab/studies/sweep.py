@@ -206,7 +206,7 @@ def _start_worker(progress: Any, niceness: int) -> None:
 def _keep_freed_memory() -> None:
     """Stop glibc from returning freed memory to the operating system.
 
-    Otherwise the system has to clear new memory at every step.
+    If glibc returns memory, the system has to clear new memory at every step.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
     if mallopt is not None:

@@ -20,7 +20,7 @@ from mxnum.analysis import PiecewiseQuantizer, scale_threshold
 
 @dataclass(frozen=True)
 class Jump:
-    """The change of Q, from `before` to `after`, of elements from `lower` to `upper`."""
+    """Elements from `lower` to `upper`, whose quantized value jumps from `before` to `after`."""
 
     lower: Fraction
     upper: Fraction

@@ -33,7 +33,7 @@ _HALVINGS = 48
 
 @dataclass(frozen=True)
 class Equilibrium:
-    """The point at which free logits come to rest under the mean gradient."""
+    """The point at which logits come to rest under the mean gradient, if each logit is a free parameter."""
 
     #: The predicted probabilities at rest.
     p: Array

@@ -342,7 +342,7 @@ def logit_gradient_bias(
 def _positive_pieces(
     element: ElementFormat, rounding: Rounding
 ) -> list[tuple[Fraction, Fraction | None, Fraction | None, bool]]:
-    """Return (lower, upper, level, overflows) of each interval above zero on which Q has one form.
+    """Return (lower, upper, level, overflows) of each interval of positive x between breakpoints.
 
     Q(x) is `level` throughout the interval; if `level` is None, Q(x) is x on average.
     """

@@ -103,7 +103,7 @@ def _rises(group: Sequence[Arm]) -> str:
 
 
 def _mean_time(arms: list[Arm], seed: int) -> float:
-    """Return a seed's mean step of the rise over arms; arms without a rise count as the horizon."""
+    """Return the step of a seed's rise, averaged over arms; without a rise, the horizon counts."""
     return float(np.mean([arm.by_seed()[seed][0] for arm in arms]))
 
 

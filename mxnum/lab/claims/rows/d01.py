@@ -73,7 +73,7 @@ def _elements(x: Array) -> Array:
 
 def _sum(a: Array, b: Array, unit: str) -> Array:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", units.EvidenceWarning)  # the documentation of units explains this warning
+        warnings.simplefilter("ignore", units.EvidenceWarning)  # warns of a clause that no outputs of a GPU confirm
         return matmul(a, b, accumulate=unit).astype(np.float64)
 
 

@@ -46,7 +46,7 @@ class Calibration(NamedTuple):
 
 
 def squared(fp8: float, mx4: float) -> Calibration:
-    """Return the calibration with FP4's rate the square of FP8's, and without conversion costs."""
+    """Return the calibration in which FP4's rate is the square of FP8's and conversion is free."""
     u, v = _saved(fp8), _saved(mx4)
     x = v / u - 1
     return Calibration("FP4's rate the square of FP8's", u / (1 - x), 1 / x, 1 / x**2, 0.0)
