@@ -333,7 +333,7 @@ def follow(
             while progress is not None:
                 label, step = progress.get_nowait()
                 if label in by_label:
-                    began.setdefault(label, step - 1)  # earlier calls did the steps before this one
+                    began.setdefault(label, step - 1)  # earlier calls did the steps before the first report
                     now[label] = step
         except queue.Empty:
             pass

@@ -33,7 +33,7 @@ from mxnum.memory.dtypes import Array
 #: Expectations for a `Beta` omit values of 1 - p below 2**-`DEPTH`. `enclosure` omits only smaller
 #: values, and bounds their contribution.
 DEPTH = 40
-#: The accepted rounding modes. The mean error of each is at most the magnitude of the rounded
+#: The accepted rounding modes. The mean error of each mode is at most the magnitude of the rounded
 #: number, so omitting a component from a sum changes the sum by at most the component's magnitude.
 ROUNDINGS = (Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.SR)
 #: The precision of mpmath in bits, and the extra bits of an enclosure.
@@ -234,7 +234,7 @@ class LogitGradientBias:
 
     @cached_property
     def _tables(self) -> tuple[Array, Array, Array]:
-        """For each scale: its least block maximum, its value, and True if the least is excluded."""
+        """For each scale: its least block maximum, its value, and True if it excludes this maximum."""
         begins, units = (
             np.array([float(x / self.unit) for x in each]) for each in (self.ladder.begins, self.ladder.units)
         )

@@ -160,8 +160,8 @@ class _Chain:
 
     def count(self, length: int) -> None:
         """Count the operations of a step, in which each probability is a sum of `length` terms."""
-        # The count is an upper bound. Its factor 4 covers the shorter convolutions in `added`, and
-        # its 2^16 covers the additions in `enter`.
+        # The count is an upper bound: the factor 4 covers the shorter convolutions in `added`, and
+        # the 2^16 covers the additions in `enter`.
         self.operations += 4 * length + (1 << 16)
 
     def mean(self) -> float:
