@@ -16,7 +16,7 @@ LEVEL = 0.05
 class Whose(StrEnum):
     """The party that states a number or a sentence of the evidence.
 
-    The verdict counts the items of one party only: the first in the order below that states an
+    The verdict counts only the items of one party: of the parties below, the first that states an
     item.
     """
 

@@ -130,7 +130,7 @@ def grown(table: Table, early: Table) -> Statement:
 
 
 def what_centring_takes(table: Table) -> list[Statement]:
-    """Judge the drift of logits whose gradient alone is in 4 bits, with and without centring."""
+    """Judge the drift of logits if only their gradient is in 4 bits, with and without centring."""
     at_rest = {arm: float(table["arms"][arm]["at_rest"]) for arm in table["arms"] if arm != PLAIN}
     centred = {arm: arm.removesuffix(", centred") for arm in at_rest if arm.endswith(", centred")}
     left = {arm: mean_gap(table, f"{arm}, centred") for arm in DRIFTING}

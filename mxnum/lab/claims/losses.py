@@ -113,7 +113,7 @@ def arm(name: str) -> tuple[Run, ...]:
 
 
 def table(name: str, loss: str = "least", keep: Callable[[Run], bool] = lambda run: True) -> LossTable:
-    """Return the runs of an arm whose loss (`least` or `final`) is recorded."""
+    """Return the runs of an arm that have a recorded loss (`least` or `final`)."""
     kept = [run for run in arm(name) if not math.isnan(getattr(run, loss)) and keep(run)]
     return loss_table([r.parameters for r in kept], [r.tokens for r in kept], [getattr(r, loss) for r in kept])
 

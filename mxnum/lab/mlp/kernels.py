@@ -2,9 +2,9 @@
 
 Every array is C-contiguous float32. A network holds several independent runs ("a stack"):
 activations have the shape (runs, samples, features), and parameters have a leading axis of runs. A
-run gives the same bits alone as together with other runs. The bits of results depend neither on the
-number of threads nor on the vector width of the machine, because sums use sixteen lanes that are
-added in a fixed order, and no loop is compiled with `fastmath`.
+run gives the same bits alone as together with other runs. Sums use sixteen lanes that are added in
+a fixed order, and no loop is compiled with `fastmath`. So the bits of results depend neither on the
+number of threads nor on the machine's vector width.
 
 `bf16` is 0 if results stay float32, 1 if they are rounded to bfloat16 with ties to even, and 2 if
 they are rounded with ties away from zero.

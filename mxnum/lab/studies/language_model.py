@@ -108,8 +108,7 @@ def organisation_errors(operands: Mapping[str, Any]) -> dict[str, dict[str, floa
 def predicted_biases(setting: Setting, probabilities: Any) -> list[float]:
     """Return the predicted bias of the targets' gradient components at each evaluation."""
     bias = _bias(setting, "rne")
-    # There is no prediction for a model whose losses are NaN, or for a model that gives every
-    # target p = 1.
+    # There is no prediction if losses are NaN, or if the model gives every target p = 1.
     return [bias.shrinking(each).bias if each.min() < 1 else math.nan for each in probabilities]
 
 

@@ -464,7 +464,7 @@ def write(
 
 
 def joined(study: Study, *tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Make one table of several tables; if several tables have a run, keep the longest version."""
+    """Make one table of several; of a run in several tables, keep the longest version."""
     arms: dict[str, Any] = {}
     for name, wanted in study.arms.items():
         found = [table["arms"][name] for table in tables if name in table["arms"]]

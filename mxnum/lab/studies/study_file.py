@@ -21,9 +21,9 @@ def read(path: str | Path, model: str = "mlp") -> Study:
 
     ``[base]`` has the settings that all arms share, and each ``[arms."name"]`` the settings of one
     arm. The keys of ``[base]`` and of an arm are keywords of `Experiment.but` or `Setting.but`; an
-    arm may also name its ``control``. ``arms_of`` names a study file in the same folder, whose arms
-    are included first. ``[grid]`` has lists of values: every arm is run with every combination, and
-    compared with its control under the same combination.
+    arm may also name its ``control``. ``arms_of`` names a study file in the same folder; the arms
+    of this file come first. ``[grid]`` has lists of values: every arm is run with every
+    combination, and compared with its control under the same combination.
     """
     path, of = as_path(path), model_named(model)
     table, where = parsed(path), f"file {str(path)!r}"

@@ -1,4 +1,4 @@
-"""Count outcomes of runs whose loss jumps, by several thresholds instead of a single one."""
+"""Count the outcomes of runs with a jump of the loss, for several thresholds."""
 
 from __future__ import annotations
 

@@ -71,10 +71,9 @@ def dead_zone(
     errors.require(not mode.is_stochastic, "rounding", "deterministic", str(mode))
     quantizer = PiecewiseQuantizer.of(format, mode)
     crossing = 2 * scale_threshold(format, scale_rule)
-    # `crossing` is the block maximum at which the scale doubles, in units of the smaller scale. An
-    # element x, in units of the block maximum at the crossing, is quantized to Q(x crossing) /
-    # crossing under the smaller scale, and to Q(x crossing / 2) / (crossing / 2) under the larger
-    # scale.
+    # `crossing` is the block maximum at which the scale doubles, in units of the smaller scale. Let
+    # x be an element in units of the block maximum at the crossing. The smaller scale quantizes x
+    # to Q(x crossing) / crossing, and the larger scale to Q(x crossing / 2) / (crossing / 2).
     edges = {Fraction(1, 2), Fraction(1)}
     edges |= {b / unit for b in quantizer.breakpoints for unit in (crossing, crossing / 2)}
     inside = sorted(edge for edge in edges if Fraction(1, 2) <= edge <= 1)

@@ -82,7 +82,7 @@ class Shrinking:
     #: The part of `bias` that comes from components beyond the largest element of their block; the
     #: remaining part comes from rounding.
     overflow_bias: float
-    #: The share of the tokens whose target's component is beyond the largest element.
+    #: The share of the tokens for which the target's component is beyond the largest element.
     overflow: float
     #: The mean sum of a token's rounded components, in units of c/N. The mean sum is E[A - Q] if
     #: the components of all other symbols are right on average.
@@ -91,7 +91,7 @@ class Shrinking:
 
 @dataclass(frozen=True, eq=False)
 class LogitGradientBias:
-    """The relative change of the target's component by rounding, with one format and one factor."""
+    """How rounding to one format, with one factor on the loss, changes the target's component."""
 
     element: ElementFormat
     ladder: ScaleLadder = field(repr=False)
@@ -234,7 +234,7 @@ class LogitGradientBias:
 
     @cached_property
     def _tables(self) -> tuple[Array, Array, Array]:
-        """For each scale: its least block maximum, its value, and True if it excludes this maximum."""
+        """For each scale: the least block maximum, the value, True if it excludes the maximum."""
         begins, units = (
             np.array([float(x / self.unit) for x in each]) for each in (self.ladder.begins, self.ladder.units)
         )

@@ -134,7 +134,7 @@ def released_code(context: Context) -> Statement:
 def _diverges(runs: list[Course], controls: list[Course], whole: bool) -> bool | None:
     """Judge if runs diverge on seeds on which FP32 does not.
 
-    Return None if seeds disagree or are too few, or if no run diverges but the runs are not
+    The result is None if seeds disagree or are too few, or if no run diverges and the runs are not
     finished (`whole` is False).
     """
     others = {run.seed: run for run in controls}

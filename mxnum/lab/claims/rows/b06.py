@@ -137,8 +137,9 @@ def at_the_size_of_the_paper(context: Context) -> list[Statement]:
 def _rises_at_less(own: dict[float, list[Course]], controls: dict[float, list[Course]]) -> bool | None:
     """Judge if low precision makes the loss rise at a lower learning rate than FP32.
 
-    The result depends only on the lowest rate at which any loss rises: True if all low-precision
-    losses and no FP32 loss rise at this rate, False if all FP32 losses rise, and None otherwise.
+    Only the lowest rate at which any loss rises decides. The result is True if at this rate all
+    low-precision losses rise and no FP32 loss does, False if all FP32 losses rise, and None
+    otherwise.
     """
     for rate in sorted(own.keys() & controls.keys()):
         ours, theirs = ([bool(run.counted) for run in kind[rate]] for kind in (own, controls))
@@ -306,7 +307,7 @@ def four_bits_in_two_layers(table: Table) -> list[Statement]:
 
 
 def lost_elsewhere(table: Table) -> Iterator[Statement]:
-    """Judge if E4M3 also ends far above float32 in other models and on other sources."""
+    """Judge if E4M3's loss also ends far above float32's in other models and on other sources."""
     for model in dict.fromkeys(name.rpartition(", ")[0] for name in table["arms"]):
         plain, floor, rceil = (losses(table, f"{model}, {kind}") for kind in (PLAIN, "E4M3", "E4M3 rceil"))
         learns = max(plain.values()) < limit_of(table, f"{model}, {PLAIN}")

@@ -47,7 +47,7 @@ CLAIM = Claim(
     whose=Whose.OURS,
     takes=(*language_models.RECIPE_FILES, STUDY, *last_layer.FILES, *FURTHER),
 )
-#: The arms that are trained if the stored study is missing, on one seed for half of the steps.
+#: If the stored study is missing, these arms are trained on one seed, for half of the steps.
 QUICK: dict[str, dict[str, Any]] = {
     "float32": {},
     "last x 1": {"where": "last", "recipe": {"gradients": "mxfp8_e4m3"}},
