@@ -82,7 +82,7 @@ class Run:
 
     @property
     def astray(self) -> bool:
-        """True if the final loss is far above the least loss; False if one of them is missing."""
+        """True if the final loss is far above the least loss; False if either loss is missing."""
         return self.final - self.least > ASTRAY
 
     @property

@@ -40,7 +40,8 @@ class DeadZone:
     lower: Fraction
     #: The constant quantized value of the dead zone.
     level: Fraction
-    #: The jumps of elements between 1/2 and 1 when the shared scale changes.
+    #: When the shared scale changes: the jumps of elements between 1/2 and 1, in units of the block
+    #: maximum.
     jumps: tuple[Jump, ...]
 
     @property

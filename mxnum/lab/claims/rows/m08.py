@@ -122,7 +122,7 @@ def _answer(
 def of_language_models(context: Context) -> tuple[list[Statement], list[tuple[float | None, float | None]]]:
     """Judge if the operands' error correlates with the gap, in each study of recipes.
 
-    Return the statements, and the coefficients over all recipes and over the recipes in 4 bits.
+    Return the statements, and the correlations over all recipes and over the recipes in 4 bits.
     """
     made: list[Statement] = []
     ranked = []

@@ -99,7 +99,7 @@ def of_language_models(context: Context) -> list[Statement]:
 
 
 def _answer(context: Context, statements: list[Statement]) -> tuple[str, str]:
-    """Return two texts: which of the paper's recipes end near bfloat16's loss, and the gap of E4M3."""
+    """Return two texts: the recipes of the paper that end near bfloat16, and the gap of E4M3."""
     tables = [table for _, table in of_recipes(context)]
     if not tables:
         return "", ""
