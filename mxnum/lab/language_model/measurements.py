@@ -1,6 +1,6 @@
 """Measure rounding errors during training: of all operands, and of the gradient of the logits.
 
-For control arms, `centring` rounds the gradient of the logits and subtracts its mean over the
+For control arms, `centring` rounds the gradient of the logits and subtracts the mean over the
 symbols.
 """
 

@@ -171,7 +171,7 @@ class Course:
 
     @property
     def peak(self) -> float | None:
-        """The largest peak of the counted excursions, each divided by its base."""
+        """The largest ratio of a counted excursion's peak to its base."""
         return max((e.peak / e.base for e in self.counted), default=None)
 
     def degraded(self, control: Course) -> bool | None:
