@@ -57,7 +57,7 @@ def numbers(rng, shape, dtype):
 
 
 def case(rng):
-    """Return a random case: x, format, keywords of the block layout, blocks, other keywords."""
+    """Return a random case: x, format name, keywords for blocks, block lengths, other keywords."""
     name = FORMATS[rng.integers(len(FORMATS))]
     fmt, dtype, shape = formats.get(name), DTYPES[rng.integers(4)], SHAPES[rng.integers(len(SHAPES))]
     x, layout, kind = numbers(rng, shape, dtype), {}, rng.integers(4)

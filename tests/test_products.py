@@ -601,7 +601,7 @@ def test_one_sentence(case):
 
 @pytest.mark.parametrize("accumulate", ["exact", "sequential", "hopper_fp8"])
 def test_blocks_longer_than_the_array_cost_no_memory(accumulate):
-    """Check that scales are not repeated for a whole block, which once took 4 GiB or more."""
+    """Check huge blocks. Regression: repeating a scale for its whole block took 4 GiB or more."""
     x = np.random.default_rng(0).standard_normal((4, 64)).astype(np.float32)
     rows = [mx.quantize(x, "e4m3:scale=float32", block_shape=shape) for shape in ((1 << 40, 1 << 40), (4, 64))]
     with warnings.catch_warnings():

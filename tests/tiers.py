@@ -159,7 +159,7 @@ def versions() -> dict[str, str]:
 
 
 def code_hash(name: str) -> str:
-    """Return a hash of a test's file, the core of the package and the folder that it tests."""
+    """Return a hash of a test file and of the folders of the package on which the file depends."""
     file = Path(name.split("::")[0])
     folders = ["mxnum/engine", "mxnum/definition"]
     if len(file.parts) > 2:

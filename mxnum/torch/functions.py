@@ -97,7 +97,7 @@ class How:
 
 
 def _accumulation(value: Any) -> str:
-    """Return the name of a mode of `Accumulate`, of AMX, or of a registered matrix unit."""
+    """Return a way to sum by its name: an `Accumulate` mode, AMX, or a registered matrix unit."""
     unit = units.find(value)
     if unit is None:
         return str(errors.choose("accumulate", value, (*(str(mode.value) for mode in Accumulate), AMX)))
@@ -154,8 +154,7 @@ def fake_quantize(
 def _from_the_end(axis: int, x: Tensor) -> int:
     """Return the axis counted from the end.
 
-    In the operations of `library`, an axis that is counted from the front is an axis of a
-    convolution.
+    The operations in `library` treat an axis counted from the front as an axis of a convolution.
     """
     most = max(x.ndim, 1)
     axis = errors.integer("axis", axis, -most, most - 1)
@@ -165,8 +164,8 @@ def _from_the_end(axis: int, x: Tensor) -> int:
 def quantize(x: Tensor, format: str | MXFormat | Operand, *, axis: int = -1, **operand: Any) -> mx.MXArray:
     """Return the codes and scales of a tensor, as an `MXArray` of tensors.
 
-    The codes carry no gradient. `fake_quantize` has a gradient, and returns the values of these
-    codes if `seed` and `stream` are the same.
+    The codes carry no gradient. With the same `seed` and `stream`, `fake_quantize` returns the
+    values of the codes, with a gradient.
     """
     _check(x=x)
     how = Operand.of(format)

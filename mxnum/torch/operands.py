@@ -42,8 +42,8 @@ watching: dict[int, Callable[..., None]] = {}
 _memory = threading.local()
 #: The approximate number of views of buffers that each thread keeps.
 _MOST_VIEWS = 512
-#: Users' kernels, which `rounding_by` was called with. The last kernel replaces this library's
-#: rounding.
+#: The kernels of all active `rounding_by` contexts, the innermost last. The innermost kernel
+#: replaces this library's rounding.
 _others: list[Callable[..., Any]] = []
 
 
@@ -54,8 +54,8 @@ class Product(NamedTuple):
     right: Operand
     left_backward: Operand
     right_backward: Operand
-    #: How the output's gradient is rounded to compute the left operand's gradient. `gradient_right`
-    #: is how it is rounded for the right operand's.
+    #: The output's gradient is rounded as `gradient_left` to compute the left operand's gradient,
+    #: and as `gradient_right` to compute the right operand's gradient.
     gradient_left: Operand
     gradient_right: Operand
     #: How the product is summed: None (by torch), "amx" (by AMX units if both operands fit
@@ -66,8 +66,8 @@ class Product(NamedTuple):
     #: True if the right operand is no parameter, but depends on the samples of the batch, like the
     #: left operand.
     of_samples: bool = False
-    #: The matrix unit that sums the two products of gradients. If None, `accumulate` sums the
-    #: products of gradients too.
+    #: The matrix unit that sums the two products of gradients. If `backward` is None, `accumulate`
+    #: says how the products of gradients are summed.
     backward: str | None = None
 
     @property
@@ -320,8 +320,8 @@ def is_clamped(x: Tensor, q: mx.MXArray, rounding: str = "rne") -> Tensor:
 def _first_clamped(e: ElementFormat, rounding: Rounding) -> list[tuple[float, bool]]:
     """Return the thresholds from which positive and negative numbers are clamped.
 
-    A threshold is a pair (magnitude, inclusive). If `inclusive` is True, the magnitude itself is
-    clamped.
+    A threshold is a pair (magnitude, inclusive). If `inclusive` is True, a number exactly at the
+    threshold is clamped.
     """
     wider = ElementFormat("wider", e.exponent_bits + 1, e.mantissa_bits, e.bias)
     following = wider.value(e.max_code + 1)

@@ -17,7 +17,7 @@ from tests import samples
 
 
 def example(fmt="mxfp8_e4m3", shape=(4, 70), dtype=np.float32, **options):
-    """Return an MX array of normal numbers."""
+    """Quantize normally distributed numbers, and return the MX array."""
     x = samples.generator("array", fmt, shape).standard_normal(shape).astype(dtype)
     return mx.quantize(x, fmt, **options)
 
@@ -368,7 +368,7 @@ def test_packed_bytes_come_in_c_order(name):
         bytes_ = view(packed).pack()
         assert bytes_.flags.c_contiguous
         assert np.array_equal(bytes_, view(q).pack())
-    assert packed[2].pack().base is not None  # `pack` does not copy a contiguous part
+    assert packed[2].pack().base is not None  # `pack` does not copy a contiguous part of a packed array
 
 
 @pytest.mark.parametrize("offset", [None, "float16"])

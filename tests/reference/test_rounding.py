@@ -176,7 +176,7 @@ def test_stochastic_rounding_by_its_definition() -> None:
     # largest rounds up.
     assert [rounded(2.25, "e2m1", "sr", random_bits=r, sr_bits=2) for r in range(4)] == [2, 2, 2, 3]
     assert [rounded(-2.25, "e2m1", "sr", random_bits=r, sr_bits=2) for r in range(4)] == [-2, -2, -2, -3]
-    # One random bit cannot represent a quarter: floor(1/4 * 2) + 1 < 2.
+    # With one random bit, the fraction 1/4 is truncated to 0, so 2.25 never rounds up.
     assert [rounded(2.25, "e2m1", "sr", random_bits=r, sr_bits=1) for r in range(2)] == [2, 2]
     # The encoder uses only the low bits of the random word.
     assert rounded(2.25, "e2m1", "sr", random_bits=0xFFFFFFFC, sr_bits=2) == 2

@@ -126,7 +126,7 @@ from tests.engine.products import test_integers
 """
 
 
-#: The other machines of the fast tier; compiling for each takes ten seconds.
+#: The machines of `OTHERS` that the fast tier tests. Compiling for a machine takes ten seconds.
 SAMPLE = "avx2", "none"
 
 

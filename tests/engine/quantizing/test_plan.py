@@ -45,7 +45,7 @@ def in_parts(monkeypatch):
 
 @pytest.fixture
 def direct_only(monkeypatch):
-    """Return a function that makes the engine raise from then on if it cuts an array into parts."""
+    """Return a function. After it is called, the engine raises if it cuts an array into parts."""
 
     def refuse(*arguments, **options):
         raise AssertionError("in parts")
@@ -191,7 +191,7 @@ def test_a_plan_is_found_again_and_keeps_no_array():
     after = host.to_values_plan.cache_info()
     assert after.misses - before.misses == 2  # calls with and without `out` have different plans
     assert after.hits - before.hits == 1
-    # Results in another memory order share the plan.
+    # Arrays in another memory order use the same plan.
     mx.fake_quantize(np.asfortranarray(x), "mxfp8_e4m3", out=np.asfortranarray(out))
     assert host.to_values_plan.cache_info().misses == after.misses
     kept = [weakref.ref(array) for array in (x, out)]

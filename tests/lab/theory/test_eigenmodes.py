@@ -18,9 +18,9 @@ def test_inverse_participation():
 
 
 def growth(mode, deviation, rate, momentum, steps=10, copies=200_000):
-    """Return the factor by which one step multiplies the mean square along a mode of curvature 1.
+    """Return the growth per step of x's mean square component along a mode of curvature 1.
 
-    The simulation keeps all elements of the mode.
+    The simulation updates every element of x, not only the component along the mode.
     """
     rng, mode = np.random.default_rng(3), mode / np.linalg.norm(mode)
     x, m = np.tile(mode, (copies, 1)), np.zeros((copies, len(mode)))
