@@ -57,7 +57,7 @@ def needed_bits(a, b, run):
 @pytest.mark.parametrize("order", [np.ascontiguousarray, np.asfortranarray])
 @pytest.mark.parametrize("pair", [("e5m2", "e5m2"), ("e5m2", "e4m3"), ("e4m3", "e5m2"), ("e5m2", "int8")])
 def test_blocks_that_float64_might_not_hold_are_found(pair, order):
-    """Check that blocks with sums of over 53 bits are found, but none with sums of under 45 bits."""
+    """Check that blocks with sums of over 53 bits are found, but none with less than 45 bits."""
     rng = samples.generator("wide", *pair)
     for run in (1, 7, 32):
         codes = [rng.integers(0, ELEMENTS[n].max_code + 1, (5, 20 * run - run // 2), np.uint8) for n in pair]
