@@ -147,8 +147,8 @@ def covering(
 def _greedy(meetings: Rows) -> list[int]:
     """Return the indices of rows that together contain every number in `meetings`.
 
-    Each step takes a row with the largest count of numbers that no earlier row has. Of several such
-    rows, the step takes the first in a fixed random order.
+    Each step takes a row with the largest count of numbers that no earlier row has. If several rows
+    have the largest count, the step takes the first of the rows in a fixed random order.
     """
     order = np.random.default_rng(SEED).permutation(len(meetings))
     is_new = np.zeros(int(meetings.max(initial=-1)) + 1, bool)

@@ -37,8 +37,8 @@ def same(a, b):
 def numbers(rng, shape, dtype):
     """Return numbers of a random kind.
 
-    The kinds are normal numbers, numbers spread over binades, small multiples of 1/2 with ties,
-    random bits, and mostly zeros.
+    The kinds are normally distributed numbers, numbers spread over binades, small multiples of 1/2
+    with ties, random bits, and mostly zeros.
     """
     kind, size = rng.integers(5), int(np.prod(shape))
     with np.errstate(all="ignore"):

@@ -181,8 +181,8 @@ def test_known_modes_do_not_raise():
 
 ENUMS = {"Rounding", "Overflow", "ScaleRule", "FloatScaleRule", "Nonfinite", "OffsetRange", "Accumulate"}
 #: Modules that may compare with a single mode. Some of these modules try which mode explains an
-#: answer, and some handle the remaining modes elsewhere. Others compute constants for functions
-#: that handle all modes.
+#: answer, and some handle the remaining modes elsewhere. Some modules compute constants for
+#: functions that handle all modes.
 ASKS = {
     "conformance/hypotheses/float_scales.py",
     "conformance/judging/judge.py",

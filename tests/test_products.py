@@ -78,9 +78,9 @@ def check(a, b, accumulate, case=None):
     samples.assert_same(f"{case} {accumulate}", [""] * got.size, got.view(np.uint32), want.view(np.uint32))
 
 
-#: Pairs of formats and modes of accumulation. In the mode `block`, the number type of sums depends
-#: on both formats, so all pairs of formats are tested. Other modes depend on each format
-#: separately, so each format is tested with only a few other formats.
+#: Cases: a pair of formats, and a mode of accumulation. In the mode `block`, the number type of
+#: sums depends on both formats, so all pairs of formats are tested. Other modes depend on each
+#: format separately, so each format is tested with only a few other formats.
 PAIRS = [(pair, "block") for pair in product(NAMES, NAMES)]
 PAIRS += [
     ((a, NAMES[(i + shift) % len(NAMES)]), how)
@@ -407,7 +407,7 @@ STACKS = [((2, 3, 8, 40), (2, 3, 5, 40)), ((7, 4, 64), (7, 64, 64)), ((5, 1, 9, 
 @pytest.mark.parametrize("pair", [("mxfp4_e2m1", "mxint8"), ("mxfp6_e3m2", "mxfp4_e2m1"), ("mxfp8_e4m3", "mxfp4_e2m1"),
                                   ("mxfp8_e5m2", "mxfp8_e5m2"), ("nvfp4", "nvfp4")], ids="-".join)  # fmt: skip
 def test_stacks_of_small_matrices(pair, monkeypatch):
-    """Check that each product in a stack equals the product of two matrices, for all threads."""
+    """Check that each product in a stack equals a product of two matrices, with several threads."""
     monkeypatch.setattr(by_floats, "MULTIPLICATIONS_PER_THREAD", 1)
     for left, right in STACKS:
         make = with_float_scales if pair[0] == "nvfp4" else codes_at_random

@@ -1,4 +1,4 @@
-"""Tests that NVFP4 in the arithmetic of a stack equals the stack's package, if it runs on a CPU."""
+"""Tests that NVFP4 in a software stack's arithmetic equals the stack's package on a CPU."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def read(path: Path = RECORD) -> Record:
 
 
 def write(record: Record, path: Path = RECORD) -> None:
-    """Write the record, one test function a line."""
+    """Write the record, with one test function on each line."""
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(record[name])}" for name in sorted(record))
     path.write_text(f"{{\n{lines}\n}}\n")
 

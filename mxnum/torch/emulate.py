@@ -319,7 +319,7 @@ def _attention_reason(module: nn.Module) -> str | None:
 def _has_weights(module: nn.Module) -> bool:
     """Return True if a module has own parameters.
 
-    The packed parameters of torch's quantized modules count too.
+    The packed parameters of torch's quantized modules count as parameters too.
     """
     return next(module.parameters(recurse=False), None) is not None or hasattr(module, "_packed_params")
 

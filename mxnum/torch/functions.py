@@ -42,8 +42,8 @@ class How:
     #: `mxnum.Accumulate`, or the name of a matrix unit.
     accumulate: str | None = None
     gradient: str = "straight"
-    #: The settings of products with weights, as a text from `product_text`. `matmul` has the
-    #: settings of products of two activations.
+    #: The settings of products with weights, as a text from `product_text`. The field `matmul` has
+    #: the settings of products of two activations.
     linear: str = field(init=False)
     matmul: str = field(init=False)
     weights: str = field(init=False)
@@ -97,7 +97,7 @@ class How:
 
 
 def _accumulation(value: Any) -> str:
-    """Return a way to sum by its name: an `Accumulate` mode, AMX, or a registered matrix unit."""
+    """Return the name of a summation: an `Accumulate` mode, AMX, or a registered matrix unit."""
     unit = units.find(value)
     if unit is None:
         return str(errors.choose("accumulate", value, (*(str(mode.value) for mode in Accumulate), AMX)))
@@ -197,11 +197,11 @@ def linear(
     """Compute x W^T + bias with quantized operands, in the forward pass and both backward products.
 
     Operands are quantized along the summed axis. If `accumulate` is a `mxnum.Accumulate`, the bits
-    are those of `mxnum.linear_forward` and `linear_backward`. With stochastic rounding, the bits
-    are the same if both functions get the same seed and the streams `4 * stream` (activations),
-    `4 * stream + 1` (weights) and `4 * stream + 2` (gradients). If `accumulate` is a matrix unit,
-    or its name, the unit sums all three products. With "amx", the processor's AMX units multiply
-    rounded operands (see `emulate`).
+    are those of `mxnum.linear_forward` and `linear_backward`. With stochastic rounding, `mxnum`'s
+    functions must get the same seed and the streams `4 * stream` (activations), `4 * stream + 1`
+    (weights) and `4 * stream + 2` (gradients). If `accumulate` is a matrix unit, or its name, the
+    unit sums all three products. With "amx", the processor's AMX units multiply rounded operands
+    (see `emulate`).
     """
     _check(x=x, weight=weight, **({} if bias is None else {"bias": bias}))
     errors.require(weight.ndim == 2, "weight", "of two axes", tuple(weight.shape))
@@ -387,7 +387,7 @@ def _affine(parameter: Any, operand: str, slot: int, how: How, key: Key) -> Any:
 def _vector(x: Tensor, how: How, backward: bool = True) -> Tensor:
     """Return x rounded to bfloat16 for vector operations.
 
-    If `backward`, the gradient of x is rounded too.
+    If `backward` is True, the gradient of x is rounded too.
     """
     if x.dtype == torch.bfloat16:
         return x

@@ -27,7 +27,7 @@ from mxnum.torch import amx
 from mxnum.torch.transform import hadamard, narrowed
 
 Tensor = Any
-#: The value of `accumulate` for Intel's AMX units. `mxnum.Accumulate` does not have this value.
+#: The value of `accumulate` for Intel's AMX units, which is no member of `mxnum.Accumulate`.
 AMX = "amx"
 
 #: A slot is the number of an operand's Philox stream within one step of one module. An operand that
@@ -127,8 +127,8 @@ def product(text: str) -> Product:
     table, accumulate, clipped, of_samples = json.loads(text)
     r = Recipe.from_dict(table)
     right, right_backward = r.weights, r.weights_backward
-    # If `of_samples`, both operands are activations. In the backward pass, the right operand is
-    # multiplied by gradients, and both factors of a product need the same transform.
+    # If `of_samples` is True, both operands are activations. In the backward pass, the right
+    # operand is multiplied by gradients, and both factors of a product need the same transform.
     if of_samples:
         right, right_backward = r.activations, replace(r.activations_backward, transform=r.gradients.transform)
     operands = r.activations, right, r.activations_backward, right_backward, r.gradients
@@ -300,7 +300,7 @@ def cut(grad: Tensor, x: Tensor, operand: Operand, axis: int) -> Tensor:
 
 
 def is_beyond_max(x: Tensor, q: mx.MXArray) -> Tensor:
-    """Return True for each element of x, quantized as q, beyond the largest value of its block."""
+    """Return a mask of the elements of x that are beyond the largest value of their block in q."""
     largest = q.format.element.max
     return _exceeds(x, q, (largest, False), (largest, False))
 

@@ -1,4 +1,4 @@
-"""Tests that the difference of two stacks' products splits into parts with one cause each."""
+"""Tests that the difference of two software stacks' results is split into parts by cause."""
 
 from __future__ import annotations
 

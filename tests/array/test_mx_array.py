@@ -356,7 +356,7 @@ def test_bits_that_pad_a_row_are_zero_wherever_bytes_come_from(name, length, tmp
         clean[part].save(tmp_path / "clean.npz")
         assert (tmp_path / "again.npz").read_bytes() == (tmp_path / "clean.npz").read_bytes()
     rows = mx.MXArray.from_packed(stream[::2], clean.scales[::2], name, length=length)
-    assert np.shares_memory(held_parts(rows)[0], stream)  # bytes whose padding bits are 0 are not copied
+    assert np.shares_memory(held_parts(rows)[0], stream)  # packed bytes with padding bits of 0 are not copied
     assert mx.MXArray.from_packed(dirty[:0], clean.scales[:0], name, length=length).shape == (0, length)
 
 

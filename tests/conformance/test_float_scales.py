@@ -371,7 +371,7 @@ def test_a_scale_that_does_not_fit():
 
 
 def test_choices():
-    """Check that float scales of zeros, and blocks of NaN, count as permitted choices."""
+    """Check that the scale of zeros and the treatment of infinity are permitted choices."""
     task = make_task("quantize", "nvfp4", nonfinite="block")
 
     def ones_for_zeros(inputs):

@@ -15,8 +15,8 @@ from tests import samples
 from tests.engine.products.test_terms import operand
 from tests.test_products import codes_at_random
 
-#: Pairs of a wide and a narrow element. Sums of 32 of their products stay below 2**15, so AVX2 can
-#: still multiply the elements as bytes.
+#: Pairs of a wide and a narrow element that AVX2 can still multiply as bytes, because sums of 32
+#: products stay below 2**15.
 AVX2_BYTES = [{"e2m3", "e2m1"}, {"e2m3", "int4"}, {"e3m0", "e2m1"}, {"e3m0", "int4"}]
 
 
@@ -160,8 +160,8 @@ def test_what_is_split_and_what_is_not_held():
 def beyond_float64(count):
     """Return `count` equal rows of 63 E5M2 codes for each of two operands.
 
-    The products of two rows add up to 2**53 + 2**29 + 1 units of 2**-32. The numbers are 0, or 1 to
-    7 * 2**21 units of 2**-16.
+    The products of two rows add up to 2**53 + 2**29 + 1 units of 2**-32. The numbers are 0, or
+    between 1 and 7 * 2**21 units of 2**-16.
     """
     units = np.array(ELEMENTS["e5m2"].values())[:124] * 2.0**16
     pairs = [(7 << 21, 7 << 21)] * 41 + [(7 << 21, 5 << 21), (1 << 21, 4 << 21), (1 << 14, 1 << 15), (1, 1)]

@@ -14,7 +14,7 @@ from mxnum.formats import ELEMENTS
 from tests import samples
 
 #: Element formats: one unlike float16, one with infinities where float16 has numbers, and one with
-#: numbers where float16 has infinities. Regression: the largest numbers of "e5m2 without" became
+#: numbers where float16 has infinities. Regression: the largest numbers of the third format became
 #: NaN.
 MADE = {
     "e7m0": mx.ElementFormat("e7m0", 7, 0, 63),

@@ -45,7 +45,7 @@ def in_parts(monkeypatch):
 
 @pytest.fixture
 def direct_only(monkeypatch):
-    """Return a function. After it is called, the engine raises if it cuts an array into parts."""
+    """Return a function that, once called, makes the engine raise if an array is cut into parts."""
 
     def refuse(*arguments, **options):
         raise AssertionError("in parts")

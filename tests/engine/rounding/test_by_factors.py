@@ -46,7 +46,7 @@ def inputs(rng, element, source, factor):
 
 
 def cases(rng, scale, count=6):
-    """Yield pairs of scale code and tensor scale, among them the smallest and the largest."""
+    """Yield pairs of a scale code and a tensor scale, including the extremes of both."""
     yield from ((0, 0x3F800000), (scale.max_code, FLOAT32.max_code), (1, 1))
     for _ in range(count):
         yield int(rng.integers(0, scale.max_code + 1)), int(rng.integers(1, FLOAT32.max_code + 1))

@@ -18,7 +18,7 @@ def test_inverse_participation():
 
 
 def growth(mode, deviation, rate, momentum, steps=10, copies=200_000):
-    """Return the growth per step of x's mean square component along a mode of curvature 1.
+    """Return the factor per step of the mean square of x along a mode of curvature 1.
 
     The simulation updates every element of x, not only the component along the mode.
     """
