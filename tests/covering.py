@@ -34,8 +34,8 @@ class Covering:
     """A selection of cases, and the combinations of values that it must contain."""
 
     choices: dict[str, tuple[Any, ...]]
-    #: Groups of names of parameters. For each group, the selected cases must contain all
-    #: combinations of its parameters' values.
+    #: Groups of parameter names. For each group, the selected cases must contain all combinations
+    #: of its parameters' values.
     together: tuple[tuple[str, ...], ...]
     #: All possible cases, each as the indices of its values in `choices`.
     possible: Rows
@@ -117,9 +117,9 @@ def covering(
     `where` says which cases are possible; combinations that occur in no possible case are ignored.
     The values of two parameters in `apart` need not occur together, for example because another
     test covers the two parameters and compiling each combination is slow. `kinds` may map a
-    parameter to a function that returns the kind of a value. Then each kind, but not each value,
-    occurs with all values of the other parameters. Each value still occurs at least once. The cases
-    are the same in every run.
+    parameter to a function that returns the kind of a value. With `kinds`, each kind, but not each
+    value, occurs with all values of the other parameters. Each value occurs at least once. The
+    cases are the same in every run.
     """
     values = {name: tuple(some) for name, some in choices.items()}
     size = prod(map(len, values.values()))

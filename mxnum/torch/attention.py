@@ -84,7 +84,7 @@ def attend(
     A boolean `mask` is True for each key that a query may attend to. The caller sets `has_keys` if
     each query may attend to at least one key.
     """
-    scores = matmul_how(query, key, how, drawn, transposed=True).mul_(scale)  # in place, because new memory costs time
+    scores = matmul_how(query, key, how, drawn, transposed=True).mul_(scale)  # In place, because new memory costs time.
     dtype = scores.dtype  # A mask of a wider type widens the scores.
     if mask is not None:
         scores = torch.where(mask, scores, -math.inf) if mask.dtype == torch.bool else scores + mask

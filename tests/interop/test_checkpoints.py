@@ -100,8 +100,8 @@ def test_a_folder_with_a_configuration(tmp_path):
         ("{}", "it lacks 'weight_map'"),
         ("[]", "its content is a list, not a table"),
         ('{"weight_map": []}', "weight_map is a list, not a table"),
-        # Regression: files in other folders were read, and numbers as file names raised a different
-        # error.
+        # Regression: files in other folders were read, and a number as a file name raised an
+        # unrelated error.
         ('{"weight_map": {"a": 3, "b": "c"}}', "it says that 'a' is in 3, which is not in the index's folder"),
         ('{"weight_map": {"a": "../x"}}', "it says that 'a' is in '../x', which is not in the index's folder"),
         ('{"weight_map": {"a": "b/../../x"}}', "it says that 'a' is in 'b/../../x', which"),
