@@ -71,7 +71,7 @@ def check_parts(x, fmt, blocks, **options):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("fmt", mx.formats.names("e8m0"))
 def test_every_rounding_scale_rule_and_overflow_of_ordinary_numbers(fmt, dtype):
-    """Check all combinations of modes on ordinary numbers, which share one compiled loop."""
+    """Check all combinations of modes on ordinary numbers; one compiled loop serves all modes."""
     x = blocky(dtype, (3, 70), fmt, special=0)
     words = samples.generator("words", fmt).integers(0, 1 << 32, x.shape, dtype=np.uint32)
     for rounding, rule, overflow in product(Rounding, ScaleRule, Overflow):

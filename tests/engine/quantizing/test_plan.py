@@ -1,4 +1,4 @@
-"""Tests of plans, which cache what equal calls share: no bit changes, and no array is kept."""
+"""Tests that plans, which cache what equal calls share, change no bit and keep no array."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.engine.machine.test_float_environment import pytestmark as where_the_
 
 
 def numbers(shape, *key, dtype=np.float32):
-    """Return numbers of many magnitudes, some NaN, which fast loops leave to the definition."""
+    """Return numbers of many magnitudes and some NaN, because fast loops do not handle NaN."""
     rng = samples.generator("plans", shape, *key)
     with np.errstate(over="ignore"):
         x = (rng.standard_normal(shape) * np.exp2(rng.integers(-30, 30, shape))).astype(dtype)
