@@ -49,7 +49,6 @@ def names() -> list[str]:
 
 
 def case(name: str) -> Case:
-    """Return the case called `name`."""
     gpu, kind, result = name.split("/")
     operand, dtype = TYPES[kind]
     a, b, c = (data()[f"{gpu}/{kind}/{part}"] for part in ("a", "b", "c_fp32"))

@@ -144,7 +144,6 @@ def test_no_estimate_before_a_hundredth_is_done(monkeypatch):
 
 
 def test_steps_before_a_checkpoint_do_not_count_in_the_speed(monkeypatch, tmp_path):
-    """Check that steps before the checkpoint do not count in the estimated speed."""
     fresh, resumed = tasks_for({"fresh": TINY.but(steps=100), "resumed": TINY.but(steps=100)}, [1, 2], tmp_path)
     told = [[(fresh.label, 1), (fresh.label, 11)], [(resumed.label, 81), (resumed.label, 91)], []]
     progress, shown = queue.Queue(), []
