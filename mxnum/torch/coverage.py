@@ -77,10 +77,7 @@ class Coverage:
 
 
 def patterns(names: Iterable[str]) -> dict[str, str]:
-    """Return a pattern for each name.
-
-    The pattern has ``*`` for numbers if another name differs only in numbers.
-    """
+    """Return each name, with ``*`` for its numbers if another name differs only in numbers."""
     starred = {name: re.sub(r"(?<![^.])\d+(?![^.])", "*", name) for name in names}
     counts = Counter(starred.values())
     shown = {name: pattern if counts[pattern] > 1 and pattern != "*" else name for name, pattern in starred.items()}

@@ -35,7 +35,7 @@ def forward(
 ) -> tuple[Tensor, Tensor | None]:
     """Compute the forward pass of `torch.nn.MultiheadAttention`."""
     if is_causal and attn_mask is None:
-        raise ValueError("Argument 'attn_mask' must be given with is_causal=True, which is a hint.")
+        raise ValueError("Argument 'attn_mask' must be given with is_causal=True, which is only a hint about the mask.")
     how, drawn, heads = self._mx.how, self._mx_key, self.num_heads
     is_batch, is_self = query.ndim == 3, query is key and key is value
     query, key, value = (_batch_first(x, is_batch, self.batch_first) for x in (query, key, value))
