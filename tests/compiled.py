@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-#: The largest number of lines of each list.
+#: The largest number of lines in each list of the report.
 SHOWN = 25
 #: Seconds, number of compilations, and number of cases or tests.
 Counts = tuple[float, int, int]

@@ -180,9 +180,9 @@ def test_known_modes_do_not_raise():
 
 
 ENUMS = {"Rounding", "Overflow", "ScaleRule", "FloatScaleRule", "Nonfinite", "OffsetRange", "Accumulate"}
-#: Modules that may compare with a single mode. The listed modules try which mode explains an
-#: answer, handle all other modes afterwards, or compute constants for functions that handle all
-#: modes.
+#: Modules that may compare with a single mode. Some of these modules try which mode explains an
+#: answer, and some handle the remaining modes elsewhere. Some modules compute constants for
+#: functions that handle all modes.
 ASKS = {
     "conformance/hypotheses/float_scales.py",
     "conformance/judging/judge.py",
@@ -199,7 +199,7 @@ def names_a_mode(node):
 
 
 def unguarded(path):
-    """Return lines that compare with a mode outside `match`, and matches without a final error."""
+    """Return lines that compare with a mode outside `match`, or whose `match` raises no error."""
     tree = ast.parse(path.read_text())
     matches = [node for node in ast.walk(tree) if isinstance(node, ast.Match)]
     handled = {id(below) for node in matches for case in node.cases for each in case.body for below in ast.walk(each)}

@@ -78,9 +78,9 @@ def check(a, b, accumulate, case=None):
     samples.assert_same(f"{case} {accumulate}", [""] * got.size, got.view(np.uint32), want.view(np.uint32))
 
 
-#: Pairs of formats and modes of accumulation. In the mode `block`, the number type of sums depends
-#: on both formats, so all pairs of formats are tested. Other modes depend on each format
-#: separately, so each format is tested with only a few other formats.
+#: Cases: a pair of formats, and a mode of accumulation. In the mode `block`, the number type of
+#: sums depends on both formats, so all pairs of formats are tested. Other modes depend on each
+#: format separately, so each format is tested with only a few other formats.
 PAIRS = [(pair, "block") for pair in product(NAMES, NAMES)]
 PAIRS += [
     ((a, NAMES[(i + shift) % len(NAMES)]), how)
@@ -407,7 +407,7 @@ STACKS = [((2, 3, 8, 40), (2, 3, 5, 40)), ((7, 4, 64), (7, 64, 64)), ((5, 1, 9, 
 @pytest.mark.parametrize("pair", [("mxfp4_e2m1", "mxint8"), ("mxfp6_e3m2", "mxfp4_e2m1"), ("mxfp8_e4m3", "mxfp4_e2m1"),
                                   ("mxfp8_e5m2", "mxfp8_e5m2"), ("nvfp4", "nvfp4")], ids="-".join)  # fmt: skip
 def test_stacks_of_small_matrices(pair, monkeypatch):
-    """Check that each product in a stack equals the product of two matrices, for all threads."""
+    """Check that each product in a stack equals a product of two matrices, with several threads."""
     monkeypatch.setattr(by_floats, "MULTIPLICATIONS_PER_THREAD", 1)
     for left, right in STACKS:
         make = with_float_scales if pair[0] == "nvfp4" else codes_at_random
@@ -601,7 +601,7 @@ def test_one_sentence(case):
 
 @pytest.mark.parametrize("accumulate", ["exact", "sequential", "hopper_fp8"])
 def test_blocks_longer_than_the_array_cost_no_memory(accumulate):
-    """Check that scales are not repeated for a whole block, which once took 4 GiB or more."""
+    """Check huge blocks. Regression: repeating a scale for its whole block took 4 GiB or more."""
     x = np.random.default_rng(0).standard_normal((4, 64)).astype(np.float32)
     rows = [mx.quantize(x, "e4m3:scale=float32", block_shape=shape) for shape in ((1 << 40, 1 << 40), (4, 64))]
     with warnings.catch_warnings():

@@ -36,7 +36,7 @@ def test_dequantize_refuses_scales_of_another_shape():
 
 @pytest.mark.parametrize("given", [{"stream": 5}, {"first": 3}, {"sr_bits": 4}])
 def test_random_bits_with_the_arithmetic_of_a_stack_raise(given):
-    """Check that arguments about random bits raise an error, also beside `arithmetic`."""
+    """Check that arguments about random bits raise an error, also if `arithmetic` is given."""
     x = np.ones((1, 16), np.float32)
     for call in (mx.quantize, mx.fake_quantize):
         with pytest.raises(ValueError, match=f"'{next(iter(given))}' must be left out unless rounding='sr'"):

@@ -103,7 +103,7 @@ def read(path: Path = RECORD) -> Record:
 
 
 def write(record: Record, path: Path = RECORD) -> None:
-    """Write the record, one test function a line."""
+    """Write the record, with one test function on each line."""
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(record[name])}" for name in sorted(record))
     path.write_text(f"{{\n{lines}\n}}\n")
 
@@ -159,7 +159,7 @@ def versions() -> dict[str, str]:
 
 
 def code_hash(name: str) -> str:
-    """Return a hash of a test's file, the core of the package and the folder that it tests."""
+    """Return a hash of a test file and of the folders of the package on which the file depends."""
     file = Path(name.split("::")[0])
     folders = ["mxnum/engine", "mxnum/definition"]
     if len(file.parts) > 2:

@@ -81,7 +81,7 @@ def float_scale(numbers: Sequence[Fraction], fmt: MXFormat, rule: FloatScaleRule
     largest number of this format, the scale is the largest number. The rules called four over six
     have two candidates: the scales for q and for 3/2 q. The four-over-six rules round the elements
     to nearest even with each candidate and take the candidate with the smaller sum of errors. If
-    both sums of errors are equal, the rules take the scale for q.
+    both candidates have equal sums of errors, the rules take the candidate for q.
     """
     e, number = fmt.element, fmt.scale.number
     assert number is not None

@@ -76,7 +76,7 @@ def scaled_mm(
 
 
 def _parts(argument: str, value: Any) -> list[Any]:
-    """Return a list of one value, or of two (for the block scales and for the tensor scale)."""
+    """Return an argument's one or two parts: for block scales and, in NVFP4, for a tensor scale."""
     parts = list(value) if isinstance(value, list | tuple) else [value]
     errors.require(1 <= len(parts) <= 2, argument, "one value, or a list of two for NVFP4", len(parts))
     return parts

@@ -10,7 +10,8 @@ import torch
 import mxnum as mx
 
 Tensor = Any
-#: The signs and the size of TransformerEngine's transform of weight gradients.
+#: The signs and the size of the Hadamard transform that TransformerEngine applies to weight
+#: gradients.
 _SIGNS, _SIZE = "transformer_engine", 16
 
 

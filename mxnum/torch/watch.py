@@ -52,7 +52,7 @@ LEGEND = {
     "zeta": "|g~ - g| / |g|, where g is float32's gradient and g~ the emulated one",
     "cosine": "cosine of the angle between g~ and g",
 }
-#: The number of operands that `Watch.table` shows, unless `full`.
+#: The number of operands that `Watch.table` shows, unless `full` is True.
 WORST = 10
 #: The largest width of `Watch.table`, in characters.
 WIDTH = 80

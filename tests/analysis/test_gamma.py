@@ -200,7 +200,7 @@ def test_claim_m3(element, floor, even):
     ],
 )
 def test_claim_m4(element, claimed):
-    """Check all digits of the figures of claim M4, except last digits if in `DIFFERS`."""
+    """Check each figure of claim M4: it is right to the last digit unless it is in `DIFFERS`."""
     digits = 4 if element == "mxfp4_e3m0" else 5
     for rule, want in zip(("floor", "even", "ceil", "rceil"), claimed, strict=True):
         found = float(block_error(element, scale_rule=rule).mse)

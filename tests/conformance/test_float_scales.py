@@ -44,7 +44,7 @@ TASKS = (
 
 
 def some(task, count):
-    """Return a sample of the cases of level 1, and some of level 2."""
+    """Return random cases of level 1, followed by the first cases of level 2."""
     whole = next(cases(task))
     rows = Generator(0).integers(0, len(next(iter(whole.values()))) - 1, count)
     more = next(cases(task, level=2, count=count))
@@ -245,7 +245,7 @@ def test_the_exact_definition_conforms():
 
 
 def test_quotients_rounded_twice():
-    """Check that a kernel that first divides in float32, the smallest mistake, is found."""
+    """Check that a mistake as small as a division in float32 is found."""
 
     def kernel(x):
         m = np.where(np.isfinite(x).all(axis=1), abs(x).max(axis=1), np.float32(np.nan))
@@ -371,7 +371,7 @@ def test_a_scale_that_does_not_fit():
 
 
 def test_choices():
-    """Check that float scales of zeros, and blocks of NaN, count as permitted choices."""
+    """Check that the scale of zeros and the treatment of infinity are permitted choices."""
     task = make_task("quantize", "nvfp4", nonfinite="block")
 
     def ones_for_zeros(inputs):
@@ -434,7 +434,7 @@ def test_vectors_go_out_and_come_back(fmt, operation):
 
 @pytest.mark.parametrize(("fmt", "modes"), TASKS)
 def test_explanations_agree_with_the_reference(fmt, modes):
-    """Check steps against the reference; `explain_block` raises if they lead to a wrong answer."""
+    """Check explained steps: `explain_block` raises if the steps lead to a wrong answer."""
     task = make_task("quantize", fmt, **modes)
     inputs = some(task, 6)
     tensors = tensor_scales(inputs)

@@ -157,7 +157,7 @@ def last_seen(mutant: Mutant) -> str:
 
 
 def code_hash(mutant: Mutant, folder: Path = ROOT) -> str:
-    """Return a hash of a mistake, the changed file, and the tests that should notice it."""
+    """Return a hash of a mistake, its file, and the tests that should notice the mistake."""
     files = [mutant.file, *sorted({test.split("::")[0] for test in mutant.killed_by})]
     texts = [mutant.old, mutant.new, *mutant.killed_by, *(code_of((folder / file).read_text()) for file in files)]
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]

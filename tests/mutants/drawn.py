@@ -61,8 +61,9 @@ class Drawn:
         The test file named after the changed module comes first, whatever functions the records say
         it calls: the records lack calls of compiled functions, and repeated calls of cached
         functions. Next come tests that call the innermost recorded function around the change, then
-        tests that call any function of the changed file. A test file without a record runs as a
-        whole, but only if it is in the folder of the module's test file.
+        tests that call any function of the changed file. A test file whose calls are not recorded
+        runs as a whole if it is in the folder of the module's test file; otherwise the test file
+        does not run.
         """
         name = self.file.removeprefix("mxnum")
         own = f"tests{name.rpartition('/')[0]}/test_{name.rpartition('/')[2]}"
@@ -85,9 +86,9 @@ class Drawn:
 def draw(root: Path, count: int, seed: int) -> list[Drawn]:
     """Return `count` random mistakes, each drawn by first drawing a kind of mistake.
 
-    Kinds are drawn first, because mistakes in constants and arguments are far more numerous than
-    others. Hashes of labels order the mistakes of a kind, so a change of the library changes few of
-    the drawn mistakes. GPU kernels are left out, since the tests of GPU kernels need a GPU or a
+    Drawing kinds first makes a rare kind as likely as the numerous mistakes in constants and
+    arguments. Hashes of labels order the mistakes of a kind, so a change of the library changes few
+    of the drawn mistakes. GPU kernels are left out, since the tests of GPU kernels need a GPU or a
     simulator.
     """
     files = sorted(
@@ -117,7 +118,7 @@ def possible_in(text: str, file: str) -> list[Drawn]:
     lines = text.splitlines()
 
     def at(line: int, column: int) -> int:
-        """Return the index in `text` of a line and a column, which counts UTF-8 bytes."""
+        """Return the index in `text` of a position; `column` counts UTF-8 bytes."""
         return starts[line - 1] + len(lines[line - 1].encode()[:column].decode())
 
     found, alike = [], Counter[str]()

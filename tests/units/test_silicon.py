@@ -9,8 +9,8 @@ import mxnum as mx
 from mxnum.reference import unit_dot
 from tests import silicon
 
-#: The recorded outputs of Hopper's TF32 instructions sum 4 products. That the unit adds 8 products
-#: at once is only published, not measured, so mxnum warns.
+#: In the recorded outputs, Hopper's TF32 instructions sum 4 products. Only publications say that
+#: the unit adds 8 products at once, so mxnum warns.
 pytestmark = pytest.mark.filterwarnings("ignore:Unit '(hopper|blackwell)_tf32':mxnum.units.EvidenceWarning")
 NAMES = silicon.names()
 #: The number of cases that the reference computes; each product takes it a millisecond.

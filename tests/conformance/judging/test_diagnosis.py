@@ -72,7 +72,7 @@ def test_two_mistakes_at_once_are_named(monkeypatch):
     early, late = both()
     late[1]["code"][-1] ^= 1
     assert diagnosed([early, late]) == []
-    # The limit of stored bytes is below the size of the first half, so some cases are not stored.
+    # The limit of stored bytes is smaller than the first batch, so some cases are not stored.
     monkeypatch.setattr(diagnosis, "KEPT", 1 << 16)
     assert diagnosed(both()) == []
 
@@ -92,7 +92,7 @@ def test_classes_of_cases_are_explained_separately():
     assert (found[("tie",)].wrong, found[("tie",)].right) == (8, int(tie.sum()) - 8)
     assert found[("subnormal result",)].names[0] == "flushing subnormal results to zero"
     assert len(found) == 2
-    code[np.flatnonzero(tie & (code == want)[:, 0])[0]] ^= 1  # make one right answer to a tie wrong
+    code[np.flatnonzero(tie & (code == want)[:, 0])[0]] ^= 1  # corrupt the right answer to one tie
     assert [one.classes for one in diagnosed([(inputs, {"code": code})], of_classes=True)] == [("subnormal result",)]
 
 

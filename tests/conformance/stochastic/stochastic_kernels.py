@@ -32,7 +32,7 @@ def uniform(seed, shape):
 
 
 def with_bits(bits, seed, x, whole=np.floor, least=0):
-    """Round as mxnum does, with `bits` bits of the position in the gap and of a random integer.
+    """Round as mxnum does, with a random integer and a position in the gap of `bits` bits each.
 
     The random integer is at least `least`.
     """
@@ -62,7 +62,7 @@ def blocks(draw):
 
 
 def plain(change):
-    """Return an encoder whose random numbers are right and whose probabilities `change` alters."""
+    """Return an encoder with right random numbers, and with probabilities altered by `change`."""
     return lambda x, seed: rounded(x, uniform(seed, x.shape), change)
 
 
@@ -122,7 +122,7 @@ def antithetic(seed, shape):
 
 
 def noise_and_truncation(x, seed):
-    """Add noise as large as the smallest gap, which is too little in larger gaps, and truncate."""
+    """Add noise that is too small in all gaps but the smallest, and truncate."""
     noise = 0.5 * uniform(seed, x.shape) * np.sign(np.where(np.isfinite(x), x, 0))
     below, delta = fractions(np.where(np.isfinite(x), x, 9) + noise)
     return signed(below + (delta == 1), x)

@@ -1,4 +1,4 @@
-"""Tests that numbers are split into significand and exponent, and scales repeated for rows."""
+"""Tests that numbers are split into significand and exponent, and that each row has its scales."""
 
 from __future__ import annotations
 

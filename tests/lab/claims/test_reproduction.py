@@ -238,7 +238,6 @@ def test_mistakes(tmp_path):
 
 @pytest.mark.parametrize("package", ["jinja2", "scipy"])
 def test_missing_package_raises_before_training(package, tmp_path, counted, monkeypatch):
-    """Check that a missing package raises an error before training starts."""
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ModuleNotFoundError, match=rf"'{package}': pip install \"mxnum\[reproduce\]\""):
         reproduce_into(tmp_path / "r")

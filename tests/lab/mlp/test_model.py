@@ -212,7 +212,7 @@ def test_prepared_quantizations_are_those_of_plain_calls(precision, monkeypatch)
     def trained():
         training = Training(experiment, (3, 4, 5))
         for step in range(3):
-            training.advance(measure=step == 1)  # A measurement computes the step again in float32.
+            training.advance(measure=step == 1)  # Measuring computes the same step again in float32.
         training.network.parameters.beta[...] = 1e-39  # Fast loops leave subnormal numbers to the definition.
         training.network.loss_and_gradients(*Batches(experiment, (3, 4, 5))(3), 3)
         losses = [run.losses for run in training.runs]

@@ -89,7 +89,7 @@ def test_adam_crosses_after_the_distance_over_the_rate_whatever_the_gradient():
 
 
 def test_one_leader_moves_the_whole_block():
-    """Check that when the block's maximum crosses, other elements change by 1/7 or 1/14."""
+    """Check that when the block's maximum crosses 1, other elements change by 1/7 or 1/14."""
     block = np.full(32, 0.95)
     block[5] = 0.98
     for leader, want in ((0.9999, 0.875), (1.0, 0.9375)):

@@ -60,7 +60,6 @@ def test_runs_that_went_astray_do_not_bend_the_law():
 
 
 def test_an_infinite_delta_is_least_squares():
-    """Check that an infinite delta gives the least-squares fit."""
     losses = noisy(TRUTH, 0.004)
     plain, wide = (fit_scaling_law(N, D, losses, delta=delta) for delta in (float("inf"), 10.0))
     np.testing.assert_allclose(plain.law.as_parameters, wide.law.as_parameters, atol=1e-6)

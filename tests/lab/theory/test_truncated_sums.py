@@ -1,4 +1,4 @@
-"""Tests of the bounds of the mean of truncated sums against fractions and the kernels."""
+"""Tests that bounds on mean truncated sums agree with exact fractions and with kernels."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def test_gap_that_rceil_leaves_refutes_the_claim(tmp_path):
 
 
 def test_other_settings():
-    """Check statements about other settings on made-up gaps; gaps at rest are near 0.05."""
+    """Check statements of the study `logits-more` on made-up gaps; predicted gaps are near 0.05."""
 
     def arm(gap, rest=0.0):
         return {"runs": [{"seed": s, "evaluation": 3 + s / 10 + gap} for s in range(6)], "at_rest": rest}
@@ -169,7 +169,7 @@ def test_the_study_to_the_end(above, size, below, e2m1, wrong):
 
 
 def made(gaps, above=0.01, rests=None, **setting):
-    """Return a table of arms with the given gaps to float32; float32 ends `above` the entropy."""
+    """Return a table of arms with given gaps to float32, which ends at the entropy plus `above`."""
 
     def arm(name, gap):
         runs = [{"seed": s, "evaluation": 2.7 + above + s / 10 + gap, "entropy": [2.7 + s / 10] * 2} for s in range(6)]
@@ -221,7 +221,7 @@ def test_just_below_a_power_of_two(gap, above, holds):
 
 
 def factors(**changed):
-    """Return a table of the study `logits-factors` with predicted gaps, except for `changed`."""
+    """Return a table of `logits-factors` with predicted gaps, except for the gaps in `changed`."""
     study = tomllib.loads(
         (Path(b11.__file__).parents[2] / "studies/files/language_model/logits-factors.toml").read_text()
     )
