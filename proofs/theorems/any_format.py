@@ -1,7 +1,7 @@
 """The fast formulations equal the definition for every element of at most eight bits.
 
-The theorems of this module also cover elements that are in no standard. Bits, bias and largest code
-are symbolic (`proofs.machines.any_element`).
+The theorems of this module also cover elements that are in no standard. The element's width in
+bits, its bias and its largest code are symbolic (`proofs.machines.any_element`).
 """
 
 from __future__ import annotations
@@ -201,8 +201,8 @@ def _codes(element: AnyElement, kind: str, code: Any, scale: Any) -> list[z3.Boo
 def check_safety(mantissa_bits: int) -> Outcome:
     """Prove the obligations of encoding and decoding.
 
-    If the left operand of an operation is a symbolic field of the element, the obligation goes to
-    the element's list.
+    An operation whose left operand is a symbolic field of the element adds its obligation to that
+    field's list.
     """
     # Roundings with the same domain are checked together.
     drawn = (Rounding.SR,), tuple(rounding for rounding in ROUNDINGS if rounding != Rounding.SR)

@@ -1,6 +1,6 @@
-"""Fast formulations beyond their domain: a product brings a number under any scale to scale 1.
+"""Fast formulations for scales outside their domain: a multiplication maps a number to scale 1.
 
-The theorems say that such products change no code and no value.
+The theorems say that these multiplications change no code and no value.
 """
 
 from __future__ import annotations

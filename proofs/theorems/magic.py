@@ -65,7 +65,7 @@ def _float_result(name: str, value: z3.FPRef, operand: Sym) -> Sym:
 
 
 def _truncate(a: Sym) -> Sym:
-    """Return the integer part of a float32, with the obligation that it is below 2**31."""
+    """Return the integer part of a float32; record the obligation that it is below 2**31."""
     field = z3.LShR(a.value & 0x7FFFFFFF, 23)
     a.obligations.append(z3.ULT(field, 127 + 31))
     significand = (a.value & 0x7FFFFF) | 0x800000
@@ -163,7 +163,7 @@ def check_widening(type_name: str) -> Outcome:
 
 
 def swept(got: Any, want: Any, bits: int, started: float) -> Outcome:
-    """Return the outcome of a comparison of the low bits of two arrays of patterns."""
+    """Compare the low `bits` bits of two arrays of patterns, and return the outcome."""
     if not want.size or got.shape != want.shape:
         return Outcome("error", "sweep", time.perf_counter() - started, f"{got.shape} is compared with {want.shape}")
     mask = (1 << bits) - 1

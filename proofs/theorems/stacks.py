@@ -1,4 +1,4 @@
-"""NVFP4 as other software computes it: mxnum runs the float32 operations of each source, in order.
+"""NVFP4 as other software computes it: mxnum runs the same float32 operations in the same order.
 
 Each theorem compares a function of `mxnum` with the operations of the software's source
 (`proofs.specs.stack_statements`). The solver's IEEE operations compute both results; the functions
@@ -43,7 +43,7 @@ READS = "The value that a code reads as, in a block that is not left to others, 
 NUMBER = "The float32 number that is made of a scale code is the one of the standard's table."
 NARROWED = "A float32 number that is not negative is rounded to the tensor's type to nearest even."
 
-#: The bit patterns of the only input for which a theorem is checked; empty for all inputs.
+#: The bit patterns of the one input that a check covers; empty if the check covers all inputs.
 Numbers = tuple[int, ...]
 INFINITY, _ONE = 0x7F800000, 0x3F800000
 FLOAT32 = FLOATS["float32"]
@@ -152,10 +152,10 @@ def check_factor(name: str, arithmetic: Any = stack_arithmetic, fast: Any = by_s
 
 
 def _tables(scale: Word) -> dict[str, Any]:
-    """Return functions that replace functions of `fast`, so that the scale can be symbolic.
+    """Return replacements of functions of the module `by_stack`, so that the scale can be symbolic.
 
-    The replaced functions store a block's constants in a dictionary, and read the scale's number
-    from `scale`.
+    The replacements keep a block's constants in a dictionary. They use the number of `scale` where
+    the real function decodes a scale code.
     """
     return {"_number_of_scale": lambda code: number_of(scale), **ON_DICTIONARIES}
 
