@@ -39,9 +39,9 @@ CACHE = Path(__file__).parent / ".cache" / "numba"
 def use_own_cache() -> None:
     """Keep compiled loops in a folder named after the source of the library.
 
-    numba's cache checks only the age of the file that contains the loop. Without a folder of its
-    own, a check would use a loop that was compiled before a change in another module, such as the
-    generator of random words.
+    numba's cache checks only the age of the file that contains the loop. After a change in another
+    module, such as the generator of random words, numba would use the old loop. A folder for each
+    state of the source prevents this.
     """
     text = b"".join(path.read_bytes() for path in sorted(Path(mxnum.__path__[0]).rglob("*.py")))
     place = CACHE / hashlib.sha256(text).hexdigest()[:16]

@@ -184,7 +184,7 @@ def _compared(state: State, runs: Runs, results: Array) -> State:
 
 @numba.njit(cache=True)
 def count_mismatches(results, first, starts, values, run):  # type: ignore[no-untyped-def]
-    """Return (number of mismatches, index of the first one, expected result there).
+    """Return (number of mismatches, index of the first mismatch, expected result at this index).
 
     `results[0]` belongs to the pattern `first`, which lies in run number `run` of the reference.
     """

@@ -14,8 +14,8 @@ import z3
 from mxnum.definition.word import dialect, select
 from mxnum.prove.execution import Execution
 
-#: numba types of the arguments a, b and c of every program. The types differ, because array loops
-#: mix types, too.
+#: numba types of the arguments a, b and c of every program. Programs mix these types because array
+#: loops mix types, too.
 TYPES = ("int32", "int64", "uint8")
 _BITS = {"int32": 32, "int64": 64, "uint8": 8}
 _RELATIONS = ("<", "<=", ">", ">=", "==", "!=")

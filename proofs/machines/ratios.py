@@ -19,8 +19,8 @@ import numpy as np
 
 #: The number of bits of the word in which each `Form` must fit.
 WORD = 64
-#: Integers that add one or two to the exponent field of float32 or bfloat16, and the factor by
-#: which each of these additions multiplies a normal number.
+#: Adding a key to the bits of a normal float32 or bfloat16 number multiplies the number by the
+#: key's value.
 DOUBLED = {1 << 23: 2, 2 << 23: 4, 1 << 7: 2, 2 << 7: 4}
 
 
@@ -66,7 +66,7 @@ class _Explorer:
         self.bits, self.divisor = bits, (Fraction(1 << (bits[1] - 1)), Fraction(1 << bits[1]))
 
     def is_divisor_below(self, bound: Fraction) -> bool:
-        """Return True if D < bound on this path, and drop the ratios that contradict the answer."""
+        """Return True if D < bound on this path; drop the ratios that contradict the outcome."""
         low, high = self.divisor
         if high <= bound or low >= bound:
             return high <= bound

@@ -79,7 +79,7 @@ class Argument:
 
     @property
     def passed(self) -> z3.BitVecRef:
-        """The argument in the width that its type has in compiled code."""
+        """The argument as a word of the width that compiled code uses for the argument's type."""
         return self.widened(32 if self.type == "lane" else int(self.type.removeprefix("u").removeprefix("int")))
 
     @property
@@ -106,7 +106,7 @@ class Kernel:
         return tuple(argument.type for argument in self.arguments)
 
     def plain(self) -> Kernel:
-        """Return the kernel with arguments as for Python ints, which numba passes as int64."""
+        """Return the kernel with int64 arguments, the type in which numba passes Python ints."""
         return replace(self, arguments=tuple(replace(argument, type="int64") for argument in self.arguments))
 
 
@@ -161,8 +161,8 @@ def compare(kernel: Kernel, machine: Machine, engines: Sequence[str]) -> Outcome
     except UnsupportedCode as problem:
         return Outcome("error", "-", time.perf_counter() - started, f"not understood: {problem}")
     result, _ = run(function, *(argument.widened(kernel.word) for argument in arguments))
-    # By another theorem the function is int-safe: the function's word and every wider word then
-    # give the same integer result.
+    # By the theorems of `proofs.theorems.safety`, the function gives the same integer in its own
+    # word and in every wider word.
     expected = z3.SignExt(compiled.result.size() - kernel.word, result)
     conditions = [compiled.result == expected, *compiled.obligations]
     goal = z3.And(*conditions) if len(conditions) > 1 else conditions[0]
@@ -192,9 +192,9 @@ def _decide(
 
 
 def families() -> list[Family]:
-    """Return a family for every kernel that the array loops call.
+    """Return the families of all kernels that the array loops call.
 
-    Each float32 encoder is a family; all other kernels are grouped into families.
+    Each float32 encoder has a family of its own; most other families have several kernels.
     """
     return [*_encoders(), *_decoders(), *_scales(), *_offsets(), *_words(), *_float_scales()]
 

@@ -49,10 +49,11 @@ class Random:
 
 @lru_cache(maxsize=64)
 def _floors(source: str, element: str, points: str, random: Random) -> tuple[Array, Array]:
-    """Return the largest pattern up to a point in each gap, and True if it equals the point.
+    """Return, for a point in each gap, the largest pattern up to it, and True if both are equal.
 
     The results have a row for each scale. `points` selects a point in each gap: "start", "middle",
-    "end", or "random". "random" is the point from which the random word `random` rounds up.
+    "end", or "random". The point "random" is the lowest point that stochastic rounding with the
+    word `random` rounds up.
     """
     table = (*ELEMENTS[element].magnitudes, ELEMENTS[element].beyond)
     part = {
@@ -70,7 +71,7 @@ def _floors(source: str, element: str, points: str, random: Random) -> tuple[Arr
 
 
 def breakpoints(source: str, element: str, rounding: str, negative: bool, random: Random | None = None) -> Array:
-    """Return, for each scale and magnitude code k, the smallest pattern that rounds above k."""
+    """Return, for each scale and magnitude code k, the least pattern that gets a code above k."""
     parity = np.arange(1, len(ELEMENTS[element].magnitudes) + 1) % 2
     everywhere, nowhere = parity >= 0, parity < 0
     away = "start", nowhere
@@ -164,7 +165,7 @@ def encode_runs(
 
 
 def scale_runs(source: str, element: str, rule: str) -> Runs:
-    """Return the scale code for each finite nonnegative pattern as a block's largest magnitude."""
+    """Return a block's scale code for each finite nonnegative pattern as its largest magnitude."""
     float_type = FLOATS[source]
     pieces = [(0, 0)]
     for code in range(1, SCALE_NAN):

@@ -1,7 +1,7 @@
 """The operations of software stacks for NVFP4, stated with the solver's IEEE floats.
 
-Each statement repeats the operations of the source that it names: `fminf` is SMT-LIB's fp.min,
-`torch.clamp` lets NaN through. This module uses nothing of `mxnum`; constants are literal bit
+Each statement repeats the operations of the program that it names. `fminf` is SMT-LIB's fp.min, and
+`torch.clamp` returns NaN for NaN. This module uses nothing of `mxnum`; constants are literal bit
 patterns.
 """
 
