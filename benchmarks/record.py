@@ -41,7 +41,7 @@ class Measurement:
     text: str = ""
     #: The reason why nothing was measured.
     skipped: str = ""
-    #: The error with which the measurement ended.
+    #: The message of the error that ended the measurement.
     failed: str = ""
     #: The position of the measurement on the horizontal axis of a curve.
     x: float | None = None

@@ -91,8 +91,9 @@ def quantize(
     arithmetic
         ``"exact"`` computes what the library defines. For ``nvfp4``, `arithmetic` may also name a
         stack of `mxnum.stacks`, to reproduce the stack's float32 operations bit for bit. A stack
-        fixes modes and scales and rounds without random bits, so the arguments for modes, scales
-        and random bits must be left out. `mxnum.stacks.quantize` takes a global scale for a stack.
+        has fixed modes, computes its own scales, and uses no random bits, so the arguments for
+        modes, scales and random bits must be left out. `mxnum.stacks.quantize` takes a global scale
+        for a stack.
     offset
         ``"float16"`` selects asymmetric scaling: the midpoint of each block, rounded to float16, is
         subtracted before scaling. `offset_range` selects the magnitude that sets the scale (see
@@ -102,10 +103,10 @@ def quantize(
         `sr_bits` bits of each word are used.
     seed, stream, first
         Instead of `random_bits`: draw the words from Philox4x32-10, with `seed` as its key, and
-        `stream` and the C-order index of the element as its counter. The words depend neither on
-        threads, nor on the device, nor on memory layout. Indices count from `first`. If x is a part
-        of a larger array, pass as `first` the index of the part's first element in the larger
-        array: the part then gets the same random bits as in the larger array.
+        `stream` and the C-order index of the element as its counter. The random words depend
+        neither on threads, nor on the device, nor on memory layout. Indices count from `first`. If
+        x is a part of a larger array, pass as `first` the index of the part's first element in the
+        larger array: the part then gets the same random bits as in the larger array.
     packed
         True packs codes narrower than a byte, as `MXArray.pack` does. For large arrays packing is
         faster.
