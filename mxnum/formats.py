@@ -75,7 +75,7 @@ class ElementFormat:
         errors.require(least <= self.bias <= most, "bias", accepted, self.bias)
 
     def __hash__(self) -> int:
-        return hash(self.name)  # fast path: a string caches its hash
+        return hash(self.name)  # fast path: Python caches the hash of a string
 
     @property
     def bits(self) -> int:
@@ -184,7 +184,7 @@ class ScaleFormat:
     number: ElementFormat | None = None
 
     def __hash__(self) -> int:
-        return hash(self.name)  # fast path: a string caches its hash
+        return hash(self.name)  # fast path: Python caches the hash of a string
 
     @property
     def power_of_two(self) -> bool:
@@ -506,7 +506,7 @@ def _written_out(text: str) -> MXFormat:
 def _parsed(text: str) -> MXFormat:
     """Return the format that a notation describes.
 
-    Error messages may name arguments of constructors instead of the caller's text.
+    The message of an error may name an argument of a constructor, not a part of the caller's text.
     """
     base, _, rest = text.partition(":")
     base = find("format", base, (*ELEMENTS, *_FORMATS)) or base.lower()

@@ -35,8 +35,8 @@ class _DocumentedEnum(StrEnum):
 def which(mode: StrEnum, *known: StrEnum) -> tuple[bool, ...]:
     """Return one flag for each mode in `known`: True for `mode`, and False for every other mode.
 
-    Raise an error if `mode` is not in `known`. Factories call `which`, so that the flags are
-    constants in the functions that the factories make.
+    Raise an error if `mode` is not in `known`. Factories call `which`, and the flags are constants
+    in the functions that the factories make.
     """
     answers = tuple(mode == one for one in known)
     if not any(answers):

@@ -241,7 +241,7 @@ def _warn(unit: MatrixUnit, k: int, length: int, has_addend: bool, result: Array
 
 
 def _held(operand: Any) -> Any:
-    """Return an array of the operand's library (numpy or torch), which the result must have."""
+    """Return an array whose library (numpy or torch) is that of the operand and of the result."""
     return operand.scales if isinstance(operand, MXArray) else operand
 
 

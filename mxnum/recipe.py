@@ -37,11 +37,11 @@ class Operand:
     #: The length of a block, or None for the format's block length.
     block_size: int | None = None
     #: How the error e = Q(x) - x of gamma and beta is applied. Only `mxnum.lab.mlp` reads `error`.
-    #: "quantize" replaces x by x + e. "random_sign" gives e a fresh random sign for each element
-    #: and step, so that the error has no bias but the same size. "one_sided" replaces x by x - |e|.
-    #: "shuffle" permutes e among the features at each step. "clamp" cuts x off where the format
-    #: saturates, and does not round. "grid" rounds x to a multiple of `step`, without blocks or
-    #: scales.
+    #: "quantize" replaces x by Q(x). "random_sign" gives the error a fresh random sign for each
+    #: element and step, so that the error has no bias but the same size. "one_sided" replaces x by
+    #: x - |e|. "shuffle" permutes the errors among the features at each step. "clamp" cuts x off
+    #: where the format saturates, and does not round. "grid" rounds x to a multiple of `step`,
+    #: without blocks or scales.
     error: str = "quantize"
     step: float = 0.0
     #: If True, the error of each layer is scaled, so that its root mean square is that of the floor

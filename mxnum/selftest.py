@@ -196,8 +196,8 @@ def _numbers(fmt: MXFormat, source: ElementFormat) -> Array:
     top, sign = source.max_code, 1 << (source.bits - 1)
     bits[-1, :8] = 0, sign, 1, 1 | sign, top, top | sign, 1 << source.mantissa_bits, (1 << source.mantissa_bits) - 1
     has_nan = fmt.element.nan_code is not None
-    # One number becomes infinity, and one NaN. For an element without NaN, minus infinity replaces
-    # the NaN.
+    # One number becomes infinity, and another one becomes NaN. For an element without NaN, minus
+    # infinity replaces the NaN.
     bits[-2, 3], bits[-3, 40] = top + 1, top + 2 if has_nan else sign | (top + 1)
     return x
 

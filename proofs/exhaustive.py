@@ -250,7 +250,7 @@ class EncodeTask:
         return loops.encode_loop("float32", self.element, self.rounding, self.overflow, self.random)
 
     def prepare(self) -> tuple[Evaluate, Any]:
-        """Return a function that encodes consecutive patterns, and its compiled loop."""
+        """Return a function that encodes consecutive patterns, and the loop it runs."""
         loop = self.loop()
         scales = np.array([self.scale], np.uint8)
         words = loops.words_for((1, sweeps.CHUNK), self.random)
@@ -285,7 +285,7 @@ class ScaleTask:
         return loops.scale_loop("float32", self.element, self.rule)
 
     def prepare(self) -> tuple[Evaluate, Any]:
-        """Return a function that finds scales of consecutive magnitudes, and its compiled loop."""
+        """Return a function that finds scales of consecutive magnitudes, and the loop it runs."""
         loop = loops.scale_loop("float32", self.element, self.rule)
         return partial(loops.run_scales, loop), loop
 

@@ -36,7 +36,7 @@ QUICK_FAMILY, QUICK = 4.0, 0.4
 
 @dataclass(frozen=True)
 class Collection:
-    """The theorems by name, and, by module, the reasons why modules could not state theorems."""
+    """The theorems by name, and the modules that could not state theorems, with the reasons."""
 
     theorems: dict[str, Theorem]
     skipped: dict[str, str]

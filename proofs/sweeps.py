@@ -42,7 +42,7 @@ SAVE_EVERY = 2.0
 #: that the process loaded.
 STARTED = time.time()
 
-#: `evaluate(patterns, results)` reads bit patterns as signed integers, and writes the results.
+#: `evaluate(patterns, results)` writes the result of each pattern; patterns are signed integers.
 Evaluate = Callable[[Array, Array], None]
 
 
@@ -186,7 +186,8 @@ def _compared(state: State, runs: Runs, results: Array) -> State:
 def count_mismatches(results, first, starts, values, run):  # type: ignore[no-untyped-def]
     """Return (number of mismatches, index of the first mismatch, expected result at this index).
 
-    `results[0]` belongs to the pattern `first`, which lies in run number `run` of the reference.
+    `results[0]` is the result for the pattern `first`, which lies in the reference's run of index
+    `run`.
     """
     mismatches, place, expected = 0, -1, 0
     begin = 0

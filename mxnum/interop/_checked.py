@@ -39,7 +39,7 @@ def without_offsets(argument: str, q: Any) -> MXArray:
 
 
 def in_rows(argument: str, q: Any, element: str, scale: str, block: int) -> MXArray:
-    """Return `q` in host memory; raise ValueError if its elements, scales or blocks are others.
+    """Return `q` in host memory; raise ValueError unless it has the given format and blocks.
 
     The array must have elements of the format `element`, scales of the format `scale`, no offsets,
     and whole blocks of length `block` along the last axis.

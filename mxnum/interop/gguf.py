@@ -12,8 +12,8 @@ silently permutes the values.
   is read as ``int8:block=32,scale=float16``. The elements of int8 are n / 64, so the scales are 64
   d.
 - Q4_0: a block has a float16 number d *with a sign*, and 32 integers n stored as n + 8. Scales of
-  mxnum have no sign, so a negative d turns the integers n into -n. But then n = -8 becomes 8, which
-  does not fit into an integer of four bits. Therefore Q4_0 is read as
+  mxnum have no sign, so a negative d turns the integers n into -n. The integer n = -8 would become
+  8, which does not fit into an integer of four bits. Therefore Q4_0 is read as
   ``e1m3:bias=-2,block=32,scale=float16``, with the scale abs(d). Elements of e1m3:bias=-2 are
   integers from -15 to 15 in sign and magnitude, with +0 and -0.
 """

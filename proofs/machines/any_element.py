@@ -57,7 +57,7 @@ def any_element(mantissa_bits: int, kind: str, width: int = 32) -> AnyElement:
 
     The kinds are "integer", "nan" and "ieee" (floats with these special codes), and "float" (all
     floats). The kind "float" is for theorems in which no code above the largest value's code
-    occurs. There special codes do not matter, so this kind allows any largest code.
+    occurs. Special codes do not matter in these theorems, so this kind allows any largest code.
     """
     obligations: list[z3.BoolRef] = []
     bits, bias, largest = (z3.BitVec(f"{name}_{width}", width) for name in ("bits", "bias", "max_code"))
@@ -96,7 +96,7 @@ def any_element(mantissa_bits: int, kind: str, width: int = 32) -> AnyElement:
 
 
 def kinds(mantissa_bits: int, specials_met: bool) -> tuple[str, ...]:
-    """Return the kinds of formats of at most `MOST_BITS` bits.
+    """Return the kinds of elements of at most `MOST_BITS` bits, for `any_element`.
 
     If `specials_met` is True, codes above the largest value's code occur, so only the kinds with
     special codes are returned.

@@ -42,7 +42,7 @@ def word(value: z3.BitVecRef, width: int) -> z3.BitVecRef:
 
 
 def natural(value: z3.BitVecRef, width: int) -> z3.BitVecRef:
-    """Return a nonnegative integer (a scale code, random bits) in the kernel's word."""
+    """Return a nonnegative integer (scale code, random bits) zero-extended to the kernel's word."""
     return z3.ZeroExt(width - value.size(), value)
 
 

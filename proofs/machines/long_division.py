@@ -1,10 +1,9 @@
 """The long-division machine, which runs the definition's division on integers of any size.
 
 If remainders were formulas, a solver would have to try both values of each digit of a quotient.
-Therefore this machine replaces each remainder by a new unknown. That a remainder lies in [0,
-divisor) is proved from the previous remainder alone, to which it is related by a linear equation. A
-digit is stored with the product digit * divisor, so the product of quotient and divisor stays
-linear.
+Therefore this machine replaces each remainder by a new unknown. The proof that a remainder lies in
+[0, divisor) uses only the previous remainder and a linear equation. A digit is stored with the
+product digit * divisor, so the product of quotient and divisor stays linear.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class Division:
 
 
 class Whole:
-    """An integer; for a quotient, the product of quotient and divisor is stored, too."""
+    """An integer; a quotient also stores its product with the divisor."""
 
     __hash__ = None  # type: ignore[assignment]
 

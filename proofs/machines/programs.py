@@ -100,7 +100,7 @@ def symbols() -> list[z3.BitVecRef]:
 
 
 def evaluate(execution: Execution, arguments: Sequence[z3.BitVecRef], values: Sequence[int]) -> int | None:
-    """Return the signed result for the given values, or None where the result is undefined."""
+    """Return the signed result for given argument values, or None if the result is undefined."""
     pairs = [(name, z3.BitVecVal(value, name.size())) for name, value in zip(arguments, values, strict=True)]
     for obligation in execution.obligations:
         holds = z3.simplify(z3.substitute(obligation, *pairs))

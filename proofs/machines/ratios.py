@@ -61,7 +61,7 @@ class _Explorer:
         self.left: list[list[int]] = [[]]
 
     def begin(self, bits: tuple[int, int]) -> None:
-        """Begin the next execution, for any X of `bits[0]` bits and any D of `bits[1]` bits."""
+        """Begin the next execution, for all X of `bits[0]` bits and all D of `bits[1]` bits."""
         self.ratios, self.given, self.taken = self.start, self.left.pop(), list[int]()
         self.bits, self.divisor = bits, (Fraction(1 << (bits[1] - 1)), Fraction(1 << bits[1]))
 
@@ -151,7 +151,7 @@ class Form:
 def paths(
     function: Callable[[Form, Form], Any], bits: tuple[int, int], low: Fraction, high: Fraction
 ) -> Iterator[tuple[Ratios, Any]]:
-    """Yield (the ratios X / D of a path, the result) for all ratios between `low` and `high`."""
+    """Yield (ratios X / D, result) of each path; together they cover `low` to `high`."""
     explorer = _Explorer(low, high)
     while explorer.left:
         explorer.begin(bits)

@@ -49,7 +49,7 @@ from proofs.machines.solve import BOTH, TIMEOUT, ask, prove
 from proofs.theorem import Outcome, Theorem
 
 Tier = Literal["fast", "full"]
-#: bitwuzla alone, for kernels on which z3 takes several times as long.
+#: The only solver for kernels on which z3 takes several times as long as bitwuzla.
 QUICK = ("bitwuzla",)
 
 
@@ -140,7 +140,7 @@ def theorem(family: Family, prefix: str, statement: str, machine: Machine) -> Th
 
 
 def check(family: Family, machine: Machine) -> Outcome:
-    """Check that a family has kernels, and that all of them are translated rightly."""
+    """Check that a family has kernels, and that the machine translates all kernels rightly."""
     started = time.perf_counter()
     if not family.kernels:
         return Outcome("error", "-", 0.0, "there is no kernel: nothing was checked")
@@ -174,9 +174,9 @@ def _decide(
 ) -> Outcome:
     """Prove like `prove`, but first try the question without z3's simplifications.
 
-    `prove` lets z3 simplify every question, because questions with floats need it. The compiled
-    code and the function object are nearly the same circuit. After z3's simplifications bitwuzla
-    does not recognize this similarity, and takes three times as long.
+    `prove` lets z3 simplify every question, because questions with floats need it. bitwuzla
+    recognizes that the compiled code and the function object are nearly the same circuit. After
+    z3's simplifications, bitwuzla does not recognize this, and takes three times as long.
     """
     started = time.perf_counter()
     question = z3.Goal()

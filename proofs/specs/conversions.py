@@ -317,7 +317,8 @@ class Conversion(Rounding):
 def element_special(element: Element) -> int | None:
     """Return the result of overflow="ieee" beyond the largest value.
 
-    The result is infinity, or NaN if the element has no infinity, or None if it has neither.
+    The result is infinity, or NaN if the element has no infinity, or None if the element has
+    neither.
     """
     return element.nan if element.infinity is None else element.infinity
 

@@ -21,7 +21,7 @@ from proofs.machines.ratios import EXPONENTS, Form, Ratios, leading, paths
 
 FLOAT32 = formats.FLOATS["float32"]
 FACTOR = "x is any finite number and the factor any finite one: a scale code times a tensor scale without sign"
-#: The largest number of binary digits for which proofs go through all sequences of digits.
+#: Proofs go through all sequences of digits only for scales of at most this many mantissa bits.
 MOST_DIGITS = 10
 SCALES: Any = tuple(scale for scale in formats.SCALES.values() if scale.number is not None)
 
@@ -55,7 +55,7 @@ def packing(over: Any, make: str, *how: Any) -> Any:
 
 
 def over_factors(encode: Any, source: Any, width: int) -> Iterator[tuple[Ratios, Any]]:
-    """Yield (ratios of significands, result) of `encode` for every x and every factor.
+    """Yield (ratios of significands, result of `encode`) for every x and every factor.
 
     A factor has `width` bits after its leading bit.
     """

@@ -176,7 +176,7 @@ def floor_magnitude(source: Float, numerator: int, denominator: int, exponent: i
 
     The number is first rounded down to a multiple of the smallest subnormal. The leading
     `fraction_bits` + 1 bits of this multiple are the significand. The exponent field is the number
-    of bits that are dropped below the significand, plus 1 from its implicit bit.
+    of bits that are dropped below the significand, plus 1 from the significand's implicit bit.
     """
     shift = exponent - source.quantum_exponent
     if shift >= 0:

@@ -49,7 +49,7 @@ class Random:
 
 @lru_cache(maxsize=64)
 def _floors(source: str, element: str, points: str, random: Random) -> tuple[Array, Array]:
-    """Return, for a point in each gap, the largest pattern up to it, and True if both are equal.
+    """Return the largest pattern at or below a point of each gap, and True where both are equal.
 
     The results have a row for each scale. `points` selects a point in each gap: "start", "middle",
     "end", or "random". The point "random" is the lowest point that stochastic rounding with the
@@ -90,7 +90,7 @@ def breakpoints(source: str, element: str, rounding: str, negative: bool, random
         case "sr":
             points, inclusive = "random", everywhere
         case "rto":
-            # An inexact number is rounded to the end of its gap that has an odd code.
+            # An inexact number is rounded to that end of its gap whose code is odd.
             start, _ = _floors(source, element, "start", Random())
             end, end_exact = _floors(source, element, "end", Random())
             return np.where(parity == 1, start + 1, end + ~end_exact)
@@ -138,7 +138,7 @@ class Runs:
 
     @classmethod
     def of(cls, pieces: list[tuple[int, int]], end: int) -> Runs:
-        """Make runs from (start, value) in order; drop runs that have no patterns."""
+        """Make runs from ordered pairs (start, value); leave out runs without patterns."""
         kept = [
             piece for piece, following in zip(pieces, [*pieces[1:], (end, 0)], strict=True) if piece[0] < following[0]
         ]

@@ -190,8 +190,8 @@ STATEMENTS = {
     ),
 }  # fmt: skip
 
-#: Thresholds between E2M1 codes, and True if a number at the threshold gets the larger code, which
-#: then is the even code.
+#: Thresholds between E2M1 codes, each with True if the threshold itself gets the larger code. The
+#: code that a threshold gets is even.
 PLACES = (
     (0x3E800000, False), (0x3F400000, True), (0x3FA00000, False), (0x3FE00000, True),
     (0x40200000, False), (0x40600000, True), (0x40A00000, False),

@@ -88,9 +88,9 @@ def _code_by_places(
     """Return two functions that find a code by comparing |x| with thresholds.
 
     The first returned function maps a `Size` to its code under the factor 1. No other nonzero
-    factor needs a check, because products of thresholds and factors are exact, so only the ratio of
-    x to the factor matters. The second returned function maps a sign to the code of the largest x
-    under the factor 0.
+    factor needs a check: products of thresholds and factors are exact, so only the ratio of x to
+    the factor matters. The second returned function maps a sign to the code of the largest x under
+    the factor 0.
     """
 
     def multiply(factor: int, place: int) -> Any:

@@ -102,7 +102,7 @@ def check_scale_digits(source: Any, scale: Any, over: Any = float_scale) -> Outc
 def check_scale_digits_alone(source: Any, scale: Any, over: Any = float_scale) -> Outcome:
     """Prove the statement `DIVIDED` by a solver, for scales with too many digits to list.
 
-    Formats with such scales have no tensor scale, so the divisor is one of a few integers.
+    Formats whose scales have so many digits have no tensor scale, so only a few divisors occur.
     """
     return together(
         (element.name, partial(_digits_alone, source, element, scale, over)) for element, _ in _goals().values()

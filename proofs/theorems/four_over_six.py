@@ -1,7 +1,7 @@
 """Four over six: lemmas about the choice between two scales.
 
 A block takes the scale with the smaller sum of rounding errors. The loop first sums the errors in
-float32, which decides if the two sums differ by more than their error bound. For undecided blocks,
+float32, and decides if the two sums differ by more than their error bound. For undecided blocks,
 the loop sums the errors in pairs of float64 numbers. For blocks that are still undecided, the
 loop's caller sums the errors in rational numbers. This module proves the sums in float32 and in
 float64.
@@ -120,7 +120,7 @@ def _float64(name: str) -> tuple[z3.BitVecRef, z3.FPRef]:
 
 
 def _is_exact(operation: Any, a: z3.FPRef, b: z3.FPRef) -> z3.BoolRef:
-    """Return the condition that a result is the same rounded up and rounded down."""
+    """Return the condition that an operation gives the same result rounded up and rounded down."""
     return z3.fpEQ(operation(z3.RTP(), a, b), operation(z3.RTN(), a, b))
 
 
@@ -171,7 +171,7 @@ def _rounded(operation: str, a: Any, b: Any) -> _Near:
 
 
 def _near(exact: z3.ArithRef, known: list[z3.BoolRef]) -> z3.ArithRef:
-    """Return a symbolic number to which `exact` may be rounded."""
+    """Return a symbolic number that differs from `exact` by at most one rounding error."""
     found, most = z3.FreshReal("rounded"), z3.If(exact < 0, -exact, exact) * z3.RealVal(HALF_UNIT)
     known += [found - exact <= most, exact - found <= most]
     return found
@@ -218,7 +218,7 @@ def check_added(loop: Any = four_over_six) -> Outcome:
     one = 1 + HALF_UNIT
     levels = 4
     # Each difference is rounded and goes through four additions in float32. In a block of 2**31
-    # elements, 2**27 of these sums are then added in float64.
+    # elements, 2**27 sums of 16 differences are then added in float64.
     by_adding = one ** (levels + 1) - 1 + Fraction(1, 2**26)
     slack = 1 - Fraction(1, 2**50)
 

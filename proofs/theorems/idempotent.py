@@ -37,8 +37,8 @@ STATEMENT = (
     "as well, up to the largest. So a second quantization changes no value of a block."
 )
 ANY, NEAREST = ("rtz", "rtp"), ("rne", "rna")
-#: This entry in a list of rounding modes means that the largest magnitude A is an infinity, which
-#: saturates.
+#: The entry "infinity" in a list of rounding modes means that the largest magnitude A is an
+#: infinity, which saturates.
 INFINITY = "infinity"
 
 
@@ -53,10 +53,10 @@ FAST = (("float32", "e4m3"), ("float32", "e2m1"))
 def roundings(element: str, rule: str) -> tuple[str, ...]:
     """Return the modes in which the theorem rounds a block's largest magnitude A.
 
-    The modes are `ANY`, except for the rule `even` in e4m3, where they are `NEAREST`. There,
-    rounding toward zero can give a T that would be 480 under the scale of T, and e4m3 ends at 448.
-    For every rule except `ceil`, the theorem also covers an infinite largest magnitude, so the
-    result includes `INFINITY`. Under `ceil` the theorem is false for an infinity.
+    The modes are `ANY`, except for the rule `even` in e4m3, where they are `NEAREST`. Under `even`,
+    rounding toward zero can give a T that would be 480 under its own scale, but the largest e4m3
+    value is 448. For every rule except `ceil`, the theorem also covers an infinite largest
+    magnitude, so the result includes `INFINITY`. Under `ceil` the theorem is false for an infinity.
     """
     modes = NEAREST if (element, rule) == ("e4m3", "even") else ANY
     return modes if rule == "ceil" else (*modes, INFINITY)
@@ -77,7 +77,7 @@ def kernels(source: str, element: str, rule: str, rounding: str) -> tuple[Callab
 
 
 def check(source: str, element: str, rule: str, rounding: str) -> Outcome:
-    """Prove the theorem for blocks whose largest magnitude is rounded in one mode."""
+    """Prove the theorem for one rounding mode of a block's largest magnitude."""
     float_type, target = tables.FLOATS[source], ELEMENTS[element]
     scale_of, encode, decode, *again = kernels(source, element, rule, rounding)
     width = inputs.conversion_word(FLOATS[source], target)

@@ -175,7 +175,7 @@ def swept(got: Any, want: Any, bits: int, started: float) -> Outcome:
 
 
 def run_fast(function: Callable[..., Any], *arguments: z3.BitVecRef) -> tuple[Any, list[z3.BoolRef]]:
-    """Run a function as `run` does, and collect the equations of its float operations."""
+    """Run a function like `run`, and record the equations of its float operations."""
     _results.clear()
     lanes.FLOAT_ARITHMETIC[Sym] = _float_arithmetic
     return run(function, *arguments)

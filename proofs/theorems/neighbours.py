@@ -39,7 +39,7 @@ HYPOTHESES = ("x is any finite number of its type", "scale is any E8M0 code but 
 
 
 def bound(code: z3.BitVecRef, sort: z3.FPSortRef, bounds: list[Fraction | None]) -> z3.FPRef:
-    """Return bounds[code] as an exact number; infinity for None."""
+    """Return bounds[code] as an exact number; None stands for infinity."""
     infinity = z3.fpPlusInfinity(sort)
 
     def entry(index: int) -> z3.FPRef:

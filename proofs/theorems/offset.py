@@ -117,7 +117,7 @@ def half_range_kernels(source: str) -> tuple[Callable[..., Any], ...]:
 def half_range(source: str) -> Outcome:
     """Prove the statement `HALF_RANGE` for all elements and rules in one question.
 
-    All elements and rules share the sum, which is the hard part of the question.
+    The sum, which is the hard part of the question, is the same for all elements and rules.
     """
     float_type = tables.FLOATS[source]
     width = word_of(float_type)

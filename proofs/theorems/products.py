@@ -1,4 +1,4 @@
-"""Why float and integer instructions of the processor add the products of a block exactly.
+"""Prove that float and integer instructions add the products of a block exactly.
 
 Measured in the smallest step of their format, elements are integers. Float operations add integers
 exactly, in any order and with fused or separate multiplication, as long as no partial sum needs
@@ -151,7 +151,7 @@ def of(element: tables.Element) -> integers.Integers:
 
 
 def bounds_widths(element: tables.Element) -> bool:
-    """Return True if every block's magnitudes fit in the number of bits from `bits_between`."""
+    """Return True if every block's magnitudes fit in as many bits as `bits_between` returns."""
     if element.twos_complement:
         return element.magnitudes[-1] + 1 <= 1 << ELEMENTS[element.name].bits
     for least in range(1, len(element.magnitudes)):

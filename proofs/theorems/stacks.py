@@ -71,7 +71,7 @@ def _stack(name: str, arithmetic: Any = stack_arithmetic) -> Any:
 
 
 def _on_numbers(fast: Any, **names: Any) -> Any:
-    """Patch `fast` so that its functions compute with solver floats in words of 32 bits."""
+    """Patch `fast` so that its functions compute with the solver's floats, not with float32."""
     return patched(fast, number_of=number_of, bits_of=bits_of, wide=_same, **names)
 
 
@@ -154,7 +154,7 @@ def check_factor(name: str, arithmetic: Any = stack_arithmetic, fast: Any = by_s
 def _tables(scale: Word) -> dict[str, Any]:
     """Return replacements of functions of the module `by_stack`, so that the scale can be symbolic.
 
-    The replacements keep a block's constants in a dictionary. They use the number of `scale` where
+    The replacements keep a block's constants in a dictionary, and use the number of `scale` where
     the real function decodes a scale code.
     """
     return {"_number_of_scale": lambda code: number_of(scale), **ON_DICTIONARIES}
