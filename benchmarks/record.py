@@ -158,7 +158,7 @@ def load(path: Path) -> Result:
 def _compact(measurement: Measurement) -> dict[str, Any]:
     """Return the fields of a measurement that are not empty.
 
-    Numbers are rounded to five digits, which is more than their accuracy.
+    Numbers are rounded to five digits; measurements are accurate to fewer.
     """
     return {
         name: float(f"{value:.5g}") if isinstance(value, float) else value

@@ -419,7 +419,7 @@ def _tensor_scale(engine: Any, request: Request, asked: Any) -> tuple[Any, Any]:
     if fmt.tensor_scale is None or not (asked is None or isinstance(asked, str)):
         given = checked_tensor_scale(asked, shape, settings.blocks, fmt, positive=True, beside=array)
         dispatch.engine(x=array, tensor_scale=given)
-        return None if given is None else engine.copied(given), None  # an MXArray owns its tensor scale
+        return None if given is None else engine.copied(given), None  # a copy, since an MXArray owns its tensor scale
     if asked is not None:
         errors.choose("tensor_scale", asked, ("row",))
         errors.require(bool(shape), "tensor_scale", "left out for an array without axes", asked)
@@ -465,7 +465,7 @@ def _writable_parts(out: MXArray) -> tuple[Any, Any, Any]:
 
 
 def _check_alone(arithmetic: str, settings: Settings, arrays: tuple[Any, Any], *others: Any) -> None:
-    """Raise an error unless a stack's arithmetic can run: nvfp4, host memory, default modes.
+    """Raise an error unless a stack can run: it needs nvfp4, host memory and default modes.
 
     `others` are arguments for settings that the stack fixes, so each must be None.
     """

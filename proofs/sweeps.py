@@ -53,8 +53,8 @@ class Sweep:
     name: str
     #: The signed integer type of the input; patterns are counted as unsigned integers.
     dtype: str
-    #: Compile the loop; return a function that calls it on consecutive patterns, and the loop
-    #: itself for the hash.
+    #: Compile the loop; return a function that calls it on consecutive patterns, and the loop,
+    #: whose hash is recorded.
     prepare: Callable[[], tuple[Evaluate, Any]]
     reference: Callable[[], Runs]
 
@@ -171,7 +171,7 @@ def _fresh(runs: Runs, kernel: str) -> State:
 
 
 def _compared(state: State, runs: Runs, results: Array) -> State:
-    """Return the state after a comparison of the results for the next patterns."""
+    """Compare the results for the next patterns, and return the new state."""
     run = int(np.searchsorted(runs.starts, state.next, side="right")) - 1
     mismatches, place, expected = count_mismatches(results, state.next, runs.starts, runs.values, run)
     first = state.first_mismatch

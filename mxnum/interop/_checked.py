@@ -22,7 +22,7 @@ SCALE_TYPES = {"e8m0": "float8_e8m0fnu", "e4m3": "float8_e4m3fn"}
 
 
 def in_host_memory(argument: str, q: Any) -> MXArray:
-    """Return `q` as an MX array of numpy arrays on the same memory; raise an error if on a GPU."""
+    """Return `q`, held in numpy arrays on the same memory; raise an error if `q` is on a GPU."""
     errors.require_type(isinstance(q, MXArray), argument, "an MXArray", type(q).__name__)
     if on_device(q.scales):
         raise errors.on_gpu(argument, "call to_host() first")

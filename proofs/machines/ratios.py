@@ -3,9 +3,9 @@
 A division uses its operands only in comparisons, doublings and subtractions. A `Form` is a X + b D
 for unknown positive numbers X and D. Comparing two forms, or a form with zero, amounts to comparing
 X / D with a rational number. `paths` executes a function once for each possible sequence of
-outcomes of its comparisons. Each such execution is a path. The ratios X / D of a path are a single
-ratio or an open interval, and all paths together cover all numbers X and D of any size. Nothing is
-sampled, and no solver is needed.
+outcomes of its comparisons. One execution of the function is a path. The ratios X / D of a path are
+a single ratio or an open interval, and all paths together cover all numbers X and D of any size.
+Nothing is sampled, and no solver is needed.
 """
 
 from __future__ import annotations

@@ -218,7 +218,7 @@ _RANDOM = Argument("random", SR_BITS, False, "int64")
 
 
 def _pattern(source: ElementFormat, name: str = "x", type_: str | None = None) -> Argument:
-    """Return a bit pattern of a float type as an argument, signed as the array loops read it."""
+    """Return an argument that is a float type's bit pattern, read as a signed integer."""
     return Argument(name, source.bits, True, type_ or f"int{source.bits}")
 
 

@@ -315,10 +315,10 @@ class Conversion(Rounding):
 
 
 def element_special(element: Element) -> int | None:
-    """Return the result of overflow="ieee" beyond the largest value.
+    """Return the code that overflow="ieee" gives beyond the largest value.
 
-    The result is infinity, or NaN if the element has no infinity, or None if the element has
-    neither.
+    The code is that of infinity, or that of NaN if the element has no infinity, or None if the
+    element has neither.
     """
     return element.nan if element.infinity is None else element.infinity
 

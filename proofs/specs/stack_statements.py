@@ -36,7 +36,7 @@ mul, div = partial(z3.fpMul, RNE), partial(z3.fpDiv, RNE)
 
 
 def clamp(x: z3.FPRef, least: z3.FPRef, most: z3.FPRef) -> z3.FPRef:
-    """Return torch.clamp of a number, which lets NaN through."""
+    """Return torch.clamp of a number; a NaN stays NaN."""
     return z3.If(z3.fpIsNaN(x), x, z3.fpMin(z3.fpMax(x, least), most))
 
 

@@ -54,7 +54,7 @@ def check_code(name: str, rounding: Rounding, overflow: Overflow) -> Outcome:
 
 
 def check_decoding(name: str) -> Outcome:
-    """Compare fast decoding and the definition on all codes under all scales."""
+    """Compare fast decoding with the definition, for all codes under all scales."""
     started = time.perf_counter()
     element = ELEMENTS[name]
     least, greatest = float_additions.decoding_domain(element)

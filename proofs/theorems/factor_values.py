@@ -83,7 +83,7 @@ def check_values(element: Any, target: Any, over: Any = float_scale, fast: Any =
 
 
 def _defined_products(over: Any, element: Any, target: Any, scale: Any, code: int) -> Iterator[Any]:
-    """Yield the definition's product of a code and any factor, before it is packed.
+    """Yield, for all factors, the definition's product of a code and the factor, before packing.
 
     A product is (position of the leading bit, sign, exponent, significand, kind).
     """

@@ -53,8 +53,8 @@ RULE = FloatScaleRule.FOUR_OVER_SIX_SQUARED
 #: The bound on the float32 error of the distance between an element and its rounded value, relative
 #: to the block's largest element.
 KNOWN = Fraction(2.0**-20.82)
-#: The relative error bound of rounding to float32, and the absolute error bound of products below
-#: the normal numbers.
+#: `HALF_UNIT` bounds the relative error of rounding to float32, and `UNDERFLOW` bounds the absolute
+#: error of products below the normal numbers.
 HALF_UNIT = Fraction(1, 2**24 + 1)
 UNDERFLOW = Fraction(1, 2**150)
 

@@ -147,7 +147,7 @@ def check_sum(name: str, kept: int) -> Outcome:
 
 
 def _product(element: tables.Element, a: z3.BitVecRef, b: z3.BitVecRef) -> tuple[Any, Any]:
-    """Return the sign of a product of two numbers, and its magnitude in units of 2**-UNIT."""
+    """Return the sign and the magnitude, in units of 2**-UNIT, of a product of two values."""
     significands, shifts = [], []
     for code in (a, b):
         field = z3.Extract(element.bits - 2, element.mantissa, code)

@@ -125,7 +125,7 @@ def check_decoding(name: str) -> Outcome:
 
 
 def check_conversion(name: str, type_name: str) -> Outcome:
-    """Compare fast decoding and the definition on all codes under all scales of the domain."""
+    """Compare fast decoding with the definition, for all codes under all scales of the domain."""
     started = time.perf_counter()
     element, target = formats.ELEMENTS[name], formats.FLOATS[type_name]
     least, greatest = float_additions.decoding_domain(element)
@@ -137,7 +137,7 @@ def check_conversion(name: str, type_name: str) -> Outcome:
 
 
 def check_product(name: str) -> Outcome:
-    """Compare decoding by a product and the definition on all codes and scales of the domain."""
+    """Compare decoding by a product with the definition, for all codes and scales of the domain."""
     started = time.perf_counter()
     element = formats.ELEMENTS[name]
     least, greatest = float_additions.product_domain(element)
@@ -148,7 +148,7 @@ def check_product(name: str) -> Outcome:
 
 
 def check_widening(type_name: str) -> Outcome:
-    """Compare fast widening and the definition on all finite patterns of a 16-bit type."""
+    """Compare fast widening with the definition, for all finite patterns of a 16-bit type."""
     started = time.perf_counter()
     source = formats.FLOATS[type_name]
     x = np.arange(1 << 16)

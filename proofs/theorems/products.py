@@ -144,7 +144,7 @@ def extremes(element: tables.Element) -> tuple[int, int]:
 
 
 def of(element: tables.Element) -> integers.Integers:
-    """Return the `Integers` of a format whose products integer instructions must add."""
+    """Return the `Integers` of a format for which integer instructions add products."""
     found = integers.integers_of(ELEMENTS[element.name])
     assert found is not None
     return found

@@ -128,7 +128,7 @@ def check_scale(
 
 
 def _e4m3(number: z3.FPRef) -> tuple[list[z3.BoolRef], z3.BitVecRef, z3.BoolRef]:
-    """Return (definitions, code, condition): `code` is the E4M3 code of a nonnegative number."""
+    """Return (definitions, code, the condition that `code` is the E4M3 code of `number`)."""
     y, code = z3.BitVec("found", 32), z3.BitVec("code", 8)
     one, random = z3.BitVecVal(tables.SCALE_BIAS, 8), z3.BitVecVal(0, tables.RANDOM_BITS)
     conversion = conversions.Conversion(tables.FLOATS["float32"], tables.E4M3, "rne", y, one, random)
