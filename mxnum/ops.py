@@ -447,7 +447,7 @@ def _stores_packed(packed: Any, settings: Settings, out: Any) -> bool:
         (out.format, out.shape, out.blocks) != (fmt, shape, blocks)
         or has_offsets != wanted
         or (packed and not is_packed)
-    ):  # fast path: one condition if `out` fits
+    ):  # fast path: only this condition is tested if `out` fits
         errors.require(out.format == fmt, "out", f"of format {fmt.name}", out.format.name)
         errors.require(out.shape == shape, "out", f"of shape {shape}", out.shape)
         errors.require(out.blocks == blocks, "out", f"in blocks {blocks}", out.blocks)

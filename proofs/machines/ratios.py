@@ -3,7 +3,7 @@
 A division uses its operands only in comparisons, doublings and subtractions. A `Form` is a X + b D
 for unknown positive numbers X and D. Comparing two forms, or a form with zero, amounts to comparing
 X / D with a rational number. `paths` executes a function once for each possible sequence of
-outcomes of its comparisons. One execution of the function is a path. The ratios X / D of a path are
+outcomes of its comparisons. A path is one execution of the function. The ratios X / D of a path are
 a single ratio or an open interval, and all paths together cover all numbers X and D of any size.
 Nothing is sampled, and no solver is needed.
 """
@@ -151,7 +151,7 @@ class Form:
 def paths(
     function: Callable[[Form, Form], Any], bits: tuple[int, int], low: Fraction, high: Fraction
 ) -> Iterator[tuple[Ratios, Any]]:
-    """Yield (ratios X / D, result) of each path; together they cover `low` to `high`."""
+    """Yield (ratios X / D, result) of each path; the paths cover `low` to `high`."""
     explorer = _Explorer(low, high)
     while explorer.left:
         explorer.begin(bits)

@@ -176,7 +176,7 @@ def _decide(
 
     `prove` lets z3 simplify every question, because questions with floats need it. bitwuzla
     recognizes that the compiled code and the function object are nearly the same circuit. After
-    z3's simplifications, bitwuzla does not recognize this, and takes three times as long.
+    z3's simplifications, bitwuzla does not recognize the similarity, and takes three times as long.
     """
     started = time.perf_counter()
     question = z3.Goal()
