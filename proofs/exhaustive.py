@@ -26,12 +26,12 @@ import numpy as np
 
 from proofs import breakpoints, loops, sweeps
 from proofs.loops import Machine
+from proofs.specs.conversions import ROUNDINGS
 from proofs.specs.rationals import ELEMENTS, FLOATS
 from proofs.specs.runs import Array, Random, encode_runs, scale_runs
 from proofs.sweeps import Evaluate, State, Sweep
 from proofs.theorem import Outcome, Theorem
 
-ROUNDINGS = ("rne", "rna", "rtz", "rtp", "rtn", "rto", "sr")
 RULES = ("floor", "ceil", "even", "rceil", "half_up", "floor_plus_one")
 #: Scale codes that are swept for rne in addition to 127: both ends of the range, and the neighbours
 #: of 127.

@@ -26,7 +26,7 @@ DENSITIES = ("log_uniform", "uniform")
 class Tooth:
     """One piece of the sawtooth: if lower < f < upper, Q(f) is `below` or `above`.
 
-    `below` and `above` differ only for stochastic rounding.
+    Only under stochastic rounding do `below` and `above` differ.
     """
 
     lower: Fraction
@@ -103,8 +103,8 @@ def binade_average(
 ) -> BinadeAverage:
     """Return closed forms of bias, mean squared error and overflow, averaged over a binade.
 
-    The averages hold for blocks of equal numbers. If scales are floats, `gamma_bias` with sigma = 0
-    gives the error of such a block.
+    The averages hold for blocks of equal numbers. If scales are floats, call `gamma_bias` with
+    sigma = 0 for the error of a block of equal numbers.
 
     `density` is the density of the mantissa f in [1, 2): ``"log_uniform"``, 1 / (f ln 2), or
     ``"uniform"``, 1.

@@ -1,4 +1,4 @@
-"""Compute expectations over a block of k independent numbers that share an exact scale.
+"""Compute expectations over a block of k independent numbers that share a scale.
 
 The scale S of a block has at least the index s if the block's maximum reaches t_s, which is t *
 2**s for E8M0 (see `ladder`). Let G(t) = P(|X| < t). By symmetry between the k numbers, any function
@@ -7,9 +7,9 @@ h of one number and of the scale has the expectation
     E[h(X, S)] = sum over s of  G(t_{s+1})**(k-1) E[h(X, s); |X| < t_{s+1}]
                               - G(t_s)**(k-1) E[h(X, s); |X| < t_s],
 
-because {S = s} is {all |X_i| < t_{s+1}} without {all |X_i| < t_s}. The same formula with k - 2
-instead of k - 1 gives the covariance of two numbers. Only the integrals over single numbers are
-approximated, by composite Gauss-Legendre sums on the pieces where Q is smooth.
+because {S = s} is {all |X_i| < t_{s+1}} without {all |X_i| < t_s}. For a function of two numbers of
+the block and of the scale, k - 2 replaces k - 1 in this formula. Only the integrals over single
+numbers are approximated, by composite Gauss-Legendre sums on the pieces where Q is smooth.
 
 Accuracy: let r be the root mean square of a relative error. In all random trials against interval
 arithmetic, the computed mean is wrong by less than 1e-13 r + 2e-16, and the mean square by less
@@ -64,8 +64,8 @@ class Model:
     #: end.
     prescale: Fraction = Fraction(1)
     scale: ScaleFormat = E8M0
-    #: The tensor scale, for scales that are floats. `headroom` is the factor by which the largest
-    #: number of a block is multiplied before the scale is chosen.
+    #: The tensor scale, which only formats with float scales can have. `headroom` is the factor by
+    #: which the largest number of a block is multiplied before the scale is chosen.
     tensor_scale: Fraction = Fraction(1)
     headroom: Fraction = Fraction(1)
 
@@ -83,7 +83,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Moments:
-    """Expectations of one or two numbers of a block, as arrays with an entry for each mu and sigma.
+    """Expectations of functions of one or two numbers of a block, for each entry of mu and sigma.
 
     A number X becomes Q by quantization.
     """
@@ -127,10 +127,10 @@ def _power(p_above: Array, exponent: int) -> Array:
 
 @cache
 def _tables(model: Model) -> tuple[Array, Array, Array, Array]:
-    """Return the edges of panels in x / scale, and the quantizer's breakpoints and levels.
+    """Return the edges of integration intervals in x / scale, and the breakpoints and levels of Q.
 
-    The edges of panels split the quantizer's pieces further, so that the integrand is smooth on
-    each panel.
+    The intervals (panels) are parts of the quantizer's pieces, so the integrand is smooth on each
+    one.
     """
     quantizer = PiecewiseQuantizer.of(model.element, model.rounding)
     largest = Fraction(model.element.max)

@@ -238,7 +238,7 @@ def explore(
     return Exploration(tuple(candidates), len(settings), array.shape, sampled.size)
 
 
-#: All scale rules. `rceil`, which is in both enums, occurs once.
+#: All scale rules. `rceil`, which `ScaleRule` and `FloatScaleRule` both have, occurs once.
 _RULES = tuple(dict.fromkeys(str(rule) for rule in (*ScaleRule, *FloatScaleRule)))
 
 

@@ -1,4 +1,4 @@
-"""Find out why the matrix products of two stacks differ: quantizer, order, truncation, ..."""
+"""Find out why two stacks of software and hardware give different matrix products."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from mxnum.output.text_table import text_table
 from mxnum.units import MatrixUnit
 from mxnum.units.unit import CLAUSES, OPERANDS, Evidence
 
-#: The parts of a difference, in the order in which `compare_products` adds the properties of a
-#: stack.
+#: The names of the parts of a difference, in the order in which `compare_products` adds them.
 PARTS = ("quantizer", "order", "truncation", "promotion", "tensor scale")
 PLACES = ("after", "in turn")
 #: A part counts as expected if its size is at most this multiple of the size that `expected_sums`
@@ -37,10 +36,10 @@ class ProductStack:
 
     `accumulate` is a matrix unit, its name, or a mode of `Accumulate`. `quantize` says how operands
     are quantized: None for no quantization, a format, the name of a type that a unit takes ("e4m3",
-    "float16"), keywords of `mxnum.quantize`, or a function of an array and the summed axis.
-    `tensor_scale` says how the scales of whole tensors or rows multiply a unit's sums: with
-    "after", the product of both scales multiplies a sum; with "in turn", one scale multiplies the
-    sum first, and then the other.
+    "float16"), keywords of `mxnum.quantize`, or a function. Such a function takes an array and the
+    axis along which products are summed. `tensor_scale` says how the scales of whole tensors or
+    rows multiply a unit's sums. With "after", the product of both scales multiplies a sum; with "in
+    turn", one scale multiplies the sum first, and then the other.
     """
 
     accumulate: str | Accumulate | MatrixUnit
@@ -54,7 +53,7 @@ class ProductStack:
         object.__setattr__(self, "name", self.name or getattr(self.accumulate, "name", str(self.accumulate)).lower())
 
     def operand(self, x: Any, axis: int) -> Any:
-        """Return x in the form in which the stack multiplies it."""
+        """Return the quantized operand that the stack multiplies in place of x."""
         asked, unit = self.quantize, self.accumulate
         if callable(asked):
             made = asked(x, axis)
@@ -88,7 +87,7 @@ class DifferencePart:
 
     @property
     def verdict(self) -> str:
-        """Verdict "equal", "expected", or "larger than expected" (more than twice `expected`)."""
+        """The verdict: "equal", "expected", or "larger than expected" (above twice `expected`)."""
         if self.rms == 0:
             return "equal"
         return "expected" if self.rms <= FACTOR * self.expected else "larger than expected"
@@ -99,8 +98,7 @@ class ProductDifference:
     """The difference of two stacks' products, split into parts that add up to the difference.
 
     `values` maps the name of each part, and "total", to a float64 array. `nonfinite` counts results
-    that are NaN or infinite in either stack. The numbers of the parts leave out results that are
-    not finite.
+    that are NaN or infinite in either stack.
     """
 
     stacks: tuple[str, str]
@@ -151,8 +149,8 @@ def compare_products(
     - **order**: fused sums, or float32 sums, in the stack's order, each rounded to nearest;
     - **truncation**: the bits that the unit keeps of terms and results, and the type of its
       results;
-    - **promotion**: partial sums move to float32 after a number of products. If only promotions
-      apply the operands' scales, promotion counts as order;
+    - **promotion**: partial sums move to float32 after a number of products. If the unit multiplies
+      by the operands' scales only when it promotes a sum, promotion counts as order;
     - **tensor scale**: scales of whole tensors or rows multiply sums in float32.
 
     Parameters
@@ -189,7 +187,10 @@ def compare_products(
 
 
 class _Chain:
-    """A stack's results in steps: exact sums, then one more property of the stack in each step."""
+    """The results of a stack, computed in steps.
+
+    The first step has exact sums. Each further step adds one property of the stack.
+    """
 
     def __init__(self, stack: ProductStack, a: Any, b: Any) -> None:
         self.a, self.b = (_values(x) for x in (a, b))
@@ -208,7 +209,7 @@ class _Chain:
         self.steps = [exact, *(each * factor for each in sums), _scaled(sums[-1], left, right, stack.tensor_scale)]
 
     def expected(self, i: Array, j: Array) -> list[Error]:
-        """Return the expected errors of some results, due to each property except the quantizer."""
+        """Return the errors that each property but the quantizer should cause in results [i, j]."""
         sums = Sums(self.a[i], self.b.T[j])
         nothing = sums.no_error()
         if not isinstance(self.unit, MatrixUnit):
@@ -248,10 +249,10 @@ def _expected_squares(first: _Chain, second: _Chain, values: dict[str, Array]) -
 def _variants(unit: MatrixUnit, keeps_promotion: bool) -> list[MatrixUnit]:
     """Return a unit with as many bits as possible, the unit without promotions, and `unit` itself.
 
-    The first returned unit rounds to nearest. Only `unit` itself may warn that evidence is missing.
+    The first returned unit rounds to nearest. Only `unit` itself warns about missing evidence.
     """
     silent = tuple(Evidence(clause, "replayed") for clause in CLAUSES)
-    promotion = unit.promotion if keeps_promotion else 0  # a promotion that applies the scales is kept
+    promotion = unit.promotion if keeps_promotion else 0  # without it, scales would not be applied
     nearest = unit.but(
         fraction_bits=unit.most_fraction_bits, accumulator="float32", result_bits=23, rounding="rne",
         promotion=promotion, evidence=silent,

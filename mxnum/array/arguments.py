@@ -50,7 +50,7 @@ def owned(array: Any) -> Any:
 def checked_codes(argument: str, value: Any, bits: int) -> Any:
     """Return `value` as an array of codes in the narrowest unsigned type that holds `bits` bits.
 
-    Raise an error if `value` has another dtype, or codes whose unused high bits are not zero.
+    Raise an error if `value` has a different dtype, or holds a code of 2**bits or more.
     """
     codes = as_array(argument, value)
     dtype = code_dtype(bits)
@@ -85,9 +85,9 @@ def checked_tensor_scale(
     """Return `value` as the tensor scale of an array with the given shape and blocks.
 
     A tensor scale is float32, without axes or with as many axes as the array. Each axis of a tensor
-    scale has length 1, or the length of the array's axis if that axis is not blocked. With
-    `positive` a tensor scale must be positive and finite, because elements are divided by it.
-    Without `positive`, only the sign bit of a tensor scale must be 0. `value` must be None if, and
+    scale has length 1, or the length of the array's axis if that axis is not blocked. If `positive`
+    is True, a tensor scale must be positive and finite, because elements are divided by it. If
+    `positive` is False, only the sign bit of a tensor scale must be 0. `value` must be None if, and
     only if, the format has no tensor scale. If `value` is an array, it must be in the same memory
     as the array `beside`: in host memory, or on the same GPU. A Python number is copied to the
     memory of `beside`.
@@ -116,8 +116,8 @@ def checked_tensor_scale(
         )
     )
     accepted = (
-        f"without axes, or of {len(shape)} axes, each of length 1 or, if its block length in {blocks} is 1, of its "
-        f"length in {shape}"
+        f"without axes, or of {len(shape)} axes of length 1; an axis with block length 1 in {blocks} may also have "
+        f"its length in {shape}"
     )
     errors.require(fits, "tensor_scale", accepted, tensor.shape)
     if positive:
@@ -214,7 +214,7 @@ def packed_layout(
 ) -> tuple[tuple[int, ...], Layout]:
     """Return the shape and the `Layout` of codes that are packed in rows of `length` codes.
 
-    `rest` has the arguments of `layout_of` after the shape.
+    `rest` holds the arguments of `layout_of` that follow the shape.
     """
     fmt = formats.get(format)
     bits = fmt.element.bits

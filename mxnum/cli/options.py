@@ -16,6 +16,11 @@ def _one_of(choices: Iterable[str]) -> str:
     return f"{', '.join(others)} or {last}"
 
 
+def names_in(given: list[str] | None) -> list[str]:
+    """Return the names that an option gives; it may be repeated, and each value may list several."""
+    return [name for value in given or () for name in value.split(",")]
+
+
 Format = Annotated[
     str,
     typer.Option(

@@ -77,7 +77,7 @@ class Implementation:
         return {name: np.concatenate([found[name] for _, found in made])[order] for name in made[0][1]}
 
     def in_tensor(self, task: Task, inputs: Columns) -> Implementation:
-        """Return the implementation with its parameters named in `OF_TENSORS` bound to values.
+        """Return the implementation with values for its parameters that `OF_TENSORS` names.
 
         The values come from the first row of `inputs`.
         """

@@ -17,7 +17,7 @@ from mxnum.conformance.task import Task
 from mxnum.definition.pack import limits
 from mxnum.formats import E8M0, ElementFormat, MXFormat, ScaleFormat
 from mxnum.memory.dtypes import code_dtype
-from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
+from mxnum.modes import FloatScaleRule, ScaleRule
 from mxnum.reference import numbers
 
 
@@ -190,8 +190,8 @@ class ElementSteps:
     x: float
     factor: Fraction
     divisor: str
-    #: The magnitude that is rounded, and its neighbours in the grid of magnitudes. All three are
-    #: None if nothing is rounded, as for NaN, infinity or a scale of zero.
+    #: The magnitude that is rounded, and its neighbours in the grid of magnitudes. If nothing is
+    #: rounded (NaN, infinity, a scale of zero), `magnitude`, `below` and `above` are None.
     magnitude: Fraction | None
     below: Neighbour | None
     above: Neighbour | None
@@ -230,7 +230,7 @@ class ElementSteps:
         return -magnitude if self.negative else magnitude
 
     def value_of(self, neighbour: Neighbour) -> Fraction:
-        """Return the value of a neighbour with the sign of the number."""
+        """Return the value of a neighbour; it is negative if the rounded number is."""
         return -neighbour.value if self.negative else neighbour.value
 
     def _named(self, neighbour: Neighbour) -> str:
@@ -392,20 +392,25 @@ def _rounding_rule(task: Task, negative: bool, parity: int, delta: Fraction, ran
     """Return the rule in words, and True if it takes the neighbour that is farther from zero."""
     if delta == 0:
         return "is representable and stays", False
-    mode, r, is_tie = task.rounding, task.sr_bits, delta == Fraction(1, 2)
+    mode, r, half = task.rounding, task.sr_bits, Fraction(1, 2)
     away = numbers.goes_away(mode, negative, parity, delta, random % 2**r, r)
-    nearer, end = f"{mode} takes the nearer one", "away from" if away else "toward"
-    even = f"a tie, which rne gives to the even code, here the one {'away from' if away else 'nearer'} zero"
-    added = f"{math.floor(delta * 2**r)} + {random % 2**r} {'>=' if away else '<'} 2^{r}"
-    words = {
-        Rounding.RNE: even if is_tie else nearer,
-        Rounding.RNA: "a tie, which rna takes away from zero" if is_tie else nearer,
-        Rounding.RTP: "rtp goes up",
-        Rounding.RTN: "rtn goes down",
-        Rounding.RTO: "rto takes the neighbour whose code is odd",
-        Rounding.SR: f"sr adds R to the first {r} fraction bits, {added}: goes {end} zero",
-    }
-    return words.get(mode, f"{mode} goes {end} zero"), away
+    end, taken = "away from" if away else "toward", "even" if away == bool(parity) else "odd"
+    if mode.is_stochastic:
+        added = f"{math.floor(delta * 2**r)} + {random % 2**r} {'>=' if away else '<'} 2^{r}"
+        return f"{mode} adds R to the first {r} fraction bits, {added}: goes {end} zero", away
+    ends = [numbers.goes_away(mode, negative, parity, each, 0, r) for each in (half / 2, 3 * half / 2)]
+    is_nearest, by_parity = ends == [False, True], numbers.goes_away(mode, negative, 1 - parity, delta, 0, r) != away
+    by_sign = numbers.goes_away(mode, not negative, parity, delta, 0, r) != away
+    if is_nearest and delta != half:
+        return f"{mode} takes the nearer one", away
+    if is_nearest and by_parity:
+        chosen = f"here the one {'away from' if away else 'nearer'} zero"
+        return f"a tie, which {mode} gives to the {taken} code, {chosen}", away
+    if is_nearest:
+        return f"a tie, which {mode} takes {end} zero", away
+    if by_parity:
+        return f"{mode} takes the neighbour whose code is {taken}", away
+    return f"{mode} goes {('down' if away == negative else 'up') if by_sign else f'{end} zero'}", away
 
 
 def explain_scale(task: Task, bits: Any, tensor: float | None = None) -> ScaleSteps | FloatScaleSteps:
@@ -435,11 +440,11 @@ def explain_scale(task: Task, bits: Any, tensor: float | None = None) -> ScaleSt
 
 
 def _decisive(task: Task, values: list[float]) -> tuple[int | None, Fraction, str]:
-    """Return the index and magnitude of the element that decides the scale, and an empty text.
+    """Return the index and magnitude of the element that decides the scale, and a remark.
 
     The element with the largest finite magnitude decides the scale, unless that magnitude is 0 or a
     NaN or infinity makes the whole block NaN. If no element decides the scale, the index is None
-    and the text says why.
+    and the remark says why; otherwise the remark is empty.
     """
     finite = [(abs(Fraction(v)), -i) for i, v in enumerate(values) if math.isfinite(v)]
     maximum, minus_place = max(finite, default=(Fraction(0), 0))

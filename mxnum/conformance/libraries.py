@@ -315,7 +315,7 @@ def _gguf() -> Iterator[Peer]:
     yield Peer("gguf", "MXFP4.dequantize_blocks", "dequantize", "mxfp4_e2m1", dequantize)
 
 
-#: The largest number of wrong parts of a conversion for which a smallest failing input is searched.
+#: Number of wrong parts of a conversion, such as its scales, that get a smallest failing input.
 PARTS = 4
 #: Number of examples that hypothesis tries for each part. If no example fails, the numbers of a
 #: known failure are made simpler one by one.

@@ -114,10 +114,10 @@ def _simplest(task: Task, wrong: Wrong, found: Columns, pool: list[int]) -> Colu
 
 
 def _simplest_tensor(task: Task, wrong: Wrong, case: Columns) -> Columns:
-    """Return the case in the simplest tensor, of those tried, in which the case still fails.
+    """Return the case in the simplest tensor in which the case still fails.
 
-    The tensors tried are the block alone, and tensors with simple largest magnitudes or the largest
-    magnitude of the case.
+    Three kinds of tensors are tried: the block alone; tensors whose largest magnitude is a simple
+    number; the tensor of the case.
     """
     sizes = _largest(task, [case])
     batch = select(case, [0] * len(sizes))
@@ -164,7 +164,7 @@ def _inputs(task: Task, seen: Sequence[Columns]) -> Any:
 
 
 def _largest(task: Task, seen: Sequence[Columns]) -> list[int]:
-    """Return bit patterns of largest magnitudes: 0, plain numbers, and magnitudes in `seen`.
+    """Return bit patterns of tensors' largest magnitudes: 0, plain numbers, and some from `seen`.
 
     0 stands for the maximum of the block itself.
     """
@@ -176,7 +176,7 @@ def _largest(task: Task, seen: Sequence[Columns]) -> list[int]:
 def _scale_codes(task: Task) -> list[int]:
     """Return scale codes, sorted by their distance from the code of scale 1.
 
-    Of scales with more than 8 bits, only powers of two and the ends of the range are returned.
+    Of scales with more than 8 bits, only powers of two and the extreme codes are returned.
     """
     number = task.format.scale.number
     one = task.format.scale.bias if number is None else number.bias << number.mantissa_bits

@@ -99,7 +99,7 @@ class Operation:
         raise NotImplementedError
 
     def result_bits(self, task: Task) -> int | None:
-        """Return the number of fraction bits of a result, which sets the unit of distances.
+        """Return the number of fraction bits of a result, which defines its unit in the last place.
 
         Return None for an operation whose reports state no distances from the right answers.
         """
@@ -122,11 +122,11 @@ class Operation:
         raise NotImplementedError
 
     def samples(self, task: Task, rng: Generator, size: int, start: int) -> Columns:
-        """Return `size` cases of level 2; `start` cases of level 2 were made before."""
+        """Return `size` random cases (level 2), the first of which has the index `start`."""
         raise NotImplementedError
 
     def possible(self, task: Task) -> tuple[str, int | None]:
-        """Return the name of the possible inputs and their number of bits.
+        """Return a noun for the inputs, such as "element codes", and the bits of an input.
 
         The number of bits is None if there are too many possible inputs to count.
         """

@@ -12,7 +12,7 @@ GUARD = 3
 
 
 def sum_width(width: int) -> int:
-    """Return the width of a sum's significand: `width`, the guard bits and a bit for the carry."""
+    """Return the width of a sum's significand: `width` plus guard bits plus a bit for the carry."""
     return width + GUARD + 1
 
 

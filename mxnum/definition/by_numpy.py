@@ -103,8 +103,8 @@ def quantize(
 def looks_at_elements(rule: ScaleRule | FloatScaleRule) -> bool:
     """Return True if the rule's scale depends on all elements of a block.
 
-    If True, only the engine computes the scale. If False, the scale depends only on the block's
-    largest magnitude.
+    If True, this module cannot compute the scale, but the compiled engine can. If False, the scale
+    depends only on the block's largest magnitude.
     """
     return isinstance(rule, FloatScaleRule) and rule.error_power > 0
 
@@ -141,7 +141,7 @@ def encode(
 def tensor_scale(largest: Array, source: ElementFormat, fmt: MXFormat) -> Array:
     """Return the tensor scale of each tensor, as float32.
 
-    `largest` has the bit pattern of each tensor's largest finite magnitude in the format `source`.
+    `largest` has each tensor's largest finite magnitude, as a bit pattern of `source`.
     """
     find = make_tensor_scale(source, fmt.element, fmt.scale)
     return np.asarray(find(np.asarray(largest, np.int64))).astype(np.uint32).view(np.float32)
@@ -291,9 +291,9 @@ def _is_finite(bits: Array, source: ElementFormat) -> Array:
 
 
 def _ends(bits: Array, is_finite: Array, source: ElementFormat, blocks: Blocks) -> tuple[Array, Array]:
-    """Return the largest and the smallest finite number of each block, as ordered integers.
+    """Return the largest and the smallest finite number of each block.
 
-    `make_to_ordered` defines ordered integers.
+    The numbers are returned as the integers of `make_to_ordered`.
     """
     ordered = make_to_ordered(source)(bits)
     infinity = source.max_code + 1

@@ -48,7 +48,7 @@ class Printer:
             yield ""
 
     def arrays(self) -> Iterator[str]:
-        """Yield the lines of the functions that take a whole block, or a whole sum."""
+        """Yield the lines of the functions for whole blocks, or of the function for a fused sum."""
         if isinstance(self.model, SumModel):
             return self.fused_sum(self.model)
         assert isinstance(self.model, Model)

@@ -306,7 +306,7 @@ def _without_unused(function: Function) -> Function:
 
 
 def _comment(function: Callable[..., Any], comment: str, clauses: Mapping[str, str]) -> str:
-    """Return a function's comment: `comment` or the factory's docstring, and then the clause."""
+    """Return a function's comment: `comment` or a docstring, and then the clauses of standards."""
     factory = function.__qualname__.split(".")[0]
     if not comment:
         text = inspect.getdoc(function) or inspect.getdoc(function.__globals__[factory]) or ""

@@ -100,7 +100,10 @@ def _read_q8_0(rows: Array) -> tuple[Array, Array]:
     wrong = (d.view(np.uint16) & _SIGN != 0) | (np.isinf(scales) & ~np.isinf(d))
     if wrong.any():
         raise errors.outside(
-            "blocks", first_index(wrong), "an array of blocks whose d is positive and below 1024", float(d[wrong][0])
+            "blocks",
+            first_index(wrong),
+            "an array of blocks whose d is at least +0 and below 1024",
+            float(d[wrong][0]),
         )
     return rows[:, 2:].copy(), scales
 

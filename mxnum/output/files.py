@@ -90,7 +90,7 @@ def place_of(path: Path) -> tuple[Path, int | None]:
 def _naming(path: Path) -> Iterator[None]:
     """Raise OSErrors again with `path` as the file's name.
 
-    An error that names another file is not changed, unless it names the temporary file.
+    Errors that name a file other than the temporary file are not changed.
     """
     try:
         yield

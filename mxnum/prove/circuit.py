@@ -41,7 +41,7 @@ class Circuit:
     notes: tuple[str, ...] = ()
     #: True if an input whose name the claim does not know is bound by its position.
     by_order: bool = False
-    #: Names of the pointers whose arrays the reader has bound, as `ports` says.
+    #: Names of pointers in `ports`, which `bind` ignores, because the reader has already used them.
     pointers: tuple[str, ...] = ()
 
 
@@ -137,7 +137,11 @@ def _bound(
 
 
 def _port(said: str, named: Mapping[str, Quantity]) -> Port | None:
-    """Return the numbers that a name means: `a` is all of `a`; `a3`, `a[3]` and `a_3` are one."""
+    """Return the numbers that a name means.
+
+    The name of an input or output means all its numbers. Each of `a3`, `a[3]` and `a_3` means
+    number 3 of `a`.
+    """
     if said in named:
         return Port(named[said], 0, named[said].count)
     plain = said.replace("[", "").replace("]", "")
@@ -151,8 +155,8 @@ def _port(said: str, named: Mapping[str, Quantity]) -> Port | None:
 def given(circuit: Circuit, binding: Binding, values: Mapping[str, z3.BitVecRef]) -> dict[str, z3.BitVecRef]:
     """Return the value of each input of a circuit, given the values of the claim's inputs.
 
-    If a port is wider than its number, the bits of a float32 or float64 are sign-extended like a
-    signed integer, and all other numbers are zero-extended.
+    A port may be wider than the number it carries. Then the bits of a float32 or float64 are
+    sign-extended like a signed integer. All other numbers are zero-extended.
     """
     found = {}
     for name, width in circuit.inputs.items():

@@ -267,9 +267,9 @@ class _Machine:
         self.block = label
 
     def merge(self, values: list[tuple[str, Value]], label: str) -> Value:
-        """Return the value of the edge by which control enters block `label`.
+        """Return a value in block `label` that depends on the edge by which control enters it.
 
-        `values` pairs the source block of each edge with the edge's value.
+        `values` has the source block and the value of each edge.
         """
         *others, (_, result) = values
         for source, value in others:
@@ -401,7 +401,7 @@ def _intrinsic(name: str, width: int, operands: list[z3.BitVecRef]) -> tuple[z3.
 
 
 def execute(function: Function, arguments: Sequence[z3.BitVecRef]) -> Execution:
-    """Return the result that a function stores, and the obligations of the execution."""
+    """Return the result that a function stores, with the obligations under which it is defined."""
     machine = _Machine()
     for (width, name, bounds), argument in zip(function.parameters, arguments, strict=True):
         if argument.size() != width:

@@ -92,7 +92,7 @@ def _product(element: ElementFormat, a: z3.BitVecRef, b: z3.BitVecRef) -> z3.Bit
 def _multiple(factor: bool | int, product: z3.BitVecRef, like: z3.ExprRef) -> z3.ExprRef:
     """Return `factor` times a product, in the width of the term `like`.
 
-    If `like` is a condition, `factor` is its truth value, which is returned as a constant.
+    If `like` is a condition, `factor` is its truth value; return it as a constant.
     """
     if isinstance(factor, bool):
         return z3.BoolVal(factor)
@@ -106,11 +106,11 @@ def _leaves(
     element: ElementFormat,
     pairs: Sequence[tuple[z3.BitVecRef, z3.BitVecRef]],
 ) -> list[tuple[z3.ExprRef, int, bool | int]] | None:
-    """Return the largest terms that are multiples of one product, with the factor.
+    """Return the largest terms that are multiples of one product, each with index and factor.
 
-    Each term comes with the index of its product. The list also has each condition whose truth
-    value is the same for all codes; the factor of the condition is its truth value. The result is
-    None if a code occurs outside of the listed terms.
+    The index of a term is the index of its product. The list also has each condition that has the
+    same truth value for all codes; its factor is this truth value. The result is None if a code
+    occurs outside of the listed terms.
     """
     support = _support(roots, places)
     waiting, seen, leaves = list(roots), set(), []
@@ -157,7 +157,7 @@ def _factor(term: z3.ExprRef, element: ElementFormat, pair: tuple[z3.BitVecRef, 
 
 
 def _support(roots: Sequence[z3.ExprRef], places: Mapping[int, int]) -> dict[int, frozenset[int]]:
-    """Return the indices of code pairs on which each term depends; -1 stands for other symbols."""
+    """Return for each term the indices of the code pairs in it; -1 stands for any other symbol."""
     found: dict[int, frozenset[int]] = {}
     waiting = list(roots)
     while waiting:

@@ -248,26 +248,34 @@ def rounded_position(
     table = (*element.magnitudes, element.beyond)
     low = bisect_right(table, number) - 1
     fraction = (number - table[low]) / (table[low + 1] - table[low])
-    if fraction == 0:
-        return low
+    return low + (fraction > 0 and rounds_up(rounding, negative, low % 2 == 1, fraction, random, random_bits))
+
+
+def rounds_up(
+    rounding: str, negative: bool, is_odd: bool, fraction: Fraction, random: int = 0, random_bits: int = RANDOM_BITS
+) -> bool:
+    """Return True if a magnitude is rounded up to the upper end of its gap.
+
+    The magnitude lies inside the gap, at `fraction` of its width. `is_odd` tells whether the code
+    of the lower end is odd.
+    """
     match rounding:
         case "rne":
-            up = fraction > Fraction(1, 2) or (fraction == Fraction(1, 2) and low % 2 == 1)
+            return fraction > Fraction(1, 2) or (fraction == Fraction(1, 2) and is_odd)
         case "rna":
-            up = fraction >= Fraction(1, 2)
+            return fraction >= Fraction(1, 2)
         case "rtz":
-            up = False
+            return False
         case "rtp":
-            up = not negative
+            return not negative
         case "rtn":
-            up = negative
+            return negative
         case "rto":
-            up = low % 2 == 0
+            return not is_odd
         case "sr":
-            up = (fraction.numerator << random_bits) // fraction.denominator + random >= 1 << random_bits
+            return (fraction.numerator << random_bits) // fraction.denominator + random >= 1 << random_bits
         case _:
             raise ValueError(rounding)
-    return low + up
 
 
 def overflowed(element: Element, rounding: str, overflow: str, negative: bool) -> int:

@@ -26,6 +26,7 @@ from proofs.specs.rationals import (
     decode,
     floor_magnitude,
     overflowed,
+    rounds_up,
     scale_threshold,
     with_sign,
 )
@@ -72,32 +73,20 @@ def _floors(source: str, element: str, points: str, random: Random) -> tuple[Arr
 
 def breakpoints(source: str, element: str, rounding: str, negative: bool, random: Random | None = None) -> Array:
     """Return, for each scale and magnitude code k, the least pattern that gets a code above k."""
-    parity = np.arange(1, len(ELEMENTS[element].magnitudes) + 1) % 2
-    everywhere, nowhere = parity >= 0, parity < 0
-    away = "start", nowhere
-    toward = "end", everywhere
-    match rounding:
-        case "rne":
-            points, inclusive = "middle", parity == 0
-        case "rna":
-            points, inclusive = "middle", everywhere
-        case "rtz":
-            points, inclusive = toward
-        case "rtp":
-            points, inclusive = toward if negative else away
-        case "rtn":
-            points, inclusive = away if negative else toward
-        case "sr":
-            points, inclusive = "random", everywhere
-        case "rto":
-            # An inexact number is rounded to that end of its gap whose code is odd.
-            start, _ = _floors(source, element, "start", Random())
-            end, end_exact = _floors(source, element, "end", Random())
-            return np.where(parity == 1, start + 1, end + ~end_exact)
-        case _:
-            raise ValueError(rounding)
-    floor, exact = _floors(source, element, points, (random or Random()) if points == "random" else Random())
-    return np.where(exact & inclusive, floor, floor + 1)
+    if rounding == "sr":
+        floor, exact = _floors(source, element, "random", random or Random())
+        return np.where(exact, floor, floor + 1)
+    rows = [_breakpoints(source, element, rounding, negative, is_odd) for is_odd in (False, True)]
+    return np.where(np.arange(rows[0].shape[1]) % 2 == 1, rows[1], rows[0])
+
+
+def _breakpoints(source: str, element: str, rounding: str, negative: bool, is_odd: bool) -> Array:
+    """Return the breakpoints as if the lower end of every gap had an odd code, or an even code."""
+    ups = [rounds_up(rounding, negative, is_odd, Fraction(quarters, 4)) for quarters in (1, 2, 3)]
+    point = ("start", "middle", "middle", "end")[3 - sum(ups)]
+    floor, exact = _floors(source, element, point, Random())
+    # A point that itself rounds up is a breakpoint. The end of a gap does; a middle may.
+    return np.where(exact & (point == "end" or (point == "middle" and ups[1])), floor, floor + 1)
 
 
 def position_codes(element: Element, rounding: str, overflow: str, negative: bool) -> list[int]:

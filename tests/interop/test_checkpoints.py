@@ -190,6 +190,14 @@ def test_block_shape_sets_the_tiles_under_each_name(tmp_path, layout, tile):
         Checkpoint(tmp_path / "m.safetensors", block_shape=(200, 200)).tensor("w")
 
 
+def test_a_weight_with_two_tensors_of_scales_is_rejected(tmp_path):
+    q = example("e4m3:block=32,scale=float32", (32, 32), block_shape=(32, 32))
+    tensors = to_tensors("w", q, "deepseek") | to_tensors("w", q, "modelopt")
+    safetensors.save(tmp_path / "m.safetensors", tensors)
+    with pytest.raises(ValueError, match="Weight 'w' must have one tensor of scales, not both 'w_scale_inv' and"):
+        Checkpoint(tmp_path / "m.safetensors").tensor("w")
+
+
 def test_direction_of_a_global_scale_comes_from_names_or_the_caller(tmp_path):
     q = mx.quantize(np.ones((2, 32), np.float32), "nvfp4", tensor_scale=2.0**-3)
     path = tmp_path / "m.safetensors"

@@ -52,7 +52,7 @@ class Bars:
         self._shown, self._bars = shown, {}  # type: ignore[var-annotated]
 
     def say(self, text: str) -> None:
-        """Write a message above the bars."""
+        """Write a message above the progress bars."""
         self._shown.console.print(text, markup=False, highlight=False)
 
     def at(self, part: str, done: float, total: float, what: str) -> None:

@@ -110,7 +110,7 @@ def around_thresholds(element: ElementFormat, source: ElementFormat, exponents: 
 
 
 def special_patterns(source: ElementFormat, nan: bool = True) -> Array:
-    """Return the bit patterns of zeros, ends of subnormals and normals, infinities and NaNs.
+    """Return the bit patterns of zeros, extreme subnormals and normals, infinities and NaNs.
 
     Each pattern comes with both signs.
     """
@@ -124,7 +124,10 @@ def special_patterns(source: ElementFormat, nan: bool = True) -> Array:
 
 
 def as_magnitudes(bits: Array, source: ElementFormat, scales: Array | None = None) -> Array:
-    """Return |x| / 2**(scale-127) in float64, exact unless far below the smallest element."""
+    """Return |x| / 2**(scale-127) in float64.
+
+    Only results far below the smallest element are inexact.
+    """
     with np.errstate(all="ignore"):
         wide = np.abs(as_floats(bits, source).astype(np.float64))
         return wide if scales is None else np.ldexp(wide, 127 - scales.astype(np.int64))

@@ -30,7 +30,7 @@ _SOURCES = "float32", "bfloat16", "float16"
 
 
 def applicable_stacks(task: Task) -> Iterator[Stack]:
-    """Yield the stacks that can do a task."""
+    """Yield the stacks (software in `mxnum.stacks`) that can do a task."""
     fmt = task.format
     if (fmt.element.name, fmt.scale.name) != _NVFP4 or fmt.element != ELEMENTS["e2m1"]:
         return
@@ -39,7 +39,8 @@ def applicable_stacks(task: Task) -> Iterator[Stack]:
     if (task.rounding, task.overflow) != (Rounding.RNE, Overflow.SATURATE):
         return
     for stack in stacks.STACKS.values():
-        # If the inputs are codes, `task.source` is the type of the result, so it does not matter.
+        # If the inputs are codes, `task.source` is the type of the result, to which `stack.takes`
+        # does not apply.
         takes = task.source.name in stack.takes or task.takes_codes
         if takes and (fmt.tensor_scale is not None or stack.direction == "none"):
             yield stack
@@ -59,8 +60,8 @@ def answer_of_stack(stack: Stack, field: str) -> Answer:
             x = as_floats(inputs["x"], task.source).astype(np.float32)
             finite = _largest(task, inputs)
             found = made(stack, task, inputs, finite)
-            # A stack may take infinity or the largest finite number as the largest magnitude of a
-            # tensor with an infinity. For a tensor with a NaN, every answer is accepted.
+            # For a tensor with an infinity, a stack may take infinity or the largest finite number
+            # as the largest magnitude. For a tensor with a NaN, every answer is accepted.
             infinite = made(stack, task, inputs, np.where(np.isinf(x).any(axis=1, keepdims=True), np.inf, finite))
             given = inputs["answered"]
             is_open = (given == infinite).all(axis=1) | np.isnan(x).any(axis=1)
@@ -161,7 +162,7 @@ def scales(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def codes(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield the name and `Answer` of each mistake in codes at the implementation's scales."""
+    """Yield name and answer function of each mistake in codes at the implementation's scales."""
     for name, change in _other_tensors(task):
         yield name, _changed(lambda t, i: right(t, i, "codes"), change)
     if task.is_stochastic:
@@ -173,7 +174,7 @@ def codes(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def values(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield the name and `Answer` of each mistake in dequantized values."""
+    """Yield name and answer function of each mistake in dequantized values."""
     for name, change in _other_tensors(task):
         yield name, _changed(lambda t, i: expected(t, i)["value"], change)
 

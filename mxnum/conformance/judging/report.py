@@ -19,7 +19,7 @@ ARRAYS = 16
 
 @dataclass(frozen=True)
 class Profile:
-    """The choices that an implementation documents, and by which its answers may differ."""
+    """The choices that an implementation documents; answers that follow them are accepted."""
 
     name: str = "mxnum"
     accepted: frozenset[str] = frozenset()
@@ -49,7 +49,7 @@ class Case:
     answers: Columns
     want: Columns
     part: str | None = None
-    #: The answer as it was written, if it has unknown bits.
+    #: The text of an answer with unknown bits (digits x or z).
     written: str = ""
 
     def body(self, task: Task) -> str:
@@ -107,17 +107,18 @@ class Report:
     arrays: list[ArrayResult] = field(default_factory=list)
     #: The other orders of codes, scales or elements that would make all answers right.
     arrangements: list[str] = field(default_factory=list)
-    #: If some answers are wrong: the stacks of `mxnum.stacks` whose arithmetic gives all answers.
+    #: If some answers are wrong: the names of the software in `mxnum.stacks` that would give every
+    #: answer.
     stacks: tuple[str, ...] = ()
     #: Why the check cannot notice changed or missing cases; empty if it can.
     unchecked: str = ""
-    #: Number of wrong answers with unknown bits, as logic simulators print them.
+    #: Number of answers with unknown bits (digits x or z, as logic simulators print them).
     unknown: int = 0
     #: A sentence about the inputs that the cases cover.
     tried: str = ""
-    #: Number of wrong answers (scales and codes count separately) that the explanations do not
-    #: cover; 0 if there is no explanation. `refused` is the error that the function raises for NaNs
-    #: that the element has no code for.
+    #: Number of wrong answers that the explanations do not cover, or 0 if there are no
+    #: explanations. A block's scale and its codes count separately. `refused` is the error that the
+    #: function raises for NaNs that the element has no code for.
     unexplained: int = 0
     refused: str = ""
     #: The distances of wrong dot products from the right dot products.
@@ -231,14 +232,14 @@ class StochasticReport:
     problems: dict[str, list[str]] = field(default_factory=dict)
     #: The legitimate choices that the kernel makes, and how many numbers follow each choice.
     choices: dict[str, int] = field(default_factory=dict)
-    #: The rules whose probabilities fit the observed shares.
+    #: The rules whose probabilities fit the answers.
     fits: list[str] = field(default_factory=list)
     #: Sentences that say which errors the test detects, and how rarely a right kernel fails.
     guarantees: list[str] = field(default_factory=list)
 
     @property
     def conforms(self) -> bool:
-        """True if the kernel differs by legitimate choices only."""
+        """True if all differences from the right answers are permitted choices."""
         return not self.problems
 
     @property

@@ -27,7 +27,7 @@ def expected(task: Task, inputs: Columns) -> Columns:
 
 
 def right(task: Task, inputs: Columns, field: str) -> Array:
-    """Return the right answers in a field; codes of blocks are right at the scales in `inputs`."""
+    """Return the right answers in a field; codes of blocks belong to the scales in `inputs`."""
     if field == "codes":
         return element_codes(task, inputs["x"], inputs["scale"], inputs.get("random"), tensor_scales(inputs))
     return expected(task, inputs)[field]
@@ -102,7 +102,7 @@ def element_codes(
     """Return element codes with ``nonfinite="element"``, at scale 1 or at each row's scale.
 
     If the element has no NaN, the library raises an error for a NaN. For a NaN without a code,
-    `element_codes` returns the code of the largest value instead, which callers ignore.
+    `element_codes` returns the code of the largest value instead; callers ignore this code.
     """
     floats = as_floats(x, task.source)
     if task.element.nan_code is None:

@@ -195,7 +195,7 @@ def _quantize(source: ElementFormat, bits: int, within: tuple[Callable[..., Any]
                     for part in range(base, stop, PART):
                         ask_for(out, part * bits // 8, PART, WRITE_AHEAD)
                 for piece in range(base, stop, blocks * width if blocks > 1 else PIECE):
-                    size = min(width, stop - piece, PIECE)  # The size of a block, or of a part of a long block.
+                    size = min(width, stop - piece, PIECE)  # The length of a block or, in a long block, of a piece.
                     if fill != 0:
                         where = piece, blocks * size, 0, 0, 0, 0, 0, 0
                         call_kernel(fill, words, buffer, offset, buffer, buffer, where)

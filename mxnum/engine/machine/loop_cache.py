@@ -19,8 +19,8 @@ from numba import types
 from numba.core.caching import FunctionCache
 from numba.core.serialize import dumps
 
-#: Tests show that compiled loops load without the compiler in numba versions from the first of
-#: these two to before the second.
+#: The first and the last (excluded) numba version in which tests load compiled loops without the
+#: compiler.
 TRIED = (0, 61), (0, 69)
 
 
@@ -157,9 +157,9 @@ def description(value: Any) -> Any:
 
     Raises TypeError if the closure holds a value that this function cannot describe.
 
-    By default, numba pickles closures. Code just compiled from source and the same code read from a
-    `.pyc` file have different pickles, so a second process would compile all loops again. Two
-    pickles of the same intrinsic differ as well.
+    By default, numba identifies a closure by its pickle. Code just compiled from source and the
+    same code read from a `.pyc` file have different pickles, so a second process would compile all
+    loops again. Two pickles of the same intrinsic differ as well.
     """
     kind = type(value)
     name = kind.__module__, kind.__qualname__

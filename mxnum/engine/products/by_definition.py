@@ -1,4 +1,4 @@
-"""Sums by integers: the compiled definition, which holds in every floating-point environment."""
+"""The compiled definition: sums by integer arithmetic, for every floating-point environment."""
 
 from __future__ import annotations
 

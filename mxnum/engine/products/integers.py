@@ -7,7 +7,7 @@ vector.
 
 The instructions for 8-bit integers require an unsigned left operand, so a bias makes the integers
 of the left operand positive. To cancel the bias, the sum of a block starts at minus the bias times
-the sum of the right integers.
+the sum of the right operand's integers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mxnum.memory.dtypes import Array
 
 #: The number of integers in a 32-bit word, by the type of panels.
 IN_WORD = {"int8": 4, "int16": 2}
-#: The number of rows, and of codes of each row, that pass through registers at a time.
+#: How many rows, and how many codes of each row, pass through registers at a time.
 _ROWS, _CODES = 4, 16
 _RECTANGLE = _ROWS * _CODES
 #: The greatest number of codes for which registers hold a table of integers.
@@ -46,7 +46,7 @@ def lanes() -> int:
 
 @cache
 def instructions() -> str:
-    """Return the name of the processor's instructions for integers: "vnni", "avx2" or "" for none.
+    """Return which instructions multiply and add small integers: "vnni", "avx2", or "" for none.
 
     VNNI multiplies integers and adds the products to a sum in one instruction.
     """
@@ -127,7 +127,7 @@ def pack(codes: Array, element: Integers, panels: Array, bias: int, starts: Arra
 
 @cache
 def _tables(element: Integers, bias: int, kind: np.dtype[Any]) -> tuple[Array, Array]:
-    """Return two tables indexed by code: of the integers plus `bias`, and of their bytes.
+    """Return two tables indexed by code: the integers plus `bias`, and the bytes of these sums.
 
     The table of bytes has a row of low bytes and a row of high bytes.
     """
@@ -173,9 +173,9 @@ def _pack(memory, is_turned, table, halves, panels):
 def _moving(turning: bool) -> Any:
     """Return `move(memory, table, halves, panel, where)`, which packs 4 rows of 16 codes.
 
-    `where` is (i, j, word, row). `move` reads codes from `memory[i, j]` on. If `turning`, `move`
-    packs columns of `memory` as rows. `move` writes words to `panel`, from index `word` on, in the
-    rows from `row` on.
+    `where` is (i, j, word, row), and `move` reads codes from `memory[i, j]` on. If `turning`,
+    `move` packs columns of `memory` as rows. `move` writes words to `panel`, from index `word` on,
+    in the rows from `row` on.
     """
 
     @intrinsic
@@ -204,8 +204,8 @@ def _moving(turning: bool) -> Any:
                 builder, lines[0], lines[0], [k * _ROWS + r if turning else r * _CODES + k for r, k in order]
             )
             low, high = (_looked_up(builder, codes, builder.gep(parts.data, [_I64(k * _TABLE)])) for k in (0, 1))
-            # An 8-bit code is itself the integer, to which the bias is added. The bias is the
-            # table's entry for code 0.
+            # An 8-bit code is itself the integer, so the code plus the bias is stored. Code 0
+            # stands for 0, so the table's entry for code 0 is the bias.
             shift = _splat(builder, builder.trunc(builder.load(values.data), _I8), _RECTANGLE)
             has_table = builder.icmp_signed("<=", builder.extract_value(values.shape, 0), _I64(_TABLE))
             low = builder.select(has_table, low, builder.add(codes, shift))

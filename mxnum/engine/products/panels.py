@@ -21,7 +21,7 @@ from mxnum.engine.products.terms import INFINITY, NOT_A_NUMBER, ZERO, meanings
 from mxnum.formats import FLOATS, ElementFormat
 from mxnum.memory.dtypes import Array
 
-#: A tile has this many rows, and this many numbers of each row.
+#: A tile has this many rows and this many columns.
 _SIDE = 8
 
 _I16, _I32, _I64 = (ir.IntType(bits) for bits in (16, 32, 64))
@@ -173,8 +173,8 @@ def _decoded(builder: Any, fields: Any, codes: Any) -> Any:
     """Return IR for the float32 numbers of a vector of codes.
 
     The fields of a float code are shifted to their positions in float16. The processor widens
-    float16 numbers exactly, subnormals included. Integer codes are converted directly. A
-    multiplication by a power of two then corrects the exponent.
+    float16 numbers exactly, subnormals included. Codes of integer elements are converted as
+    integers. A multiplication by a power of two then corrects the exponent.
     """
 
     def all_of(scalar: Any) -> Any:

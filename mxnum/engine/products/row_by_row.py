@@ -1,4 +1,4 @@
-"""Sums computed without tiles: of two vectors, and of blocks that need two float64 parts."""
+"""Products without tiles: of two vectors, and of matrices with elements split into two parts."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def by_blocks(
 
 
 def _in_blocks(x: Array, run: int) -> Array:
-    """Return the rows cut into blocks. The last block of each row is padded with zeros."""
+    """Return the rows of `x`, cut into blocks. The last block of each row is padded with zeros."""
     rest = -x.shape[1] % run
     return (np.pad(x, ((0, 0), (0, rest))) if rest else x).reshape(len(x), -1, run)
 
@@ -89,7 +89,7 @@ def _blocks(a, high, low, b, scales_a, scales_b, is_split, out):
 
 @register_jitable(fastmath={"reassoc"})
 def _sum(a, b):
-    """Return the sum of products. The compiler may add in any order, because the sum is exact."""
+    """Return a dot product. The compiler may add in any order, because the sum is exact."""
     total = 0.0
     for k in range(a.size):
         total += np.float64(a[k]) * np.float64(b[k])

@@ -52,8 +52,7 @@ Quantized = tuple[Array, Array, Array | None]
 def quantize(request: Request, out: Quantized | None = None) -> Quantized:
     """Return codes, scales and offsets (None without asymmetric scaling) of an array of floats.
 
-    New arrays have the memory order of the input. Packed codes are an exception: they are in C
-    order, as `pack` writes them.
+    New arrays have the memory order of the input, but packed codes are always in C order.
     """
     asked, random = request.settings, request.random
     if asked.must_look:
@@ -202,11 +201,11 @@ def drawn(random: RandomBits | None) -> Draw:
 
 
 class BlockTransform(Protocol):
-    """Makes three operations on blocks: quantize, quantize and decode, and decode."""
+    """Makes operations on blocks: `apply` quantizes, `undo` decodes, `apply_and_undo` does both."""
 
     @property
     def sides(self) -> tuple[np.dtype[Any], ...]:
-        """The dtypes of the arrays with an item for each block: scales, and perhaps offsets."""
+        """The dtypes of the scales and, if there are any, of the offsets."""
 
     def apply(self, asked: Settings) -> Operation:
         """Return the operation that computes scales and offsets of blocks, and makes codes."""

@@ -32,7 +32,7 @@ _FLOAT32, _FLOAT64 = FLOATS["float32"], FLOATS["float64"]
 
 @cache
 def transform(source: ElementFormat) -> Any:
-    """Return the loop that transforms blocks of `source` numbers whose sums are exact in float64.
+    """Return the loop that transforms a block of `source` numbers if its sums are exact in float64.
 
     The loop is called as
     `loop((x, out), step, (signs, signs_after, factor), (first, last), lanes, marks)`. The loop

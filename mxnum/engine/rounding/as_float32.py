@@ -1,15 +1,15 @@
 """Converts numbers of every float type to float32 numbers that round to the same element, and back.
 
 Every bfloat16 or float16 number is a float32 number. A float64 number is rounded to odd: the last
-bit of the float32 number is set if any discarded bit is set. All rounding modes but the stochastic
-one only compare a number with values and midpoints of the element, so the float32 number rounds to
+bit of the float32 number is set if any discarded bit is set. Every rounding mode but the stochastic
+one only compares a number with values and midpoints of the element. So the float32 number rounds to
 the same element as the float64 number. For stochastic rounding, a float64 number is split into a
 leading part, which is the number truncated to float32, and a rest, which is added to the random
 bits.
 
 For nonzero float64 numbers below the normal float32 numbers, rounding to odd gives the least normal
 number, and the leading part is zero. A float64 number above the float32 numbers becomes the largest
-float32 number. Loops leave two kinds of block to the definition: blocks with so low a scale that
+float32 number. Loops leave two kinds of block to the definition: blocks whose scale is so low that
 the least normal number matters, and blocks whose largest number becomes the largest float32 number.
 
 Two functions round to odd, with equal results. Theorems about rounding use `to_odd`, which computes

@@ -42,10 +42,9 @@ _SIGN = -0x80000000
 #: The bits of the first NaN of float32, and of 2**23, whose unit in the last place is 1.
 _FIRST_NAN = FLOAT32.max_code + 2
 _COUNTS = (FLOAT32.bias + FLOAT32.mantissa_bits) << FLOAT32.mantissa_bits
-#: `_BIAS_DIFFERENCE` and `_LESS_FRACTION` are the bias and the fraction bits of float32 minus those
-#: of float16. The least normal float16 number times 2**`_TO_ONE` is 1.
 _BIAS_DIFFERENCE = FLOAT32.bias - FLOATS["float16"].bias
 _LESS_FRACTION = FLOAT32.mantissa_bits - FLOATS["float16"].mantissa_bits
+#: The least normal float16 number times 2**`_TO_ONE` is 1.
 _TO_ONE = 0 - FLOATS["float16"].emin
 
 
@@ -65,7 +64,7 @@ class Constants(NamedTuple):
     above: int
     below: int
     #: The float32 bits of `above` and `below` if these are NaN or infinity, else 0. `special_sign`
-    #: is the mask of the sign bit that a NaN or infinite result keeps.
+    #: is the mask of the sign bit if a NaN or an infinity keeps the sign of x, else 0.
     value_above: int
     value_below: int
     special_sign: int
@@ -77,8 +76,8 @@ class Constants(NamedTuple):
     sign_down: int
     flip: int
     #: `largest` is the bits of the largest value minus the bits of the least normal value, a
-    #: difference that is the same under every scale. `zero_sign` is the mask of the sign bit that a
-    #: zero keeps.
+    #: difference that is the same under every scale. `zero_sign` is the mask of the sign bit if
+    #: zeros have a sign, else 0.
     largest: int
     zero_sign: int
     #: The magnitude codes of infinity and of the first NaN.
@@ -209,7 +208,7 @@ def make_value(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
         magnitude = x & 0x7FFFFFFF
         magic = _magic_of(magnitude, scale, e)
         steps = 0
-        if by_parity:  # Only the parity of `steps` matters; with mantissa bits, `steps` is even.
+        if by_parity:  # Only the parity of `steps` matters. In elements with mantissa bits, `steps` is even.
             steps = (magic >> e.discarded) - ((scale + e.emin + e.discarded) << e.mantissa)
         value = subtract_float32(round_to_quantum(x, magnitude, magic, steps, random), magic)
         largest = ((scale + e.emin) << 23) + e.largest
@@ -277,8 +276,8 @@ def make_value_by_product(element: ElementFormat) -> Callable[..., Any]:
 
     The function multiplies a float32 number n by a power of two. If the element is an integer, n is
     the code as an integer, computed as the difference of two numbers whose last bit is worth 1. If
-    the element is a float, the fields of the code make a float16 number, even for a subnormal code,
-    and the processor widens this number to n. Nothing is rounded.
+    the element is a float, the fields of the code make a float16 number, even for a subnormal code.
+    The processor widens this float16 number to n. Nothing is rounded.
     """
     HAS_NANS = element.specials != "none"
 

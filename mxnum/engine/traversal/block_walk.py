@@ -31,9 +31,8 @@ PANEL, WIDEST_PANEL = 1 << 14, 3072
 ROW_PANEL = 2048
 #: A thread with fewer than `ELEMENTS_PER_THREAD` elements costs more time than it saves.
 ELEMENTS_PER_THREAD = 1 << 19
-#: If blocks are single columns of several rows, an array with fewer columns than NARROW and at
-#: least WORTH_A_COPY elements is copied so that its blocks become rows, because loops over few
-#: columns are slower than the copy.
+#: Loops over few columns are slower than a copy that turns blocks into rows. So if blocks are one
+#: column wide, arrays with fewer than NARROW columns and at least WORTH_A_COPY elements are copied.
 NARROW, WORTH_A_COPY = 8, 1 << 14
 
 #: Marks of groups of blocks that are still to be processed. A group with the mark MIXED may hold
@@ -140,7 +139,7 @@ class Walk:
         return self.elements < 2 * ELEMENTS_PER_THREAD
 
     def shares(self, threads: int | None) -> list[Bounds]:
-        """Return bounds that together cover the array, one for each thread that saves time."""
+        """Return bounds that cover the array, one for each thread that is worth starting."""
         count = worth(self.elements, ELEMENTS_PER_THREAD, threads)
         if count == 1:
             return [self.whole]

@@ -16,7 +16,7 @@ LEVEL = 0.05
 class Whose(StrEnum):
     """The party that states a number or a sentence of the evidence.
 
-    The verdict counts the items of one party only: the first in the order below that states an
+    The verdict counts only the items of one party: of the parties below, the first that states an
     item.
     """
 
@@ -179,7 +179,7 @@ class Evidence:
         return ", ".join(parts)
 
     def brief(self, most: int = 2) -> str:
-        """Return the counts, and the first `most` items that do not hold or do not agree."""
+        """Return `counts`, then the first `most` statements that fail and numbers that differ."""
         against = [str(s) for s in self.statements if s.holds is False]
         against += [str(c) for c in self.comparisons if not c.agrees]
         shown = "; ".join(against[:most]) + (f"; and {len(against) - most} more" if len(against) > most else "")

@@ -100,7 +100,7 @@ class ReportFolder:
 
 
 def evidence_from(table: Mapping[str, Any]) -> Evidence:
-    """Return the `Evidence` of which `table` is the stored form: `dataclasses.asdict` as JSON.
+    """Return the `Evidence` from which `dataclasses.asdict` made the stored `table`.
 
     Tuples in the configuration come back as lists.
     """

@@ -216,8 +216,8 @@ def train(
     report
         Called after each step with the number of steps and the loss.
     device
-        "cpu" or "cuda". Initial weights and batches are drawn on the CPU, so they are the same on
-        both devices.
+        "cpu" or "cuda". Initial weights and batches do not depend on the device, because they are
+        drawn on the CPU.
     """
     source, run = source_of(setting), Run(seed, setting)
     run.entropy, run.bytes_per_symbol = source.entropy, getattr(source, "bytes_per_symbol", None)

@@ -85,7 +85,7 @@ class Setting:
     #: The loss is multiplied by this factor before the backward pass, and the gradients of the
     #: parameters are divided by the factor after the pass.
     factor: float = 1.0
-    #: True to subtract, from the rounded gradient of the logits, its mean over the vocabulary.
+    #: True to subtract the mean over the vocabulary from the rounded gradient of the logits.
     #: `centred` requires a recipe that rounds only gradients, and `where="last"`.
     centred: bool = False
 

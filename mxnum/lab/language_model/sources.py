@@ -45,8 +45,9 @@ class Markov:
     A *word* is a sequence of `order` symbols. A hash of the word selects the `choices` symbols that
     can follow, so the chain stores no table of words. The probabilities of the choices are the same
     after every word, so the entropy of the chain is the entropy of `probabilities`. If `classes` is
-    above 0, the choices depend only on the class of the word. If there are exactly vocabulary /
-    choices classes, the choices of different classes do not overlap.
+    above 0, words are divided into this many classes, and the same symbols can follow all words of
+    a class. If there are exactly vocabulary / choices classes, the choices of different classes do
+    not overlap.
     """
 
     def __init__(
@@ -56,8 +57,8 @@ class Markov:
         weights = np.power(ratio, np.arange(choices), dtype=np.float64)
         self.probabilities = weights / weights.sum()
         random = np.random.default_rng([seed, vocabulary, order, choices])
-        #: The symbols in shuffled order. The hash of a word selects a position in this order, and
-        #: `_apart` has the offsets of the choices from the position.
+        #: The symbols in shuffled order. The hash of a word selects a position in this order.
+        #: `_apart` has the distances from this position to the symbols that can follow.
         self._symbols, self._apart = random.permutation(vocabulary), random.permutation(vocabulary)[:choices]
         self._positions = classes or vocabulary
         if classes:

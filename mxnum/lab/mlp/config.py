@@ -56,7 +56,7 @@ class Experiment:
     momentum: float = 0.0
     label_noise: float = 0.005
     #: True to subtract from each input vector its mean. Layer norm hides the mean of an input from
-    #: the student, so without the subtraction the loss stays above a floor.
+    #: the student, so the loss stays above a floor if inputs keep their means.
     centred_inputs: bool = False
     steps: int = 4000
     precision: Recipe = field(default_factory=Recipe)

@@ -16,13 +16,13 @@ import numpy as np
 Array = Any
 
 #: An excursion starts at the first loss above this many times the base (the least running median so
-#: far), if the loss also exceeds the share `FORGOTTEN` of the loss before training.
+#: far). The loss must also exceed the share `FORGOTTEN` of the loss before training.
 RISE = 20.0
 #: The first loss of an excursion must exceed this share of the loss before training. Without layer
 #: norm a loss may rise a hundredfold and still be small.
 FORGOTTEN = 0.1
-#: An excursion ends at the first loss that is at most this many times the base, if the median of
-#: the `WINDOW` losses from this loss on does not exceed the same limit.
+#: An excursion ends at the first loss that is at most this many times the base. The median of the
+#: `WINDOW` losses from this loss on must not exceed the same limit.
 BACK = 5.0
 #: The number of steps in a running median, and in the window that ends an excursion.
 WINDOW = 100
@@ -46,8 +46,8 @@ class Excursion:
     peak: float
     #: The sum of log10(loss / base) over the steps of the excursion.
     area: float
-    #: The step at which the loss was back below the excursion's starting threshold, by the rule of
-    #: `end`. At step `under` the loss may still be high.
+    #: The step at which the loss was back at the threshold that began the excursion, by the rule of
+    #: `end`. At this step the loss may still be far above the base.
     under: int | None = None
 
     def lasts_until(self, steps: int) -> int:
@@ -115,7 +115,7 @@ def _back(loss: Array, start: int, limit: float) -> int | None:
 
 
 class Outcome(StrEnum):
-    """The outcome of a run."""
+    """How the excursions of a run ended."""
 
     #: No excursion started before the horizon.
     NONE = "none"
@@ -161,7 +161,7 @@ class Course:
 
     @property
     def away(self) -> int | None:
-        """The start of the excursion without a return, if the run is a runaway; otherwise None."""
+        """The start of the excursion from which a runaway does not return; None for other runs."""
         return self.counted[-1].start if self.outcome is Outcome.RUNAWAY else None
 
     @property
@@ -171,7 +171,7 @@ class Course:
 
     @property
     def peak(self) -> float | None:
-        """The largest peak of the counted excursions, each divided by its base."""
+        """The largest ratio of a counted excursion's peak to its base."""
         return max((e.peak / e.base for e in self.counted), default=None)
 
     def degraded(self, control: Course) -> bool | None:

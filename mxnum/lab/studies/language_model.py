@@ -30,8 +30,7 @@ from mxnum.recipe import Operand
 #: row of weights), of a column, or of a tile.
 ORGANISATIONS = {"row": (1, 16), "column": (16, 1), "tile": (4, 4)}
 #: Losses at rest (with the logits in equilibrium) are predicted only if the control's loss exceeds
-#: the entropy by less than this many nats. A model whose loss exceeds the entropy by more has
-#: learnt nothing.
+#: the entropy by less than this many nats. A larger excess means that the model has learnt nothing.
 MOST_NOISE = 10.0
 
 
@@ -93,7 +92,7 @@ MODEL = _LanguageModel()
 
 
 def organisation_errors(operands: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Return the mean error of operands in E2M1 under scale rule even, by `ORGANISATIONS`."""
+    """Return the mean error in E2M1 (scale rule even) by kind of operand and block shape."""
     found: dict[str, dict[str, list[float]]] = {}
     for name, x in operands.items():
         of_kind = found.setdefault(name.split("/")[0], {each: [] for each in ORGANISATIONS})
@@ -109,8 +108,7 @@ def organisation_errors(operands: Mapping[str, Any]) -> dict[str, dict[str, floa
 def predicted_biases(setting: Setting, probabilities: Any) -> list[float]:
     """Return the predicted bias of the targets' gradient components at each evaluation."""
     bias = _bias(setting, "rne")
-    # There is no prediction for a model whose losses are NaN, or for a model that gives every
-    # target p = 1.
+    # There is no prediction if losses are NaN, or if the model gives every target p = 1.
     return [bias.shrinking(each).bias if each.min() < 1 else math.nan for each in probabilities]
 
 

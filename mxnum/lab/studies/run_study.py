@@ -28,7 +28,7 @@ class Outcome:
 
     @property
     def verdict(self) -> list[str]:
-        """A sentence for each arm, which compares excursions of the arm and of its control."""
+        """A sentence for each arm: whether it has excursions sooner or later than its control."""
         return report.conclusions(self.table) if self.table["arms"] else []
 
 
@@ -98,7 +98,7 @@ def run_study(
     wanted = {name: whole.arms[name] for name in sorted(names, key=lambda name: model.order(whole.arms[name]))}
     count = whole.seeds if seeds is None else errors.integer("seeds", seeds, 1, 1 << 20)
     first = whole.first_seed if first_seed is None else first_seed
-    root = as_path(store, "store").resolve()  # absolute, because workers of a cluster may have another current folder
+    root = as_path(store, "store").resolve()  # workers of a cluster may have another current folder
     remove_abandoned(root)
     for name, configuration in wanted.items():
         for path in sweep.arm_directory(root / whole.folder, name).glob("seed-*.json"):

@@ -323,7 +323,7 @@ IN_PYTHON: dict[str, Study | Path] = {
     )
 }  # fmt: skip
 FILES = Path(__file__).parent / "files"
-#: The built-in studies by model and name. A study in a file is represented by its path.
+#: The built-in studies by model and name: a `Study`, or the path of a study file.
 SHIPPED: dict[str, dict[str, Study | Path]] = {
     model: {path.stem: path for path in sorted(FILES.glob(f"{model}/*.toml"))} for model in MODELS
 }

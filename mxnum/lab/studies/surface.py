@@ -26,7 +26,7 @@ def cells(table: dict[str, Any], kind: str) -> dict[tuple[float, float], str]:
 def heights(table: dict[str, Any], name: str) -> dict[int, float]:
     """Return, for each seed, the largest ratio of a loss to the least earlier running median.
 
-    Only seeds whose losses are all finite count.
+    A seed with a loss that is not finite is left out.
     """
     runs = table["arms"][name]["runs"]
     return {run["seed"]: run["highest"] for run in runs if run.get("highest") is not None}

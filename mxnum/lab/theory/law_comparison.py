@@ -23,8 +23,8 @@ class LawComparison:
     another seed may shift all losses.
     """
 
-    #: The median absolute difference between the logarithms of the laws, over all cells (N, D)
-    #: within the range of both tables.
+    #: The median absolute difference between the log losses that the two laws predict, over all
+    #: cells (N, D) within the ranges of both tables.
     distance: float
     #: The probability that resampling alone moves the difference of the laws by at least
     #: `distance`.

@@ -27,8 +27,8 @@ _FARTHEST = 0.5
 #: Step s of the search divides the changes of the logits by 1 + s / `_STEADY`, so that logits come
 #: to rest even where the gradient jumps.
 _STEADY = 20
-#: The least initial p of a symbol, times the number of symbols; and the least number that enters a
-#: division or a logarithm.
+#: The initial p of a symbol is at least `_LEAST` divided by the number of symbols. A divisor, or
+#: the argument of a logarithm, is at least `_TINY`.
 _LEAST, _TINY = 1e-3, 1e-30
 
 

@@ -108,8 +108,8 @@ class ScalingFit:
     def draws(self, weights: Array) -> Array:
         """Return the parameters (`NAMES`) of a new fit for each row of `weights`, as draws x 5.
 
-        Each row of `weights` has one weight for each run. The search for each new fit starts from
-        the law of this fit.
+        Each row of `weights` has one weight for each run. Every search for a new fit starts from
+        `law`.
         """
         start = np.repeat(self._centred(), len(weights), axis=0)
         found = _minimize(self.table, start, weights, self.delta, huber_law.ENOUGH)
@@ -143,11 +143,11 @@ class ScalingFit:
     def profile(self, *, level: float = 0.9) -> dict[str, Interval]:
         """Return the interval of each parameter in which the fit is not significantly worse.
 
-        A fit is significantly worse if twice the increase of the summed Huber loss, after scaling,
-        exceeds the chi-squared quantile at `level`. After the scaling, twice the increase has a
-        chi-squared distribution if the noise is as large as the residuals. An interval is unbounded
-        on a side on which no value gives a significantly worse fit; the lower end of A, B or E is
-        then 0.
+        The increase of the summed Huber loss is scaled, so that twice the increase has a
+        chi-squared distribution if the noise is as large as the residuals. A fit is significantly
+        worse if twice the scaled increase exceeds the chi-squared quantile at `level`. An interval
+        is unbounded on a side on which no value gives a significantly worse fit; the lower end of
+        A, B or E is then 0.
         """
         _check_level(level)
         size = np.abs(self.residuals)

@@ -28,7 +28,7 @@ def test_the_stored_study(checked):
         held.pop("with 4,096 symbols and 7.4 million tokens the gap has the size predicted for a model at rest") is None
     )
     assert held.pop("the analysis gives the bias of the target's component in NVFP4 to within 0.005") is None
-    to_the_end = "in models trained until float32 is 0.010 above the entropy, "
+    to_the_end = "in models trained until float32's loss is 0.010 above the entropy, "
     assert held.pop(to_the_end + "the gap has the derived size") is None
     where = "in 4 bits, where rounding changes the mean of other components too, centring leaves the derived gap"
     assert held.pop(to_the_end + where) is False
@@ -164,7 +164,7 @@ def test_the_study_to_the_end(above, size, below, e2m1, wrong):
     assert len(found) == 11
     for statement in found:
         start, what = statement.what.split(", ", 1)
-        assert start == f"in models trained until float32 is {above:.3f} above the entropy"
+        assert start == f"in models trained until float32's loss is {above:.3f} above the entropy"
         assert statement.holds is (None if wrong is None else wrong.get(what, True)), what
 
 
