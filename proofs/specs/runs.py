@@ -81,11 +81,11 @@ def breakpoints(source: str, element: str, rounding: str, negative: bool, random
 
 
 def _breakpoints(source: str, element: str, rounding: str, negative: bool, is_odd: bool) -> Array:
-    """Return the breakpoints as if the lower end of every gap had an odd code, or an even code."""
+    """Return the breakpoints that result if the lower ends of all gaps have odd (or even) codes."""
     ups = [rounds_up(rounding, negative, is_odd, Fraction(quarters, 4)) for quarters in (1, 2, 3)]
     point = ("start", "middle", "middle", "end")[3 - sum(ups)]
     floor, exact = _floors(source, element, point, Random())
-    # A point that itself rounds up is a breakpoint. The end of a gap does; a middle may.
+    # A point that itself rounds up is a breakpoint. The end of a gap rounds up; a middle may round up.
     return np.where(exact & (point == "end" or (point == "middle" and ups[1])), floor, floor + 1)
 
 
