@@ -85,7 +85,7 @@ def _breakpoints(source: str, element: str, rounding: str, negative: bool, is_od
     ups = [rounds_up(rounding, negative, is_odd, Fraction(quarters, 4)) for quarters in (1, 2, 3)]
     point = ("start", "middle", "middle", "end")[3 - sum(ups)]
     floor, exact = _floors(source, element, point, Random())
-    # A point that itself rounds up is a breakpoint. The end of a gap rounds up; a middle may round up.
+    # A point that itself rounds up is a breakpoint. The end of a gap always rounds up.
     return np.where(exact & (point == "end" or (point == "middle" and ups[1])), floor, floor + 1)
 
 
