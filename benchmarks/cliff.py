@@ -66,7 +66,7 @@ def measure(session: Session) -> Cells:
 
 
 def summed_up(cells: Cells, size: str) -> Cells:
-    """Yield the cells of frequent settings, and one row that sums up all other cells."""
+    """Yield the cells of frequent settings, and a table that summarizes all other cells."""
     rest: dict[str, list[Measurement]] = {}
     for table, measurement in cells:
         if measurement.row in COMMON:

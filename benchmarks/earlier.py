@@ -97,7 +97,7 @@ def functions(size: int, line: str, seed: int) -> dict[str, Function]:
 
 
 def products(length: int, seed: int) -> dict[str, Function]:
-    """Return a mapping from the column to the product of square matrices."""
+    """Return the function that multiplies square matrices, by the name of its column."""
     a, b = (mx.quantize(normal(length * length, seed + i).reshape(length, length), _E4M3) for i in (1, 2))
     return {"matmul": partial(mx.matmul, a, b.T)}
 

@@ -36,7 +36,7 @@ class Step:
     minutes: int
     what: str
     command: tuple[str, ...]
-    #: The arguments in a rehearsal, in place of all words of `command` but the first two.
+    #: In a rehearsal, these arguments replace all words of `command` after the second.
     rehearsal: tuple[str, ...]
     environment: tuple[tuple[str, str], ...] = ()
 

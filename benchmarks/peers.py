@@ -99,9 +99,9 @@ def _samples(seed: int) -> Iterator[tuple[str, Array]]:
 
 
 def _peers(name: str) -> Iterator[tuple[str, tuple[Run, str, int]]]:
-    """Yield for each row its name, a function, a reason to skip the row, and a divisor.
+    """Yield for each row its name, and (function, reason to skip the row, divisor).
 
-    The function gets only a part of the array: the array's size divided by the divisor.
+    If the divisor is n, the function gets only 1 / n of the array.
     """
     torch = _missing("torch")
     yield "mxnum, fake_quantize", (lambda x: mx.fake_quantize(x, name), "", 1)

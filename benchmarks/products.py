@@ -23,7 +23,8 @@ float32 products of the same size."""
 #: The goals come from counting instructions. With VNNI, 16 sums over a block of 32 take 12
 #: instructions, while float32 takes 32. Packing adds a twentieth. E4M3 adds in float64, whose
 #: vectors have half as many lanes, so E4M3 takes 2.0 times as long as float32. The end of each
-#: block takes four instructions for eight sums, which adds 0.2. E5M2 has no goal.
+#: block takes four instructions for eight sums, which adds 0.2 times the time of float32. E5M2 has
+#: no goal.
 BLOCK_GOALS = {
     "vnni": {"mxfp4_e2m1": 0.5, "mxint4": 0.5, "mxint8": 0.5, "mxfp6_e2m3": 0.5, "mxfp6_e3m2": 0.8, "nvfp4": 0.8},
     "avx2": {"mxfp4_e2m1": 0.9, "mxint4": 0.9, "mxint8": 1.2, "mxfp6_e2m3": 1.2, "mxfp6_e3m2": 1.2, "nvfp4": 1.3},
@@ -136,7 +137,7 @@ def _units(edge: int, session: Session) -> Cells:
             yield from session.compare(table, sgemm, case)
 
 
-#: Shapes of operands with lengths that do not fill tiles, few rows, long sums, or batches.
+#: Shapes of operands: lengths that do not fill tiles, few rows, long sums, and batches.
 SHAPES = (
     ((1000, 1013), (1013, 999)),
     ((1, 1024), (1024, 1024)),

@@ -62,7 +62,7 @@ class Session:
     """The settings of a run: which sizes to measure, how often, and for how long."""
 
     quick: bool = False
-    #: Element counts that replace the element counts of a question.
+    #: If given, these numbers of elements are measured instead of those that a question chooses.
     sizes: tuple[int, ...] | None = None
     seed: int = 1
     #: The maximum number of rounds of a case, and the seconds after which no further round begins.

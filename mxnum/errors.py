@@ -54,8 +54,8 @@ def choose(argument: str, value: Any, accepted: Sequence[str]) -> str:
     """Return `value` if it is one of the accepted strings.
 
     For any other value, raise an error that suggests the likeliest string and lists the accepted
-    strings: all strings, or only the first strings of a long list, such as the names of all tensors
-    of a model.
+    strings. The error shows only the beginning of a long list, such as the names of all tensors of
+    a model.
     """
     if isinstance(value, str) and value in accepted:
         return str(value)

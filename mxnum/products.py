@@ -87,8 +87,8 @@ def matmul(
         needs both operands quantized along the summed axis: ``axis=-1`` for a, ``axis=-2`` for b. A
         transposed MX array (``q.T``) works too. A `mxnum.units.MatrixUnit` or its name
         (``"hopper_fp8"``) adds as the unit does, one instruction after the other along the summed
-        axis. The operands of a unit may also be arrays of float8, float16, bfloat16 or float32
-        (which TF32 truncates).
+        axis. The operands of a unit may also be arrays of float8, float16, bfloat16 or float32.
+        Units for TF32 truncate float32 numbers.
     out_dtype
         float32, bfloat16 or float16. The default is the type of `out`, if given, else the type of
         the sum. The type of the sum is float32 except for some units. If `out_dtype` is narrower
@@ -241,7 +241,7 @@ def _warn(unit: MatrixUnit, k: int, length: int, has_addend: bool, result: Array
 
 
 def _held(operand: Any) -> Any:
-    """Return an array of the library (numpy or torch) from which operand and result come."""
+    """Return an array whose library (numpy or torch) is that of the operand and of the result."""
     return operand.scales if isinstance(operand, MXArray) else operand
 
 

@@ -267,7 +267,7 @@ def _scales_by_block(made: Quantized) -> Array:
     )
     by_rows = scales.ndim < codes.ndim  # True if `quantize` was called without `blocks`
     fits = codes.shape == (len(scales), BLOCK) if by_rows else scales.shape == scales_shape(codes.shape, made.blocks)
-    accepted = f"one whose codes, one in each byte, and scales have shapes that fit blocks {made.blocks}"
+    accepted = f"one whose codes (one in each byte) and scales have shapes that fit blocks {made.blocks}"
     errors.require(fits, "made", accepted, (codes.shape, scales.shape))
     return scales[:, None] if by_rows else scales
 

@@ -1,8 +1,8 @@
 """Check kernels at every breakpoint of the exact reference, for every scale code.
 
-Between two neighbouring breakpoints the exact reference gives one code. So a monotone kernel that
-is right at both ends of such an interval is right in the whole interval. Theorems prove that the
-kernels are monotone, so a few hundred inputs for each scale suffice.
+Between two neighbouring breakpoints the exact reference gives one code. So a monotone kernel is
+right in a whole interval between breakpoints if it is right at both ends of the interval. Theorems
+prove that the kernels are monotone, so a few hundred inputs for each scale suffice.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def landmarks(source: Float) -> list[int]:
 
 
 def points(source: str, element: str, rounding: str, negative: bool, random: Random | None) -> Array:
-    """Return magnitude patterns [scale, i]: those at and near breakpoints, and `landmarks`."""
+    """Return magnitude patterns [scale, i]: breakpoints, their neighbours, and `landmarks`."""
     float_type = FLOATS[source]
     breaks = breakpoints(source, element, rounding, negative, random)
     near = [breaks + step for step in (-2, -1, 0, 1)]

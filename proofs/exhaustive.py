@@ -2,9 +2,9 @@
 
 The fast tier runs the function objects over numpy arrays: at the breakpoints of all four input
 types under every scale code, and on every code that is decoded. At the float32 breakpoints, the
-fast tier also runs the float32 loops, compiled as users get them. The full tier runs the compiled
-loops over all 2**32 float32 patterns, all 16-bit patterns under all scales, all codes, and the
-float64 breakpoints.
+fast tier also runs the float32 loops, compiled as they are for users. The full tier runs the
+compiled loops over all 2**32 float32 patterns, all 16-bit patterns under all scales, all codes, and
+the float64 breakpoints.
 
     python -m proofs --tier full --only sweep/
 
@@ -133,8 +133,8 @@ def _encode_theorem(
 ) -> Theorem:
     name = f"{prefix}/{source}/{element}/{rounding}/{overflow}"
     words: tuple[Random | None, ...] = breakpoints.WORDS if rounding == "sr" else (None,)
-    # Loops are checked for 30 random bits only: another number of bits would need another
-    # compilation, and differs only in the alignment of the word.
+    # Loops are checked for 30 random bits only. A smaller number of bits would need another
+    # compilation, and would change only the shift that aligns the random word.
     if machine == "loop" and rounding == "sr":
         words = tuple(word for word in breakpoints.WORDS if word.bits == breakpoints.WORDS[0].bits)
     kernel = loops.encode_kernel(source, element, rounding, overflow)
@@ -250,7 +250,7 @@ class EncodeTask:
         return loops.encode_loop("float32", self.element, self.rounding, self.overflow, self.random)
 
     def prepare(self) -> tuple[Evaluate, Any]:
-        """Return a function that encodes consecutive patterns, and its compiled loop."""
+        """Return a function that encodes consecutive patterns, and the loop it runs."""
         loop = self.loop()
         scales = np.array([self.scale], np.uint8)
         words = loops.words_for((1, sweeps.CHUNK), self.random)
@@ -285,7 +285,7 @@ class ScaleTask:
         return loops.scale_loop("float32", self.element, self.rule)
 
     def prepare(self) -> tuple[Evaluate, Any]:
-        """Return a function that finds scales of consecutive magnitudes, and its compiled loop."""
+        """Return a function that finds scales of consecutive magnitudes, and the loop it runs."""
         loop = loops.scale_loop("float32", self.element, self.rule)
         return partial(loops.run_scales, loop), loop
 

@@ -20,7 +20,7 @@ def test_dequantize_refuses_packed_codes_whatever_their_values():
             with pytest.raises(ValueError, match="'made' must be unpacked, with one code in each byte, not 'packed'"):
                 stacks.dequantize(packed, "vllm")
     with pytest.raises(
-        ValueError, match="'made' must be one whose codes, one in each byte, and scales have shapes that fit"
+        ValueError, match=r"'made' must be one whose codes \(one in each byte\) and scales have shapes that fit"
     ):
         stacks.dequantize(stacks.quantize(few, "vllm", packed=True)._replace(packed=False), "vllm")
     with pytest.raises(ValueError, match="'made' must be one with codes below 16, one in each byte, not 34"):

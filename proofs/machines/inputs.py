@@ -1,8 +1,8 @@
 """Symbolic arguments of a kernel, with the number of bits that its real inputs have.
 
-Theorems need no hypotheses about ranges: "scale" has eight bits, so it is any scale code. A
-pattern that is narrower than the kernel's word is either sign- or zero-extended, because kernels
-have to accept both.
+Theorems need no hypotheses about ranges. The argument "scale", for example, has eight bits, so it
+stands for any scale code. A pattern that is narrower than the kernel's word is either sign- or
+zero-extended, because kernels have to accept both.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def word(value: z3.BitVecRef, width: int) -> z3.BitVecRef:
 
 
 def natural(value: z3.BitVecRef, width: int) -> z3.BitVecRef:
-    """Return a nonnegative integer (a scale code, random bits) in the kernel's word."""
+    """Return a nonnegative integer (scale code, random bits) zero-extended to the kernel's word."""
     return z3.ZeroExt(width - value.size(), value)
 
 

@@ -31,7 +31,7 @@ _UNANSWERED = (
 
 
 def theorems() -> list[Theorem]:
-    """Return theorems on kernels with loops' types, and on float32 kernels with Python ints."""
+    """Return theorems about kernels as loops call them, and float32 kernels with Python ints."""
     answered = [family for family in families() if not family.name.startswith(_UNANSWERED)]
     return [theorem(family, "llvm", STATEMENT, machine) for family in (*answered, *plain_families())]
 

@@ -69,7 +69,7 @@ def together(cases: Iterable[tuple[str, Callable[[], Outcome]]]) -> Outcome:
     """Return one outcome for a family of cases.
 
     The outcome is "proved" if there is a case and each case is proved. If a case is not proved, the
-    outcome is that of the first such case, with the label of the case.
+    outcome is that of the first unproved case; the case's label precedes the detail.
     """
     seconds, solvers = 0.0, dict[str, None]()
     for label, check in cases:

@@ -49,7 +49,7 @@ from proofs.machines.solve import BOTH, TIMEOUT, ask, prove
 from proofs.theorem import Outcome, Theorem
 
 Tier = Literal["fast", "full"]
-#: bitwuzla alone, for kernels on which z3 takes several times as long.
+#: The only solver for kernels on which z3 takes several times as long as bitwuzla.
 QUICK = ("bitwuzla",)
 
 
@@ -79,7 +79,7 @@ class Argument:
 
     @property
     def passed(self) -> z3.BitVecRef:
-        """The argument in the width that its type has in compiled code."""
+        """The argument as a word of the width that compiled code uses for the argument's type."""
         return self.widened(32 if self.type == "lane" else int(self.type.removeprefix("u").removeprefix("int")))
 
     @property
@@ -106,7 +106,7 @@ class Kernel:
         return tuple(argument.type for argument in self.arguments)
 
     def plain(self) -> Kernel:
-        """Return the kernel with arguments as for Python ints, which numba passes as int64."""
+        """Return the kernel with int64 arguments, the type in which numba passes Python ints."""
         return replace(self, arguments=tuple(replace(argument, type="int64") for argument in self.arguments))
 
 
@@ -140,7 +140,7 @@ def theorem(family: Family, prefix: str, statement: str, machine: Machine) -> Th
 
 
 def check(family: Family, machine: Machine) -> Outcome:
-    """Check that a family has kernels, and that all of them are translated rightly."""
+    """Check that a family has kernels, and that the machine translates all kernels rightly."""
     started = time.perf_counter()
     if not family.kernels:
         return Outcome("error", "-", 0.0, "there is no kernel: nothing was checked")
@@ -161,8 +161,8 @@ def compare(kernel: Kernel, machine: Machine, engines: Sequence[str]) -> Outcome
     except UnsupportedCode as problem:
         return Outcome("error", "-", time.perf_counter() - started, f"not understood: {problem}")
     result, _ = run(function, *(argument.widened(kernel.word) for argument in arguments))
-    # By another theorem the function is int-safe: the function's word and every wider word then
-    # give the same integer result.
+    # By the theorems of `proofs.theorems.safety`, the function gives the same integer in its own
+    # word and in every wider word.
     expected = z3.SignExt(compiled.result.size() - kernel.word, result)
     conditions = [compiled.result == expected, *compiled.obligations]
     goal = z3.And(*conditions) if len(conditions) > 1 else conditions[0]
@@ -174,9 +174,9 @@ def _decide(
 ) -> Outcome:
     """Prove like `prove`, but first try the question without z3's simplifications.
 
-    `prove` lets z3 simplify every question, because questions with floats need it. The compiled
-    code and the function object are nearly the same circuit. After z3's simplifications bitwuzla
-    does not recognize this similarity, and takes three times as long.
+    `prove` lets z3 simplify every question, because questions with floats need it. bitwuzla
+    recognizes that the compiled code and the function object are nearly the same circuit. After
+    z3's simplifications, bitwuzla does not recognize the similarity, and takes three times as long.
     """
     started = time.perf_counter()
     question = z3.Goal()
@@ -192,9 +192,9 @@ def _decide(
 
 
 def families() -> list[Family]:
-    """Return a family for every kernel that the array loops call.
+    """Return the families of all kernels that the array loops call.
 
-    Each float32 encoder is a family; all other kernels are grouped into families.
+    Each float32 encoder has a family of its own; most other families have several kernels.
     """
     return [*_encoders(), *_decoders(), *_scales(), *_offsets(), *_words(), *_float_scales()]
 
@@ -218,7 +218,7 @@ _RANDOM = Argument("random", SR_BITS, False, "int64")
 
 
 def _pattern(source: ElementFormat, name: str = "x", type_: str | None = None) -> Argument:
-    """Return a bit pattern of a float type as an argument, signed as the array loops read it."""
+    """Return an argument that is a float type's bit pattern, read as a signed integer."""
     return Argument(name, source.bits, True, type_ or f"int{source.bits}")
 
 

@@ -36,9 +36,9 @@ Fate = Literal["refuted", "unsafe", "equivalent"]
 class Mutant:
     """A change to one module of `mxnum.definition`, tried on one kernel.
 
-    Each mutant declares its fate. "refuted": some input has a wrong result. "unsafe": results are
-    right in the kernel's word, but Python ints, int32 and int64 may give different results.
-    "equivalent": the mutant computes the same function.
+    `fate` is the verdict that the mutant must get. "refuted": some input has a wrong result.
+    "unsafe": results are right in the kernel's word, but Python ints, int32 and int64 may give
+    different results. "equivalent": the mutant computes the same function.
     """
 
     module: str
@@ -69,7 +69,7 @@ def _judge(probe: Probe, original: Callable[..., Any], changed: Callable[..., An
     variables = probe.variables()
     right, kept = run(original, *probe.words(variables))
     wrong, obligations = run(changed, *probe.words(variables))
-    # Other theorems prove the obligations of the original.
+    # Other theorems prove the obligations of the original module, so only new obligations count.
     known = {obligation.get_id() for obligation in kept}
     obligations = [obligation for obligation in obligations if obligation.get_id() not in known]
     inputs = probe.assumptions(variables)
@@ -146,7 +146,7 @@ def variant(module: str, old: str, new: str) -> Modules:
 
 
 def source(module: str) -> str:
-    """Return the text of a scalar module."""
+    """Return the source text of a module of `mxnum.definition`."""
     return (Path(mxnum.definition.__path__[0]) / f"{module}.py").read_text()
 
 

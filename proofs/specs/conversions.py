@@ -1,8 +1,8 @@
 """The specification of conversions, stated over the reals with SMT-LIB's floating-point theory.
 
-A real number is represented exactly, as a float of a sort wide enough for every operation to be
-exact; adding to the exponent field multiplies the number by a power of two. This formula gives the
-value of an element of any format, before the overflow rule applies:
+A real number is a float of a sort that is wide enough for every operation to be exact. Adding to
+the exponent field multiplies the number by a power of two. This formula gives the value of an
+element of any format, before the overflow rule applies:
 
     round(v / 2**q) * 2**q    with v = x / 2**scale, q = max(floor(log2 |v|), emin) - mantissa bits
 
@@ -35,7 +35,7 @@ def sort_of(float_type: Float) -> z3.FPSortRef:
 
 
 def wide_sort(*types: Float | Element, extra: int = 0) -> z3.FPSortRef:
-    """Return a sort that holds values of the given types times 2**-128 to 2**128 exactly.
+    """Return a sort that holds the types' values, scaled by 2**-128 to 2**128, exactly.
 
     The sort has at least 11 bits of significand.
     """
@@ -315,9 +315,10 @@ class Conversion(Rounding):
 
 
 def element_special(element: Element) -> int | None:
-    """Return the result of overflow="ieee" beyond the largest value.
+    """Return the code that overflow="ieee" gives beyond the largest value.
 
-    The result is infinity, or NaN if the element has no infinity, or None if it has neither.
+    The code is that of infinity, or that of NaN if the element has no infinity, or None if the
+    element has neither.
     """
     return element.nan if element.infinity is None else element.infinity
 

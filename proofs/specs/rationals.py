@@ -25,8 +25,8 @@ class Element:
     bits: int
     #: The values of the magnitude codes 0, 1, 2, ... up to the largest finite value.
     magnitudes: tuple[Fraction, ...]
-    #: The value that would follow the largest if the exponent had no upper limit. Under rounding to
-    #: nearest, overflow begins half-way from the largest value to the value that would follow.
+    #: The value that would follow the largest value if the exponent had no upper limit. Under
+    #: rounding to nearest, overflow begins half-way from the largest value to `beyond`.
     beyond: Fraction
     #: The number of mantissa bits, which the scale rule "even" needs.
     mantissa_bits: int
@@ -174,9 +174,9 @@ def floor_magnitude(source: Float, numerator: int, denominator: int, exponent: i
     The second result is True if the value equals the number. The number is numerator /
     denominator * 2**exponent.
 
-    A float is an integer multiple of its quantum, with at most `fraction_bits` + 1 significant
-    bits. The significand is this integer without the lower bits that do not fit. The exponent field
-    is the number of dropped bits, plus one from the significand's implicit bit.
+    The number is first rounded down to a multiple of the smallest subnormal. The leading
+    `fraction_bits` + 1 bits of this multiple are the significand. The exponent field is the number
+    of bits that are dropped below the significand, plus 1 from the significand's implicit bit.
     """
     shift = exponent - source.quantum_exponent
     if shift >= 0:
@@ -321,8 +321,8 @@ def scale_threshold(element: Element, rule: str, code: int) -> tuple[Fraction, b
     """Return (t, inclusive): the scale is at least `code` iff A > t, or A = t if inclusive.
 
     `code` is from 1 to 254. The rule floor takes the scale for which the largest magnitude A is in
-    [2**emax, 2**(emax+1)) times the scale. The other rules define for which largest magnitudes A
-    the scale `code` - 1 is too small.
+    [2**emax, 2**(emax+1)) times the scale. Every other rule says for which largest magnitudes A the
+    scale `code` - 1 is too small.
     """
     lower = power_of_two(code - 1 - 127)
     match rule:

@@ -50,10 +50,11 @@ class Random:
 
 @lru_cache(maxsize=64)
 def _floors(source: str, element: str, points: str, random: Random) -> tuple[Array, Array]:
-    """Return the largest pattern up to a point in each gap, and True if it equals the point.
+    """Return the largest pattern at or below a point of each gap, and True where both are equal.
 
     The results have a row for each scale. `points` selects a point in each gap: "start", "middle",
-    "end", or "random". "random" is the point from which the random word `random` rounds up.
+    "end", or "random". The point "random" is the lowest point that stochastic rounding with the
+    word `random` rounds up.
     """
     table = (*ELEMENTS[element].magnitudes, ELEMENTS[element].beyond)
     part = {
@@ -71,7 +72,7 @@ def _floors(source: str, element: str, points: str, random: Random) -> tuple[Arr
 
 
 def breakpoints(source: str, element: str, rounding: str, negative: bool, random: Random | None = None) -> Array:
-    """Return, for each scale and magnitude code k, the smallest pattern that rounds above k."""
+    """Return, for each scale and magnitude code k, the least pattern that gets a code above k."""
     if rounding == "sr":
         floor, exact = _floors(source, element, "random", random or Random())
         return np.where(exact, floor, floor + 1)
@@ -80,11 +81,11 @@ def breakpoints(source: str, element: str, rounding: str, negative: bool, random
 
 
 def _breakpoints(source: str, element: str, rounding: str, negative: bool, is_odd: bool) -> Array:
-    """Return what `breakpoints` does, as if the lower ends of all gaps had odd, or even, codes."""
+    """Return the breakpoints that result if the lower ends of all gaps have odd (or even) codes."""
     ups = [rounds_up(rounding, negative, is_odd, Fraction(quarters, 4)) for quarters in (1, 2, 3)]
     point = ("start", "middle", "middle", "end")[3 - sum(ups)]
     floor, exact = _floors(source, element, point, Random())
-    # A point that rounds up itself is a breakpoint: a middle that does, or the end of a gap.
+    # A point that itself rounds up is a breakpoint. The end of a gap always rounds up.
     return np.where(exact & (point == "end" or (point == "middle" and ups[1])), floor, floor + 1)
 
 
@@ -126,7 +127,7 @@ class Runs:
 
     @classmethod
     def of(cls, pieces: list[tuple[int, int]], end: int) -> Runs:
-        """Make runs from (start, value) in order; drop runs that have no patterns."""
+        """Make runs from ordered pairs (start, value); leave out runs without patterns."""
         kept = [
             piece for piece, following in zip(pieces, [*pieces[1:], (end, 0)], strict=True) if piece[0] < following[0]
         ]
@@ -153,7 +154,7 @@ def encode_runs(
 
 
 def scale_runs(source: str, element: str, rule: str) -> Runs:
-    """Return the scale code for each finite nonnegative pattern as a block's largest magnitude."""
+    """Return a block's scale code for each finite nonnegative pattern as its largest magnitude."""
     float_type = FLOATS[source]
     pieces = [(0, 0)]
     for code in range(1, SCALE_NAN):

@@ -69,7 +69,7 @@ def check_first(from_on: bool, fast: Any = by_factors) -> Outcome:
 def check_doubled(target: Any, fast: Any = by_factors) -> Outcome:
     """Prove the statement `DOUBLED_NUMBERS` for all thresholds and values made by doubling.
 
-    Factors lie between the limits that `prepare` tests.
+    The proof covers all factors between the limits that `prepare` of the fast formulation tests.
     """
     least, most = fast._DOUBLES_FROM, fast._DOUBLES_TO
     e2m1, roundings = formats.ELEMENTS["e2m1"], fast_paths.PLACES.roundings

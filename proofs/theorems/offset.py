@@ -1,10 +1,10 @@
 """Asymmetric scaling: midpoint, difference, half range and decoding equal exact sums, rounded once.
 
-Exact sums and differences of two floats can need hundreds of bits. If SMT-LIB has the operation (x
-minus offset in one type), that operation is used. If SMT-LIB lacks the operation, the sum is
-rounded to odd in a sort with two more bits than all types involved. A sum rounded to odd lies on
-the same side of every number and midpoint of the next type as the exact sum, so rounding it again
-gives the same result as rounding the exact sum (Boldo and Melquiond, 2008).
+Exact sums and differences of two floats can need hundreds of bits. For the difference x - offset,
+SMT-LIB's own subtraction is used. SMT-LIB lacks the other operations, so their sums are first
+rounded to odd, in a sort with two more bits than the widest type involved. A sum rounded to odd
+lies on the same side of every number and midpoint of the next type as the exact sum, so rounding it
+again gives the same result as rounding the exact sum (Boldo and Melquiond, 2008).
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def half_range_kernels(source: str) -> tuple[Callable[..., Any], ...]:
 def half_range(source: str) -> Outcome:
     """Prove the statement `HALF_RANGE` for all elements and rules in one question.
 
-    All elements and rules share the sum, which is the hard part of the question.
+    The sum, which is the hard part of the question, is the same for all elements and rules.
     """
     float_type = tables.FLOATS[source]
     width = word_of(float_type)

@@ -39,7 +39,7 @@ def safe(
 ) -> Outcome:
     """Prove the obligations of the kernels; an obligation that kernels share is proved once.
 
-    Bit patterns may be sign- or zero-extended.
+    The proof covers both sign and zero extension of bit patterns.
     """
     words = [inputs.natural(a, width) if str(a) in NATURALS else inputs.word(a, width) for a in symbols]
     distinct: dict[int, z3.BoolRef] = {}

@@ -37,9 +37,10 @@ ENVIRONMENT = "float32 operations round to nearest even and keep subnormals"
 
 
 class Floats:
-    """The float operations of the functions that are executed.
+    """The float operations of an executed function, and the equations that define their results.
 
-    A float result has no bit-vector term, so each operation adds an equation that defines it.
+    A float result has no bit-vector term, so each operation adds an equation that defines the
+    result.
     """
 
     def __init__(self) -> None:

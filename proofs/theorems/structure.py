@@ -117,7 +117,7 @@ def inverse(source: str, element: str) -> Outcome:
     x, _ = inputs.code_of(decoded, given.source.bits)
     definitions: conversions.Definitions = []
     sort = conversions.wide_sort(given.source, given.element)
-    # The value is NaN for a code without a value, and -2 for the most negative integer.
+    # The value is NaN for a code without a value, and -2 for an integer's most negative code.
     value = conversions.element_value(code, given.element, sort)
     exact = z3.fpEQ(conversions.scaled(value, given.scale, definitions).value, conversions.widen(x, given.source, sort))
     goals = [
