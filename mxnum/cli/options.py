@@ -17,7 +17,7 @@ def _one_of(choices: Iterable[str]) -> str:
 
 
 def names_in(given: list[str] | None) -> list[str]:
-    """Return the names that an option gives; it may be repeated, and each value may list several."""
+    """Return the names in all values of a repeated option; commas separate the names of a value."""
     return [name for value in given or () for name in value.split(",")]
 
 

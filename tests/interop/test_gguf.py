@@ -177,7 +177,7 @@ def test_values_without_an_exact_counterpart_raise():
 
     for d in (-1.0, 1024.0, -0.0):
         with pytest.raises(
-            ValueError, match="'blocks' must be an array of blocks whose d is at least \+0 and below 1024, not"
+            ValueError, match=r"'blocks' must be an array of blocks whose d is at least \+0 and below 1024, not"
         ):
             mx_gguf.from_gguf_blocks(block(d, 1), kind="Q8_0")
     fmt = "int8:block=32,scale=float16"
