@@ -2,9 +2,9 @@
 
 `encode` does the work of the modules `convert`, `pack` and `unpack`, and `scale_exponent` does the
 work of the module `scale`. `by_hand` computes as a person would on paper: with exact fractions, one
-branch for each case, and one number at a time. `by_hand` is written to be read; of the other
-modules, only the explorer's page calls it. Tests check that `by_hand` gives the same results as
-`convert` and `scale`.
+branch for each case, and one number at a time. `by_hand` is written to be read; in this library,
+only `emit.page` calls it. Tests check that `by_hand` gives the same results as `convert` and
+`scale`.
 """
 
 from __future__ import annotations

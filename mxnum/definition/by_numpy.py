@@ -49,7 +49,8 @@ class Settings(NamedTuple):
 
     rounding: Rounding = Rounding.RNE
     overflow: Overflow = Overflow.SATURATE
-    #: A rule of the type that fits the format's scales; unused if the caller gives the scales.
+    #: The scale rule, of the type that the scale format needs; unused if the caller gives the
+    #: scales.
     scale_rule: ScaleRule | FloatScaleRule = ScaleRule.FLOOR
     nonfinite: Nonfinite = Nonfinite.BLOCK
     #: The magnitude that sets the scale of a block; None if scaling is symmetric.
@@ -188,7 +189,7 @@ def quotients(x: Array, scale: ScaleFormat, scales: Array, tensor_scale: Array |
 
     Each returned quotient is rounded, but compares with every number of at most 40 binary digits as
     the exact quotient does. The values of elements, and the midpoints between them, have fewer than
-    40 digits. A finite number divided by zero or infinity gives zero.
+    40 binary digits. A finite number divided by zero or infinity gives zero.
     """
     source = FLOATS[x.dtype.name]
     magnitude = _magnitude(signed_bits(x).astype(np.int64), source)

@@ -42,7 +42,8 @@ def scale_constants(element: ElementFormat, rule: ScaleRule, width: int) -> tupl
 def scale_code(exponent: Any, significand: Any, bias: Any, first_bumped: Any) -> Any:
     """Return the E8M0 code for the magnitude significand * 2**(exponent - width).
 
-    The significand is normalized or zero. The last two arguments are the rule's `scale_constants`.
+    The significand is normalized or zero. `bias` and `first_bumped` are the rule's
+    `scale_constants`.
     """
     code = exponent + bias + select(significand < first_bumped, 0, 1)
     code = select(code < 0, 0, select(code > LAST_SCALE, LAST_SCALE, code))
@@ -64,8 +65,8 @@ def make_scale_rule(element: ElementFormat, rule: ScaleRule, width: int) -> Call
 def make_scale_of(source: ElementFormat, width: int) -> Callable[..., Any]:
     """Return `scale_of(amax, bias, first_bumped)`, which finds the E8M0 code of a block.
 
-    `amax` is the block's largest finite magnitude, as a bit pattern of `source`. The other two
-    arguments are the rule's `scale_constants`.
+    `amax` is the block's largest finite magnitude, as a bit pattern of `source`. `bias` and
+    `first_bumped` are the rule's `scale_constants`.
     """
     unpack = make_unpack(source, width)
 

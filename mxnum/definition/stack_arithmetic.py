@@ -120,8 +120,8 @@ def _torchao_single_block(block_largest: Any, p: Any) -> Any:
     return _within(block_largest / _SIX, _LEAST_NORMAL_E4M3, _E4M3_MAX)
 
 
-# vLLM's emulation in torch. Callers of vLLM pass the global scale S. If the caller passes no S, it
-# is `448 * 6 / largest` as torch computes this quotient. To divide a number by a tensor, torch
+# vLLM's emulation in torch. Callers of vLLM pass the global scale S. If the caller passes no S, S
+# is `448 * 6 / largest`, as torch computes this quotient. To divide a number by a tensor, torch
 # multiplies the number by the tensor's reciprocal, which rounds twice.
 
 
@@ -227,8 +227,9 @@ class Stack:
     keeps_negative_zero: bool = True
     #: True if inputs are divided by the result of `factor`, False if they are multiplied by it.
     divides: bool = False
-    #: Makes `block_scale` from a function that rounds float32 numbers to the tensor's type. None if
-    #: the stack computes block scales only in float32, whatever the tensor's type.
+    #: A function that makes `block_scale` from a function that rounds float32 numbers to the
+    #: tensor's type. None if the stack computes block scales only in float32, whatever the tensor's
+    #: type.
     block_scale_in: Callable[[Any], Any] | None = None
     #: The types of tensors that the stack accepts.
     takes: tuple[str, ...] = ("float32", "bfloat16", "float16")

@@ -54,7 +54,7 @@ def host_engine() -> Any:
 def uncompiled() -> Iterator[None]:
     """Run the operations on arrays in host memory without numba inside this context.
 
-    For few numbers, loading numba takes longer than the whole computation with numpy.
+    For small arrays, loading numba takes longer than the whole computation with numpy.
     """
     from mxnum.engine import uncompiled
 

@@ -17,8 +17,8 @@ import numpy as np
 from mxnum import errors
 from mxnum.memory.tensors import dtype_of, is_tensor, readable
 
-#: The libraries whose arrays are returned as results. Results for inputs from any other library are
-#: numba device arrays.
+#: The libraries whose arrays are returned as results. For inputs from a library that is not listed,
+#: results are numba device arrays.
 TORCH, CUPY, NUMBA = "torch", "cupy", "numba"
 
 

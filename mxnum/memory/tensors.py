@@ -178,6 +178,6 @@ def in_kind(made: Any, question: Any) -> Any:
 
 
 def answer(made: Any, question: Any, out: Any) -> np.ndarray[Any, Any]:
-    """Return `out` if given, otherwise `made` as an array of the library of `question`."""
+    """Return `out` if given, else `made` as an array of the library of the array `question`."""
     given: np.ndarray[Any, Any] = made if type(question) is np.ndarray else in_kind(made, question)
     return given if out is None else out

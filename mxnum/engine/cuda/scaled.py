@@ -73,8 +73,8 @@ def _make_rounded(source: ElementFormat, element: ElementFormat) -> Callable[...
     """Return `rounded(x, down)`, which returns (sign bit, total, power).
 
     `power` is the power of two whose last bit is worth the element's step at the scaled magnitude
-    of `x`. `total` is the sum of `power` and this magnitude, rounded to a multiple of the step.
-    `power` and `total` are float32 bit patterns.
+    of `x`. `total` is the sum of `power` and the scaled magnitude, rounded to a multiple of the
+    step. `power` and `total` are float32 bit patterns.
     """
     UP = (FLOAT32.mantissa_bits - element.mantissa_bits) << FLOAT32.mantissa_bits
     LEAST = (element.emin + FLOAT32.bias) << 23

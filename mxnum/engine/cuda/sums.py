@@ -1,6 +1,6 @@
 """Matrix products on a GPU, with sums whose order and rounding are defined.
 
-Each thread computes one element of the result after another. The kernels are simple rather than
+Each thread computes elements of the result, one after another. The kernels are simple rather than
 fast: they read operands from global memory, and sum the products of a block exactly with integers.
 """
 
@@ -100,9 +100,9 @@ def _along(view: DeviceArray, out: DeviceArray, axis: int) -> tuple[int, ...]:
 def _float32(x: Operand, stream: int | None, *, by_columns: bool) -> DeviceArray:
     """Return the values of an operand in float32.
 
-    An operand of float32 numbers is returned as it is. The values of all other operands are stored
-    in a new float32 array, row by row. If `by_columns`, the new array is stored column by column,
-    because neighbouring threads read the same index of neighbouring rows together.
+    An operand of float32 numbers is returned as it is. The values of an operand in another format
+    are stored in a new float32 array, row by row. If `by_columns`, the new array is stored column
+    by column, because neighbouring threads read the same index of neighbouring rows together.
     """
     array: DeviceArray = x.array  # type: ignore[assignment]
     if x.format == FLOAT32:
@@ -197,7 +197,7 @@ def _bounds(a: ElementFormat, b: ElementFormat) -> tuple[int, int, int]:
     """Return (lowest, highest, bits) for the products of two element formats.
 
     `lowest` and `highest` are the least and the greatest exponent of a product. `bits` is the
-    number of bits of the largest product, if that is written as an integer times 2**lowest.
+    number of bits of the largest product, in units of 2**lowest.
     """
     low = high = bits = 0
     for element in (a, b):

@@ -11,12 +11,12 @@ errors of the block exactly.
 Fast path: blocks of whole vectors are first compared in float32. In the following bounds, A is the
 largest magnitude of a block, and a factor is a scale times the tensor scale. A factor and each of
 its multiples are computed with a relative error of 2**-23 at most. A rounded value is at most twice
-as large as its number. So the computed distance between a number and its rounded value has an error
-of at most 2**-20.8 A: 2**-22 A from the value, 2**-22 A from the threshold between two values, and
-2**-24 A from rounding. The distance is at most A, so the computed square of the distance has an
-error of at most 2**-19.8 A**2. For each number, subtracting and adding lose less than 2**-20 A, or
-2**-20 A**2 for squares. The comparison in float32 decides a block if the two sums differ by more
-than the sum of the error bounds of all numbers.
+the number. So the computed distance between a number and its rounded value has an error of at most
+2**-20.8 A: 2**-22 A from the value, 2**-22 A from the threshold between two values, and 2**-24 A
+from rounding. The distance is at most A, so the computed square of the distance has an error of at
+most 2**-19.8 A**2. For each number, subtracting and adding lose less than 2**-20 A, or 2**-20 A**2
+for squares. The comparison in float32 decides a block if the two sums differ by more than the sum
+of the error bounds of all numbers.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ _QUARTER, _HALF, _3_4, _5_4, _3_2, _7_4, _2, _5_2, _3, _7_2, _4, _5, _6 = (
 #: The comparison in float32 is valid only if the largest element and both factors lie between
 #: `_LEAST_WIDE` and `_GREATEST_WIDE`.
 _LEAST_WIDE, _GREATEST_WIDE = 2.0**-50, 2.0**50
-#: Bounds on the error that one number adds to the difference of the two sums: `_TERM` times the
-#: largest magnitude or, for squared errors, `_SQUARE` times its square.
+#: Each number adds an error of at most `_TERM` * A to the difference of the two sums, or `_SQUARE`
+#: * A**2 if errors are squared, where A is the largest magnitude.
 _TERM, _SQUARE = 2.0**-19.8 + 2.0**-20, 2.0**-18.8 + 2.0**-20
 
 
@@ -109,7 +109,7 @@ _TERM, _SQUARE = 2.0**-19.8 + 2.0**-20, 2.0**-18.8 + 2.0**-20
 def _difference(x, f):
     """Return approximate distances of `x` from the nearest products of `f` and an E2M1 value.
 
-    `x` is a vector of numbers. The numbers, `f` and the result are float32 bit patterns.
+    The vector `x`, `f` and the result hold float32 bit patterns.
     """
     v = select(x > multiply_float32(f, _QUARTER), multiply_float32(f, _HALF), 0)
     v = select(x > multiply_float32(f, _3_4), f, v)

@@ -94,7 +94,7 @@ def _find_scales(source: ElementFormat) -> Any:
     The returned loop is called as `loop((kernel, NaN code, numbers), arrays, share, marks)`.
 
     If a panel holds a NaN or an infinity and the NaN code is -1, the loop sets the panel's mark to
-    MIXED. Otherwise, the loop sets the mark to FINITE.
+    MIXED, otherwise to FINITE.
     """
     MAX, Magnitude = source.max_code, magnitude_type(source)
     panel_maxima, finite_maxima = make_panel_maxima(source, False), make_panel_maxima(source, True)
@@ -141,8 +141,8 @@ class Converter:
     #: The kernel that converts elements, called as `(x, out, tables, random bits, numbers, (first
     #: element, width, rows, columns, run, stride of tables, given, offset of random bits))`.
     elements: Kernel
-    #: The type of the numbers in `tables`, and how many numbers each block has there; 0 means that
-    #: each column has one number.
+    #: The type of the numbers in `tables`, and how many of them belong to each block; 0 stands for
+    #: one number for each column.
     constant: Any
     constants: int
     #: The result for elements under the scale NaN; only loops for scales that are powers of two

@@ -205,7 +205,7 @@ def convert(function: Callable[..., Any], in_lanes: bool, in_place: bool = False
     """Return `loop((x, out, scales, offsets), (shape, bounds))`, which converts elements.
 
     The loop stores `function(x, scale, offset)` in `out`. If `in_place`, `x` and `out` are the same
-    array. The loop then reads from `out`, so that the compiler knows that `x` is `out`.
+    array, and the loop reads only `out`, so that the compiler sees a single array.
     """
     kernel, loop = _converting(function, in_lanes, in_place), _convert()
 

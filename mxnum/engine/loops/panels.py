@@ -51,7 +51,7 @@ class Panel(NamedTuple):
 
 
 class Panels(NamedTuple):
-    """Numbers that are the same for all panels of a share, and are therefore computed once.
+    """Numbers that a loop computes once for all panels of its share.
 
     A share is the part of an array that one call of a loop processes.
     """

@@ -1,8 +1,8 @@
 """Compiling the dialect with numba: loops, and the kernels that they call by address.
 
 An outer loop over an array, with its scales, marks and random bits, takes a second to compile. A
-kernel, the inner loop over the elements of one panel, takes a fifth of a second. So an outer loop
-receives the address of a kernel at run time, and one compiled outer loop serves many formats.
+kernel, the inner loop over the elements of one panel, compiles in a fifth of a second. So an outer
+loop receives the address of a kernel at run time, and one compiled outer loop serves many formats.
 Calling a kernel costs a few nanoseconds for each panel.
 
 Many loops first find the scales of a group of blocks, which reads memory, and then convert the
@@ -58,8 +58,8 @@ _registered: set[Callable[..., Any]] = set()
 
 #: Every compiled kernel, with the array whose address `for_types` returns. Loops hold only the
 #: address, so `_in_use` keeps the kernel and the array alive. If two threads make the same kernel
-#: at once, a cache keeps only one of the two `Kernel` objects. A loop may still hold the address of
-#: the other object's array.
+#: at once, a cache keeps only one of the two `Kernel` objects, but a loop may hold the address of
+#: the other one's array.
 _in_use: list[Any] = []
 
 

@@ -22,7 +22,7 @@ import numba
 def run_in_threads(work: Callable[[Any], Any], pieces: Sequence[Any]) -> list[Any]:
     """Return the results of `work` for each piece, in order.
 
-    The first piece runs in the thread of the caller, and each other piece in a thread of its own.
+    The caller's thread works on the first piece, and a new thread on each other piece.
     """
     if len(pieces) == 1:
         return [work(pieces[0])]

@@ -1,7 +1,7 @@
 """Dot and matrix products with a defined accumulation: exact, by blocks, or in sequence.
 
-Imports `machine`, `rounding`, `traversal` and `packing`. These modules do not decode operands: the
-caller passes a function that does.
+Imports `machine`, `rounding`, `traversal` and `packing`. The caller passes a function that decodes
+operands.
 
 - `sums` chooses the implementation of each accumulation.
 

@@ -121,7 +121,7 @@ def _has_infinite_scale(x: Operand) -> bool:
 
 
 def _scales_are_float32(a: Operand, b: Operand, run: int, unit: int) -> bool:
-    """Return True if float32 holds 2**unit times each product of a scale of `a` and one of `b`.
+    """Return True if float32 holds 2**unit times each product of a scale of `a` and a scale of `b`.
 
     Scales that are NaN are ignored. The scale code 0 is ignored if all elements of its block are
     zero, because their sum is zero under any scale.
@@ -187,7 +187,7 @@ def bits_to_spare(run: int) -> int:
 
 
 def widths(x: Operand, run: int) -> Array:
-    """Return how many bits the elements of each block span, over all rows.
+    """Return how many bits the elements of each column of blocks span.
 
     The span goes from the step of the least binade to the end of the greatest binade.
     """

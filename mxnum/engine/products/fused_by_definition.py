@@ -22,14 +22,14 @@ from mxnum.memory.dtypes import Array, stored_bits
 from mxnum.modes import Rounding
 from mxnum.units.unit import MatrixUnit
 
-#: The smallest number of products for which another thread saves time.
+#: The fewest products that are worth the start of a thread.
 PRODUCTS_PER_THREAD = 1 << 13
 
 
 def multiply(a: Side, b: Side, unit: MatrixUnit, k: int, out: Array, redo: Array | None, threads: int | None) -> None:
     """Compute d = a·b + c for each pair of rows, as matrix instructions with K = `k` do.
 
-    On entry `out` holds c, and on return d. If `redo` is given, only the pairs of rows with True in
+    `out` holds c on entry and d on return. If `redo` is given, only the pairs of rows with True in
     `redo` are computed.
     """
     accumulator, point = FLOATS[unit.accumulator], a.point + b.point

@@ -20,13 +20,13 @@ from mxnum.engine.products.fused_tile import _F32, _F64, _I32, _I64, _LOWEST, LA
 
 @intrinsic
 def _group_tile(typing_context, panels, tile, p, q, numbers):
-    """Compute fused sums of panel `p` of a and panel `q` of b, which replace the addends in `tile`.
+    """Replace the addends in `tile` by fused sums of panel `p` of `a` and panel `q` of `b`.
 
     `multiply` describes `panels`. Each group has a float32 scale, and the int32 exponent of this
     scale.
 
     `numbers` are five counts: fused sums, groups of a fused sum, products of a group, fraction
-    bits, and the bits of a float64 number that the result does not keep.
+    bits, and the float64 bits that the result drops.
     """
 
     def generate(context, builder, signature, arguments):

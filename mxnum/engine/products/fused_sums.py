@@ -27,8 +27,8 @@ def matmul(
 ) -> None:
     """Compute d = a·b + c over the last axis, as matrix instructions with K = `k` do.
 
-    On entry `out` holds c, and on return d. `out` is a C-contiguous array of the accumulator's
-    type, with the shape (*batch, rows of a, rows of b).
+    `out` holds c on entry and d on return. `out` is a C-contiguous array of the accumulator's type,
+    with the shape (*batch, rows of a, rows of b).
     """
     if not out.size:
         return

@@ -120,16 +120,16 @@ class _Tile(_Builder):
 
 @intrinsic
 def _fused_tile(typing_context, panels, tile, p, q, numbers):
-    """Compute fused sums of panel `p` of a and panel `q` of b, which replace the addends in `tile`.
+    """Replace the addends in `tile` by fused sums of panel `p` of `a` and panel `q` of `b`.
 
-    `multiply` describes `panels`. Each fused sum has scales as int32 exponents, and each promotion
-    has float32 factors. Scales and factors may be None.
+    `multiply` describes `panels`. Scales, given as int32 exponents, belong to fused sums; float32
+    factors belong to promotions of partial sums. Scales and factors may be None.
 
     `numbers[:3]` are counts: fused sums, terms of a fused sum, and terms that are added as integers
     at a time. `numbers[3:6]` are counts of bits: the fraction bits of a sum, this count minus the
-    fraction bits of a product, and the bits of a float64 number that the result does not keep.
-    `numbers[6:]` are the `quantum` of `_Tile.rounded`, the number of fused sums of a promotion, and
-    1 if the addend is added after the products, else 0.
+    fraction bits of a product, and the float64 bits that the result drops. `numbers[6:]` are the
+    `quantum` of `_Tile.rounded`, the number of fused sums of a promotion, and 1 if the addend is
+    added after the products, else 0.
     """
     sa, sb, ea, eb, scale_a, scale_b, factor_a, factor_b = panels.types
 

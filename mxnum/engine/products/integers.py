@@ -96,7 +96,7 @@ def word_for(a: ElementFormat, b: ElementFormat, run: int, given: str) -> str | 
     """Return the integer type whose products the instructions `given` add exactly, or None.
 
     The caller ensures that no sum of `run` products exceeds 2**24 units, so 32 bits hold every sum.
-    Without VNNI, a sum of 8-bit products is kept as two halves, and each half must fit 16 bits.
+    Without VNNI, a sum of 8-bit products is kept as two partial sums, which must fit 16 bits each.
     """
     x, y = integers_of(a), integers_of(b)
     if not given or x is None or y is None:
@@ -116,7 +116,7 @@ def pack(codes: Array, element: Integers, panels: Array, bias: int, starts: Arra
     """Store rows of codes in panels as integers, padded with zeros.
 
     For 8-bit integers, `bias` is added to the integers of the left operand. For the right operand,
-    `starts` receives minus `bias` times the sum of the integers of each block.
+    `starts` receives the sum of the integers of each block, times `-bias`.
     """
     is_turned = codes.strides[0] < codes.strides[1]
     memory = np.ascontiguousarray(codes.T if is_turned else codes)
@@ -250,7 +250,7 @@ def _looked_up(builder: Any, codes: Any, table: Any) -> Any:
 
 @compile_loop
 def _sum_blocks(panels, bias, starts):
-    """Store in `starts`, for each block and row, minus `bias` times the sum of the integers.
+    """Store the sum of the integers of each block and row, times `-bias`, in `starts`.
 
     The panels hold 8-bit integers.
     """
@@ -306,14 +306,15 @@ def _splat(builder: Any, scalar: Any, count: int) -> Any:
 
 
 def _chosen(builder: Any, a: Any, b: Any, which: Any) -> Any:
-    """Return IR for a vector of the elements `which` of `a` and `b`, taken as one long vector."""
+    """Return IR for the elements `which` of the vectors `a` and `b`, joined to one vector."""
     return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_I32, len(which)), list(which)))
 
 
 def dot(builder: Any, total: Any, left: Any, right: Any, word: str) -> Any:
     """Return IR that adds the products of the integers of two vectors to the sums `total`.
 
-    Without VNNI, each sum of 8-bit products is kept as two 16-bit numbers, which `widened` adds.
+    Without VNNI, each sum of 8-bit products is kept as two 16-bit partial sums, which `widened`
+    adds.
     """
     if instructions() == "vnni":
         name = f"llvm.x86.avx512.vpdp{'busd' if word == 'int8' else 'wssd'}.{32 * lanes()}"

@@ -114,11 +114,10 @@ def _pack(memory, is_turned, table, fields, scales, run, panels):
 def _moving(turning: bool) -> Any:
     """Return `move(memory, fields, scales, panel, where)`, which copies a tile of 8 x 8 numbers.
 
-    `where` is (start, pitch, factor, place, width). `move` reads eight lines of `memory`, the first
-    at index `start`, and each line `pitch` after the line before. `move` writes eight lines to
-    `panel`, the first at index `place`, and each line `width` after the line before. If `turning`,
-    `move` transposes the tile. If `scales` is not None, `move` multiplies each line that it writes
-    by the eight scales from index `factor` on.
+    `where` is (start, pitch, factor, place, width). `move` reads eight lines of `memory`, which
+    begin at the indices start, start + pitch, start + 2 * pitch, .... `move` writes eight lines to
+    `panel`, at place, place + width, .... If `turning`, `move` transposes the tile. If `scales` is
+    not None, `move` multiplies each line that it writes by the eight scales from index `factor` on.
     """
 
     @intrinsic
@@ -143,8 +142,8 @@ def _moving(turning: bool) -> Any:
                     ir.Constant(ir.VectorType(_I32, _SIDE), [half + i // 2 + _SIDE * (i % 2) for i in range(_SIDE)])
                     for half in (0, _SIDE // 2)
                 )
-                # Each round interleaves the first half of the lines with the second half. After
-                # three rounds, the lines are the columns of the tile.
+                # Three rounds transpose the tile. Each round interleaves the first half of the
+                # lines with the second half.
                 for _ in range(3):
                     pairs = [(lines[i], lines[i + _SIDE // 2]) for i in range(_SIDE // 2)]
                     lines = [builder.shuffle_vector(a, b, half) for a, b in pairs for half in (low, high)]

@@ -114,7 +114,7 @@ class _Builder:
     def add_product(self, a: Any, b: Any, c: Any) -> Any:
         """Return a * b + c, rounded once.
 
-        If a and b are words, add the products of their integers to c.
+        If `a` and `b` are words, add the products of their integers to `c`.
         """
         if self.word == _I32:
             return integers.dot(self.ir, c, a, b, self.kind)
@@ -182,8 +182,8 @@ class _Builder:
 def _tile(typing_context, panels, out, run, where):
     """Add the product of two panels to a tile of `out`.
 
-    `multiply` describes `panels`. `where` is (p, q, start, stop, row, column): panel `p` of a is
-    multiplied by panel `q` of b, and the tile begins at (row, column).
+    `multiply` describes `panels`. `where` is (p, q, start, stop, row, column): panel `p` of `a` is
+    multiplied by panel `q` of `b`, and the tile begins at (row, column).
 
     Without scales, the sum has one fma for each index from `start` to `stop`, in order. With
     scales, the sum has one term for each block from `start` to `stop`, and a block has `run`
@@ -239,8 +239,8 @@ def multiply(panels, run, out, first, count):
     """Add the products of panels, which `_tile` computes, to `out` from column `first` on.
 
     `panels` are (a, b, scales of a, scales of b, starts). `out` is a C-contiguous float32 matrix in
-    which `count` matrices lie one below the other. The panels of a are divided equally among the
-    `count` matrices, and so are the panels of b. Panels of columns may extend beyond the edge of
+    which `count` matrices lie one below the other. The panels of `a` are divided equally among the
+    `count` matrices, and so are the panels of `b`. Panels of columns may extend beyond the edge of
     `out`. Every NaN becomes canonical.
 
     `run` is the length of blocks, or 1 if scales are None. For 8-bit integers, `starts` are panels

@@ -49,7 +49,7 @@ def choose_scales(x: Array, scales: Array, tensor: Array, walk: Walk, asked: Set
 
 
 def _number(code: int, fmt: ElementFormat) -> Fraction:
-    """Return the number of a magnitude code as a fraction.
+    """Return the number that a magnitude code stands for, as a fraction.
 
     The number is computed from the fields of the code, because a processor may be set to read
     subnormal floats as zero.

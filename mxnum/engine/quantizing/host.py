@@ -149,7 +149,7 @@ def decode(
 
 
 def beside(value: Array, like: Array) -> Array:
-    """Return a float32 number in host memory, where the array `like` lies too."""
+    """Return `value` unchanged, because it is in host memory, like the array `like`."""
     return value
 
 
@@ -267,7 +267,7 @@ def encoding_plan(
 
 @lru_cache(maxsize=4096)
 def decoding_plan(shape: tuple[int, ...], element: ElementFormat, target: ElementFormat) -> Plan:
-    """Return the plan that makes values of codes without blocks."""
+    """Return the plan that decodes elements without blocks."""
     decode = at_scale_one(from_codes(element, target))
     return Plan(shape, (1,) * len(shape), decode, None, ((shape, numpy_dtype(target)),))
 

@@ -94,7 +94,8 @@ class Conversion:
     #: Returns the fast loop for a walk; None if no loop is faster than the definition.
     fast: Callable[[Walk, Draw], Bind] | None
     #: Returns the `Exact` that redoes the panels left by the fast loop; None if no loop can redo
-    #: them. Most calls leave no panel, so `exact` is called only if a panel is left.
+    #: them. In most calls the fast loop converts all panels, so `exact` is called only if a panel
+    #: is left.
     exact: Callable[[Draw], Exact] | None
     #: The constants that the fast loop receives.
     numbers: Array = field(default_factory=lambda: NO_NUMBERS)

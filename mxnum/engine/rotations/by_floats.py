@@ -41,10 +41,9 @@ def transform(source: ElementFormat) -> Any:
 
     The arrays `x` and `out` are flat and hold bit patterns. Block n begins at index (n // step) *
     step * size + n % step, and its numbers are `step` apart. Numbers are multiplied by `signs`
-    before the transform, and sums by `signs_after` and `factor`, a power of two, after the
-    transform. The loop transforms `lanes` blocks side by side, so that the compiler can vectorize.
-    `lanes` is an argument, because compilers unroll loops of a short constant length instead of
-    vectorizing them.
+    before the transform. Sums are multiplied by `signs_after` and by `factor`, a power of two. The
+    loop transforms `lanes` blocks side by side, so that the compiler can vectorize. `lanes` is an
+    argument, because compilers unroll loops of a short constant length instead of vectorizing them.
     """
     widen, narrow = _conversions(source)
 

@@ -212,7 +212,7 @@ def _make_threshold(first_from: Callable[..., Any], never: int, inclusive: bool)
     """Return `threshold(factor, place)`, which returns the least magnitude above place * factor.
 
     If `inclusive`, the least magnitude may equal place * factor. For a factor of 0, the function
-    returns `never`.
+    returns `never`, which no magnitude exceeds.
     """
     INCLUSIVE, NEVER = inclusive, never
 

@@ -1,11 +1,11 @@
 """Rounding with float32 additions: the fast way to convert float32 to any element.
 
-The quantum at x is the distance between neighbouring values of the element at x. If a power of two
-whose last bit is worth the quantum is added to |x| and subtracted again, the hardware rounds |x| to
-the quantum, to nearest even. Subtracting the rounded value from |x|, which is exact, shows the
-rounding error and its sign. Every rounding mode gives the nearest value or one of its neighbours.
-Adding 1 to the bits of the sum of |x| and the power of two, or subtracting 1 from them, gives a
-neighbouring value.
+The quantum at x is the distance between neighbouring values of the element at x. Adding to |x| a
+power of two whose last bit is worth the quantum, and subtracting it again, rounds |x| to the
+quantum, to nearest even. Subtracting the rounded value from |x|, which is exact, shows the rounding
+error and its sign. Every rounding mode gives the nearest value or one of its neighbours. Adding 1
+to the bits of the sum of |x| and the power of two, or subtracting 1 from them, gives a neighbouring
+value.
 
 Float32 additions round correctly only inside a domain of scales and magnitudes, and only while the
 hardware rounds to nearest even. Loops check both conditions. Theorems say that, inside the domain
@@ -198,8 +198,7 @@ def make_value(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
     """Return `fast_value(x, scale, random, constants)`, which rounds x to an element's value.
 
     The result is the value, under the scale, of the code that `fast_code` (from `make_code`)
-    returns for the same arguments. The value is a float32 bit pattern. `fast_value` makes no code,
-    so it does not need to decode one.
+    returns for the same arguments. The value is a float32 bit pattern.
     """
     round_to_quantum = _make_round(rounding, by_parity)
 
@@ -208,7 +207,7 @@ def make_value(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
         magnitude = x & 0x7FFFFFFF
         magic = _magic_of(magnitude, scale, e)
         steps = 0
-        if by_parity:  # Only the parity of `steps` matters. In elements with mantissa bits, `steps` is even.
+        if by_parity:  # Only the parity of `steps` matters, which is even if elements have mantissa bits.
             steps = (magic >> e.discarded) - ((scale + e.emin + e.discarded) << e.mantissa)
         value = subtract_float32(round_to_quantum(x, magnitude, magic, steps, random), magic)
         largest = ((scale + e.emin) << 23) + e.largest
@@ -274,10 +273,10 @@ def product_domain(element: ElementFormat) -> tuple[int, int]:
 def make_value_by_product(element: ElementFormat) -> Callable[..., Any]:
     """Return `value(code, scale, constants)`, which equals `value_of_code` in `product_domain`.
 
-    The function multiplies a float32 number n by a power of two. If the element is an integer, n is
-    the code as an integer, computed as the difference of two numbers whose last bit is worth 1. If
-    the element is a float, the fields of the code make a float16 number, even for a subnormal code.
-    The processor widens this float16 number to n. Nothing is rounded.
+    The function converts the code to a float32 number and multiplies the number by a power of two.
+    An integer code is converted by subtracting two numbers whose last bit is worth 1. The fields of
+    a float code, even of a subnormal one, make a float16 number, which the processor widens to
+    float32. Nothing is rounded.
     """
     HAS_NANS = element.specials != "none"
 
@@ -313,9 +312,10 @@ def _magic_of(magnitude, scale, e):
 def _make_round(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
     """Return `round_to_quantum(x, magnitude, magic, steps, random)`, which rounds a magnitude.
 
-    The function rounds a magnitude to the quantum, and returns the bits of `magic` plus the rounded
-    magnitude. The last bit of the sum is worth the quantum, so adding 1 to the bits of the sum
-    steps to the next multiple of the quantum. The code is (bits of the sum) - `magic` + `steps`.
+    The function rounds a magnitude to the quantum, and returns the bits of the sum of `magic` and
+    the rounded magnitude. The last bit of the sum is worth the quantum, so adding 1 to the bits of
+    the sum steps to the next multiple of the quantum. The code is (bits of the sum) - `magic` +
+    `steps`.
     """
     RNE, RNA, RTZ, RTO, RTP, _RTN, SR = which(
         rounding, Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.RTO, Rounding.RTP, Rounding.RTN, Rounding.SR

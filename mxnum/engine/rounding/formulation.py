@@ -78,7 +78,8 @@ def numbers_given(numbers):
     )  # fmt: skip
 
 
-#: The sources and roundings for which loops are also compiled with the constants of one element.
+#: The float types and roundings for which loops are also compiled with the constants of one
+#: element.
 _COMMON = (("float32", Rounding.RNE), ("float32", Rounding.SR), ("float64", Rounding.RNE))
 
 
@@ -86,8 +87,8 @@ _COMMON = (("float32", Rounding.RNE), ("float32", Rounding.SR), ("float64", Roun
 def _with_constants(function: Callable[..., Any], constants: float_additions.Constants) -> Callable[..., Any]:
     """Return `function` with the constants of one element compiled in.
 
-    The returned function ignores the constants that its loop passes. The loop needs these constants
-    only to compute scales.
+    The returned function ignores the constants that its loop passes, which the loop needs only to
+    compute scales.
     """
 
     @dialect
@@ -98,7 +99,7 @@ def _with_constants(function: Callable[..., Any], constants: float_additions.Con
 
 
 def _limits(least: int, greatest: int, greatest_x: int) -> Domain:
-    """Return a `Domain`, with both scales limited to the codes that are not NaN."""
+    """Return a `Domain`, whose least and greatest scale are limited to codes that are not NaN."""
     return Domain(max(least, 0), min(greatest, float_additions.LAST_SCALE), greatest_x)
 
 
@@ -172,7 +173,7 @@ def quantizing_anywhere(
     overflow: Overflow,
     target: ElementFormat | None,
 ) -> Definition | None:
-    """Return `fast_quantizing`'s conversion, extended to finite x and every scale but NaN.
+    """Return `fast_quantizing`'s conversion, extended to every finite x and every scale but NaN.
 
     The result is None if `paths` lists no extended conversion for these formats and modes.
     """

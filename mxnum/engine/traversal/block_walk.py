@@ -25,14 +25,15 @@ GROUP = 32
 #: A panel of columns has about `PANEL` elements, and at most `WIDEST_PANEL` columns. While a loop
 #: processes one panel, the next panel is fetched into the first caches.
 PANEL, WIDEST_PANEL = 1 << 14, 3072
-#: The number of elements of a panel along rows, for loops that process bands (the rows that one row
-#: of blocks spans). Loops over bands prefetch `ROW_PANEL` float32 numbers, so that one panel is
-#: fetched while the panel before it is processed.
+#: If blocks lie along rows, loops over bands process panels of at most `ROW_PANEL` elements. The
+#: loops prefetch `ROW_PANEL` float32 numbers, so that one panel is fetched while the panel before
+#: it is processed.
 ROW_PANEL = 2048
 #: A thread with fewer than `ELEMENTS_PER_THREAD` elements costs more time than it saves.
 ELEMENTS_PER_THREAD = 1 << 19
-#: Loops over few columns are slower than a copy that turns blocks into rows. So if blocks are one
-#: column wide, arrays with fewer than NARROW columns and at least WORTH_A_COPY elements are copied.
+#: Loops over few columns are slower than a copy that turns blocks into rows. Therefore arrays with
+#: fewer than NARROW columns and at least WORTH_A_COPY elements are copied if blocks are one column
+#: wide.
 NARROW, WORTH_A_COPY = 8, 1 << 14
 
 #: Marks of groups of blocks that are still to be processed. A group with the mark MIXED may hold

@@ -97,7 +97,7 @@ class Writable(Protocol):
         """Return an array of any strides, which the caller fills with the elements of a part."""
 
     def put(self, where: Where, part: Array) -> None:
-        """Store the elements of `part`, an array from `room` that the caller has filled."""
+        """Store `part`, the array that `room` returned and the caller has filled."""
 
 
 class Plain(NamedTuple):
