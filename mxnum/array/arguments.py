@@ -70,7 +70,7 @@ def checked_scales(value: Any, shape: tuple[int, ...], scale: ScaleFormat = E8M0
     errors.require_dtype(
         "scales", scales.dtype, scale_dtype(scale), f" of {scale.name.upper()} codes" * (scale.bits == 8)
     )
-    # Fast path: avoids formatting the message, which would take longer than all other checks.
+    # Fast path: avoids formatting the error message, which takes longer than all other checks.
     if scales.shape != shape:
         errors.require(False, "scales", f"of shape {shape}", scales.shape)
     if scale.number is not None and scale.number.bits == scale.bits:
@@ -165,7 +165,7 @@ def checked_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     else:
         errors.require_type(isinstance(out, np.ndarray), "out", "a numpy array", type(out).__name__)
         writable = out.flags.writeable
-    # Fast path: avoids formatting the message, which would take longer than all other checks.
+    # Fast path: avoids formatting the error message, which takes longer than all other checks.
     if out.shape != shape or out.dtype != dtype:
         errors.require(out.shape == shape, "out", f"of shape {shape}", out.shape)
         errors.require(out.dtype == dtype, "out", f"of dtype {dtype}", out.dtype)

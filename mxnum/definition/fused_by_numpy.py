@@ -195,7 +195,7 @@ def _aligned(significand: Array, exponent: Array, largest: Array, point: int, ke
 
 
 def _promoted(total: Array, chain: Array, sides: tuple[_Side, _Side], at: int, promote: Callable[..., Array]) -> Array:
-    """Return total + chain * (factors of both operands), all in float32."""
+    """Return total + chain * (product of both operands' factors), all in float32."""
     if sides[0].factors is None and sides[1].factors is None:
         return np.asarray(fused_sum.make_add(_FLOAT32)(total, chain))
     one = np.ones((1, at + 1), np.float32)

@@ -227,9 +227,8 @@ class Stack:
     keeps_negative_zero: bool = True
     #: True if inputs are divided by the result of `factor`, False if they are multiplied by it.
     divides: bool = False
-    #: A function that makes `block_scale` from a function that rounds float32 numbers to the
-    #: tensor's type. None if the stack computes block scales only in float32, whatever the tensor's
-    #: type.
+    #: Returns `block_scale` for a given function that rounds float32 numbers to the tensor's type.
+    #: None if the stack computes block scales only in float32, whatever the tensor's type.
     block_scale_in: Callable[[Any], Any] | None = None
     #: The types of tensors that the stack accepts.
     takes: tuple[str, ...] = ("float32", "bfloat16", "float16")

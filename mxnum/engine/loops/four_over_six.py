@@ -10,8 +10,8 @@ errors of the block exactly.
 
 Fast path: blocks of whole vectors are first compared in float32. In the following bounds, A is the
 largest magnitude of a block, and a factor is a scale times the tensor scale. A factor and each of
-its multiples are computed with a relative error of 2**-23 at most. A rounded value is at most twice
-the number. So the computed distance between a number and its rounded value has an error of at most
+its multiples are computed with a relative error of 2**-23 at most. Rounding at most doubles a
+number. So the computed distance between a number and its rounded value has an error of at most
 2**-20.8 A: 2**-22 A from the value, 2**-22 A from the threshold between two values, and 2**-24 A
 from rounding. The distance is at most A, so the computed square of the distance has an error of at
 most 2**-19.8 A**2. For each number, subtracting and adding lose less than 2**-20 A, or 2**-20 A**2

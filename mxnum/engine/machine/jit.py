@@ -59,7 +59,7 @@ _registered: set[Callable[..., Any]] = set()
 #: Every compiled kernel, with the array whose address `for_types` returns. Loops hold only the
 #: address, so `_in_use` keeps the kernel and the array alive. If two threads make the same kernel
 #: at once, a cache keeps only one of the two `Kernel` objects, but a loop may hold the address of
-#: the other one's array.
+#: the other object's array.
 _in_use: list[Any] = []
 
 

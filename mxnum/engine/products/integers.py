@@ -306,7 +306,7 @@ def _splat(builder: Any, scalar: Any, count: int) -> Any:
 
 
 def _chosen(builder: Any, a: Any, b: Any, which: Any) -> Any:
-    """Return IR for the elements `which` of the vectors `a` and `b`, joined to one vector."""
+    """Return IR that joins the vectors `a` and `b` and picks the elements `which`."""
     return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_I32, len(which)), list(which)))
 
 

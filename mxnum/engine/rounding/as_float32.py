@@ -2,9 +2,10 @@
 
 Every bfloat16 or float16 number is a float32 number. A float64 number is rounded to odd: the last
 bit of the float32 number is set if any discarded bit is set. Rounding that is not stochastic only
-needs to know between which values and midpoints of the element a number lies. So the float32 number
-rounds to the same element as the float64 number. For stochastic rounding, a float64 number is split
-into a leading part (the number truncated to float32) and a rest, which is added to the random bits.
+needs to know between which values and midpoints of the element format a number lies. So the float32
+number rounds to the same element as the float64 number. For stochastic rounding, a float64 number
+is split into a leading part (the number truncated to float32) and a rest, which is added to the
+random bits.
 
 For nonzero float64 numbers below the normal float32 numbers, rounding to odd gives the least normal
 number, and the leading part is zero. A float64 number above the float32 numbers becomes the largest
@@ -82,7 +83,7 @@ def to_odd_by_conversion(x: Any) -> Any:
     """Return the float32 bit pattern of a float64 number, rounded to odd.
 
     The result equals that of `to_odd`. A float conversion converts the bits that float32 can hold.
-    If any of the remaining bits is set, the last bit of the result is set.
+    If any other bit of the float64 number is set, the last bit of the result is set.
     """
     magnitude = x & 0x7FFFFFFFFFFFFFFF
     kept = select(magnitude < _LEAST_WIDE, _LEAST_WIDE, magnitude)

@@ -87,7 +87,7 @@ _COMMON = (("float32", Rounding.RNE), ("float32", Rounding.SR), ("float64", Roun
 def _with_constants(function: Callable[..., Any], constants: float_additions.Constants) -> Callable[..., Any]:
     """Return `function` with the constants of one element compiled in.
 
-    The returned function ignores the constants that its loop passes, which the loop needs only to
+    The returned function ignores the constants that its loop passes; the loop needs them only to
     compute scales.
     """
 
