@@ -85,7 +85,7 @@ def quantize(
     (see `looks_at_elements`) raises NotImplementedError.
     """
     if scales is None and looks_at_elements(asked.scale_rule):
-        raise NotImplementedError(f"Only the engine computes scale rule {asked.scale_rule}.")
+        raise NotImplementedError(f"Only the engine computes scales by the rule {asked.scale_rule}.")
     side = scales_shape(x.shape, blocks)
     tensors = np.broadcast_to(_tensor_bits(tensor_scale), side)
     offsets = None if asked.offset_range is None else np.empty(side, np.float16)

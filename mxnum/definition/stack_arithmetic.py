@@ -15,9 +15,9 @@ the stacks round different intermediate results. For each stack this file has fo
 The four functions are pure: they compute float32 numbers with + * /, comparisons and `select`. The
 functions run on numpy arrays and, compiled, in loops over large arrays
 (`engine.rounding.by_stack`). Each operation rounds once to nearest even, as in IEEE 754, and keeps
-subnormal numbers. This library's own definition rounds the results to E4M3 and E2M1. An infinity
-passes through the same operations as in the stack. A NaN in the input raises an error, because even
-the kernels of one stack treat NaN differently.
+subnormal numbers. This library's own definition rounds the results of the functions to E4M3 and
+E2M1. An infinity passes through the same operations as in the stack. A NaN in the input raises an
+error, because even the kernels of one stack treat NaN differently.
 
 The global scale is a factor either for encoding or for decoding, depending on the stack. In the
 direction "encode" the global scale is called S. S is near 2688 / largest, and encoding multiplies

@@ -2,7 +2,7 @@
 
 A conversion in either direction shares memory; `as_tensor` states the exceptions. JAX arrays are
 immutable, so results are new JAX arrays. This module never imports torch or JAX, because a caller
-who has a tensor has imported torch.
+who passes an array of a library has imported the library.
 """
 
 from __future__ import annotations

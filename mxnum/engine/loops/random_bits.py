@@ -40,8 +40,8 @@ _I32, _I64 = ir.IntType(32), ir.IntType(64)
 def counters_at_once() -> int:
     """Return the number of Philox counters that compiled code computes at once.
 
-    If the processor has registers of 512 bits, 32 counters fill four of them. On other processors,
-    8 counters fill two registers of 256 bits or four registers of 128 bits.
+    If the processor has registers of 512 bits, 32 counters fill four of them. If not, 8 counters
+    fill two registers of 256 bits or four registers of 128 bits.
     """
     return 32 if has_feature("avx512f") else 8
 

@@ -433,7 +433,7 @@ def _from_float64(context, value):
 def _has_half() -> bool:
     """Return True if the target processor has instructions that convert float16.
 
-    For other processors, LLVM would emit a call of a library function that is missing.
+    Without such instructions, LLVM would emit a call of a library function that is missing.
     """
     if platform.machine().lower() in ("aarch64", "arm64"):
         return True

@@ -1,9 +1,9 @@
 """The plan of a call: it caches everything that calls with the same settings share.
 
 Every array reaches a loop through `Plan.run`. The loops of a plan take contiguous arrays of the
-plan's shape directly. A plan splits all other arrays into parts, makes each part contiguous, and
-writes the results back (`traversal.parts`). Plans hold no arrays and no marks, so threads can share
-them.
+plan's shape directly. A plan splits arrays that its loops cannot take into parts, makes each part
+contiguous, and writes the results back (`traversal.parts`). Plans hold no arrays and no marks, so
+threads can share them.
 
 A `Conversion` names a fast loop, and slower loops for blocks that the fast loop cannot convert.
 `Loops` runs the loops of a conversion along one walk through an array. Most plans run a single
