@@ -12,8 +12,8 @@ from mxnum.formats import ElementFormat
 #: Values of `kind`, the class of an unpacked number.
 FINITE, INFINITE, NAN = 0, 1, 2
 
-#: The exponent of zero, below the exponent of every nonzero number under every scale. Rounding
-#: therefore cannot mistake a zero for a large number.
+#: The exponent of zero, below the exponent of every nonzero number under every scale. With this
+#: exponent, rounding cannot mistake a zero for a large number.
 ZERO_EXPONENT = -(1 << 12)
 
 

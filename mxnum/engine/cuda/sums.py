@@ -100,7 +100,7 @@ def _along(view: DeviceArray, out: DeviceArray, axis: int) -> tuple[int, ...]:
 def _float32(x: Operand, stream: int | None, *, by_columns: bool) -> DeviceArray:
     """Return the values of an operand in float32.
 
-    An operand of float32 numbers is returned as it is. The values of an operand in another format
+    An operand of float32 numbers is returned as it is. The values of an operand that is not float32
     are stored in a new float32 array, row by row. If `by_columns`, the new array is stored column
     by column, because neighbouring threads read the same index of neighbouring rows together.
     """

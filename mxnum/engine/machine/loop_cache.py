@@ -19,8 +19,8 @@ from numba import types
 from numba.core.caching import FunctionCache
 from numba.core.serialize import dumps
 
-#: Loops load without the compiler only in numba versions from the first to before the second, which
-#: tests cover.
+#: Loops load without the compiler only if `TRIED[0]` <= numba version < `TRIED[1]`, because tests
+#: cover only these versions.
 TRIED = (0, 61), (0, 69)
 
 
@@ -126,7 +126,7 @@ def _nothing() -> None:
 def _define_runtime_functions() -> None:
     """Make the addresses of numba's run-time functions known to the linker.
 
-    By itself, numba passes these addresses to the linker only when it sets up its compiler.
+    By itself, numba passes addresses to the linker only when it sets up its compiler.
     """
     from numba.core.runtime import _nrt_python
 

@@ -55,8 +55,7 @@ def _arrays(x: Side, some: slice) -> tuple[Array, ...]:
 
 @cache
 def fused_loop(accumulator: ElementFormat, rounding: Rounding) -> Any:
-    """Return `multiply(a, b, numbers, marks, out)`, which computes a·b + c for marked pairs of
-    rows.
+    """Return `multiply(a, b, numbers, marks, out)`, which computes a·b + c for marked row pairs.
 
     `a` and `b` are tuples of arrays that `_arrays` returns.
     """

@@ -6,8 +6,8 @@ multiplies the integers of two words and adds the products to a 32-bit sum, in e
 vector.
 
 The instructions for 8-bit integers require an unsigned left operand, so a bias makes the integers
-of the left operand positive. To cancel the bias, the sum of a block starts at minus the bias times
-the sum of the right operand's integers.
+of the left operand positive. To cancel the bias, the sum of a block starts at -bias times the sum
+of the right operand's integers.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def _shape(word: str) -> Shape:
 
 
 #: True if the processor has instructions for fused multiply-add, which only x86 processors can
-#: lack. Without these instructions, `llvm.fma` calls the C library for every number.
+#: lack. Without fma instructions, `llvm.fma` calls the C library for every number.
 HAS_FMA = bool(llvmlite.binding.get_host_cpu_features().get("fma", True))
 
 #: The shape of a tile, by the number type of the panels.

@@ -1,7 +1,7 @@
 """Matrix products along the last axes of two operands, with a defined accumulation.
 
 Float hardware computes the products if the floating-point environment is the default and floats
-hold the sums. If not, integer arithmetic computes the products, as in the definition.
+hold the sums; otherwise integer arithmetic does, as in the definition.
 """
 
 from __future__ import annotations

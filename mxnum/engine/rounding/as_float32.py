@@ -82,8 +82,8 @@ def rest(x: Any, leading: Any, scale: Any, e: Any) -> Any:
 def to_odd_by_conversion(x: Any) -> Any:
     """Return the float32 bit pattern of a float64 number, rounded to odd.
 
-    The result equals that of `to_odd`. A float conversion converts the bits that float32 can hold.
-    If any other bit of the float64 number is set, the last bit of the result is set.
+    The result equals that of `to_odd`. A float conversion converts the bits that float32 can hold;
+    if any of the lower bits is set, the last bit of the result is set.
     """
     magnitude = x & 0x7FFFFFFFFFFFFFFF
     kept = select(magnitude < _LEAST_WIDE, _LEAST_WIDE, magnitude)

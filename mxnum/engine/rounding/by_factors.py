@@ -89,8 +89,8 @@ class Formulation(NamedTuple):
     prepare_more: Callable[..., Any] | None = None
 
 
-#: Pairs (function, number), one for each row of the tables of constants. The entry of a block in
-#: the row is function(factor, number), with the factor of the block.
+#: Pairs (function, number), one for each row of the tables of constants. In its row, the entry of a
+#: block with the factor f is function(f, number).
 Entries = tuple[tuple[Callable[..., Any], int], ...]
 
 
@@ -179,7 +179,7 @@ def _places(element: ElementFormat, rounding: Rounding) -> list[tuple[float, boo
     """Return `(threshold, inclusive)` for each code above 0.
 
     Magnitudes above the threshold round to the code or to a larger code. If `inclusive`, the
-    threshold itself rounds to the code; otherwise it rounds to the code before.
+    threshold itself rounds to the code; otherwise it rounds to the next lower code.
     """
     nearest_even, nearest_away, toward_zero, to_odd = which(
         rounding, Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.RTO

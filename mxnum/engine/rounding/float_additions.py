@@ -83,8 +83,8 @@ class Constants(NamedTuple):
     #: The magnitude codes of infinity and of the first NaN.
     infinity: int
     first_nan: int
-    #: The scale code of a block is ((bits + scale_bump) >> 23) + scale_bias, with the bits of the
-    #: block's largest magnitude.
+    #: The scale code of a block is ((b + scale_bump) >> 23) + scale_bias, where b is the bit
+    #: pattern of the block's largest magnitude.
     scale_bias: int
     scale_bump: int
 

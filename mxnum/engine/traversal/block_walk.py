@@ -25,7 +25,7 @@ GROUP = 32
 #: A panel of columns has about `PANEL` elements, and at most `WIDEST_PANEL` columns. While a loop
 #: processes one panel, the next panel is fetched into the first caches.
 PANEL, WIDEST_PANEL = 1 << 14, 3072
-#: If blocks lie along rows, loops over bands process panels of at most `ROW_PANEL` elements. The
+#: If blocks lie along rows, loops over bands process panels of about `ROW_PANEL` elements. The
 #: loops prefetch `ROW_PANEL` float32 numbers, so that one panel is fetched while the panel before
 #: it is processed.
 ROW_PANEL = 2048
