@@ -3,7 +3,7 @@
 A row has a largest product, products that are smaller by chosen powers of two, and an addend. Many
 of the smaller products are about 2**-n times the largest product. Here n is the number of fraction
 bits that the unit's alignment, result or accumulator keeps. The unit's rules decide whether a
-product of about 2**-n times the largest changes the result.
+product of about 2**-n times the largest product changes the result.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def boundary_products(task: Task, rng: Generator) -> Columns:
 
 
 def unit_products(task: Task, rng: Generator, count: int) -> Columns:
-    """Return `count` rows of finite numbers."""
+    """Return `count` random rows of finite operands and addends."""
     rows = _Rows(task, rng, count)
     columns = rows.operands()
     columns["c"] = rows.addends(columns)

@@ -204,8 +204,7 @@ def inputs_read_otherwise(task: Task, answer: Answer) -> Iterator[tuple[str, Ans
 def moved(answer: Answer, step: int) -> Answer:
     """Return a function that computes the answers with thresholds `step` ulps too low.
 
-    If thresholds are `step` ulps too low, a number gets the right answer for the number `step` ulps
-    farther from zero.
+    Such thresholds give a number the right answer of the number `step` ulps farther from zero.
     """
 
     def move(task: Task, x: Array) -> Array:
@@ -260,10 +259,7 @@ def _in_signs(codes: Array, sign: int) -> Array:
 
 
 def _extended(codes: Array, sign: int, full: int) -> Array:
-    """Return the values of codes in two's complement.
-
-    If `full` is 256 instead of 0, negative values become codes of eight bits.
-    """
+    """Return the values of two's complement codes; `full` is added to negative values."""
     wide = codes.astype(np.int64)
     return np.where(wide >= sign, wide - 2 * sign + full, wide)
 

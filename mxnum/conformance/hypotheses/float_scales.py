@@ -162,7 +162,7 @@ def scales(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def codes(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield name and answer function of each mistake in codes at the implementation's scales."""
+    """Yield name and answer function of each mistake in codes, at the implementation's scales."""
     for name, change in _other_tensors(task):
         yield name, _changed(lambda t, i: right(t, i, "codes"), change)
     if task.is_stochastic:
@@ -235,7 +235,7 @@ def _other_tensors(task: Task) -> Iterator[tuple[str, Callable[[Columns], Column
         return
 
     def computed(change: Callable[[Array, Array], Array]) -> Callable[[Columns], Columns]:
-        """Return a function that replaces the tensor scale t by `change(A, t)`."""
+        """Return a function that replaces the tensor scale t by `change(tensor maximum, t)`."""
 
         def replace_it(inputs: Columns) -> Columns:
             largest = as_floats(inputs["largest"], task.source).astype(np.float64)

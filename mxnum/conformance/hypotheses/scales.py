@@ -68,7 +68,7 @@ def scales(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def shifted(step: int) -> Answer:
-    """Return a function that gives scale codes `step` too high, but none above the largest."""
+    """Return a function that adds `step` to right scale codes, clipped to the range of codes."""
 
     def shift(task: Task, inputs: Columns) -> Array:
         code = right_scales(task, inputs).astype(np.int64)
@@ -145,7 +145,7 @@ def _by_logarithm_of_quotient(task: Task, inputs: Columns) -> Array:
 
 
 def _of_infinity(task: Task, inputs: Columns, exponent: int) -> Array:
-    """Return the scale codes if blocks with infinity but no NaN have the scale 2**exponent."""
+    """Return the right scale codes, but 2**exponent for blocks with infinity and without NaN."""
     magnitude = as_magnitudes(inputs["x"], task.source)
     rows = np.isinf(magnitude).any(axis=1, keepdims=True) & ~np.isnan(magnitude).any(axis=1, keepdims=True)
     return np.where(rows, int(_code(np.array(exponent))), right_scales(task, inputs))

@@ -224,7 +224,7 @@ def _mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def _in_pairs(task: Task, inputs: Columns) -> Array:
-    """Return dot products whose block sums are added in pairs, again and again, as in a tree."""
+    """Return dot products whose block sums are added pairwise, as in a binary tree."""
     single, sides = replace(task, dot_blocks=1), {name: inputs[name] for name in ("a", "b", "a_scale", "b_scale")}
     parts = [
         {name: np.split(column, task.dot_blocks, axis=1)[i] for name, column in sides.items()}
