@@ -67,7 +67,7 @@ def fractions_of_rules(element: ElementFormat) -> Array:
 
 
 def threshold(element: ElementFormat, rule: ScaleRule) -> float:
-    """Return the f at which the rule starts raising the exponent of a maximum f * 2**e (2: never)."""
+    """Return the f from which the rule increases the exponent of a maximum f * 2**e; 2 if never."""
     return {
         ScaleRule.FLOOR: 2.0,
         ScaleRule.CEIL: 1.0,
