@@ -38,7 +38,7 @@ def check(
     ----------
     function
         The callable under test. The function gets arrays of many cases at once, and may overwrite
-        these arrays. Its arguments and results are:
+        these arrays. The arguments and results of the function are:
 
         - ``encode``: ``function(x)`` gives element codes; x has the shape (n,), and holds codes if
           ``source`` is an element;

@@ -381,7 +381,7 @@ def _code(e: ElementFormat, place: int, x: float) -> int:
 
 
 def _parity(e: ElementFormat, value: Fraction) -> int:
-    """Return the parity of a magnitude's code; codes go on counting beyond the largest value."""
+    """Return the parity of a magnitude's code, even if the magnitude exceeds the largest value."""
     exponent = max(reference_exponent(value), e.emin) if value else e.emin
     if e.integer:
         exponent = 0

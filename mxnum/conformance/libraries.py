@@ -315,8 +315,8 @@ def _gguf() -> Iterator[Peer]:
     yield Peer("gguf", "MXFP4.dequantize_blocks", "dequantize", "mxfp4_e2m1", dequantize)
 
 
-#: The smallest failing input is searched for at most this many wrong parts (such as scales) of a
-#: conversion.
+#: At most this many wrong parts of a conversion (such as scales) are shown with a smallest failing
+#: input.
 PARTS = 4
 #: Number of examples that hypothesis tries for each part. If no example fails, the numbers of a
 #: known failure are made simpler one by one.

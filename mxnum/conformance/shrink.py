@@ -57,9 +57,9 @@ def search(task: Task, wrong: Wrong, known: Sequence[Columns], examples: int) ->
     """Return a failing case (columns of one row), as small as possible, or None.
 
     `wrong` says for each case of a batch whether it fails. Simple numbers are tried first, and the
-    numbers of the known failures only if no simple numbers fail. Hypothesis can miss a simpler
-    case, so each number that it finds is replaced by the simplest number with which the case still
-    fails.
+    numbers of the known failures only if no simple numbers fail. The library hypothesis can miss a
+    simpler case, so each number that it finds is replaced by the simplest number with which the
+    case still fails.
     """
     settings = hypothesis.settings(
         database=None, derandomize=True, deadline=None, max_examples=examples,
@@ -166,7 +166,7 @@ def _inputs(task: Task, seen: Sequence[Columns]) -> Any:
 def _largest(task: Task, seen: Sequence[Columns]) -> list[int]:
     """Return bit patterns of tensors' largest magnitudes: 0, plain numbers, and some from `seen`.
 
-    A value of 0 means that the block's own maximum is the largest magnitude.
+    A largest magnitude of 0 stands for the block's own maximum.
     """
     plain = [float(v) for v in (2688, 12, 6, 1, 5.25) if v <= task.source.max]
     known = [int(case["largest"][0, 0]) for case in seen]

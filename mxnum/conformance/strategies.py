@@ -93,8 +93,8 @@ def blocks(
 ) -> Any:
     """Return a strategy for one block of floats: few or many numbers, and special values.
 
-    Numbers lie at rounding boundaries under the scale that the block gets, or, if scales are
-    floats, under any scale of the format.
+    Numbers lie at rounding boundaries: at the block's own scale, or at any scale of the format if
+    scales are floats.
     """
     fmt = formats.get(format)
     float_type = FLOATS[errors.choose("source", source, tuple(FLOATS))]

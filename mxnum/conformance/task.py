@@ -126,7 +126,7 @@ class Operation:
         raise NotImplementedError
 
     def possible(self, task: Task) -> tuple[str, int | None]:
-        """Return a noun for the inputs, such as "element codes", and the number of bits of each.
+        """Return a noun for the inputs, such as "element codes", and the size of an input in bits.
 
         The number of bits is None if there are too many possible inputs to count.
         """

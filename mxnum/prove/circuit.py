@@ -105,8 +105,8 @@ def _bound(
 ) -> dict[str, Port | int]:
     """Return the `Port` or the constant of each input, or the `Port` of each output, by name.
 
-    Leave out an output that the claim does not name. Raise ValueError for an input that neither
-    `ports`, its name nor its position binds.
+    Leave out an output that the claim does not name. Raise ValueError for an input that is not
+    bound by `ports`, its name or its position.
     """
     named = {quantity.name: quantity for quantity in quantities}
     found: dict[str, Port | int] = {}
@@ -178,9 +178,9 @@ def given(circuit: Circuit, binding: Binding, values: Mapping[str, z3.BitVecRef]
 
 
 def narrowed(circuit: Circuit, name: str, port: Port, value: z3.BitVecRef) -> tuple[z3.BitVecRef, list[z3.BoolRef]]:
-    """Return the low bits of an output, which the claim is about, and conditions on the bits above.
+    """Return the low bits of an output, which the claim is about, and conditions on the high bits.
 
-    The bits above must be a zero extension or a sign extension.
+    The high bits must be a zero extension or a sign extension.
     """
     bits = port.quantity.bits * port.count
     if value.size() < bits:

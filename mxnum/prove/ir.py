@@ -175,8 +175,8 @@ def _exact(operation: str, extend: Callable[[int, Any], Any]) -> Callable[[Any, 
     return fits
 
 
-#: For each operation and flag, the condition on the operands that the flag promises. If the
-#: operands break this promise, the result is poison.
+#: For each operation and flag, the condition on the operands that the flag promises. The result is
+#: poison if the operands break the flag's promise.
 _PROMISES: dict[tuple[str, str], Callable[[Any, Any], z3.BoolRef]] = {
     **{(operation, "nsw"): _exact(operation, z3.SignExt) for operation in ("add", "sub", "mul")},
     **{(operation, "nuw"): _exact(operation, z3.ZeroExt) for operation in ("add", "sub", "mul")},
@@ -228,8 +228,8 @@ class _Machine:
 
     env: dict[str, Value] = field(default_factory=dict)
     block: str = ""
-    #: `reached` and `edges` are the conditions under which control reaches a block and takes an
-    #: edge. `stored` is the content of the result slot at the end of a block.
+    #: `reached` and `edges` hold conditions: that control reaches a block, or takes an edge.
+    #: `stored` is the content of the result slot at the end of a block.
     reached: dict[str, z3.BoolRef] = field(default_factory=dict)
     edges: dict[tuple[str, str], z3.BoolRef] = field(default_factory=dict)
     stored: dict[str, Value] = field(default_factory=dict)

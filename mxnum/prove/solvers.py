@@ -93,7 +93,7 @@ def _without_product_conditions(question: z3.BoolRef) -> z3.BoolRef:
     """Return a question without z3's overflow conditions of products, which bitwuzla cannot read.
 
     z3 states overflow and underflow of a product as two conditions, which always occur together.
-    One condition replaces both: the product computed in twice the bits has the same value.
+    The replacement says that the product computed in twice the bits has the same value.
     """
     kinds, waiting, seen, pairs = (z3.Z3_OP_BSMUL_NO_OVFL, z3.Z3_OP_BSMUL_NO_UDFL), [question], set(), []
     while waiting:

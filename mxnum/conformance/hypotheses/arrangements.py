@@ -91,8 +91,8 @@ class Answered:
     tensor: Columns = field(default_factory=dict)
 
 
-#: A function that reads an array and its answers in another order. It returns cases and answers, or
-#: None if the order does not apply to the array.
+#: A function that reads an array and its answers in another order. The function returns cases and
+#: answers, or None if the order does not apply to the array.
 Arranged = Callable[[Answered], tuple[Columns, Columns] | None]
 #: A function that puts the elements of an array in another order, or returns None if the order does
 #: not apply to the array.

@@ -204,7 +204,7 @@ def inputs_read_otherwise(task: Task, answer: Answer) -> Iterator[tuple[str, Ans
 def moved(answer: Answer, step: int) -> Answer:
     """Return a function that computes the answers with thresholds `step` ulps too low.
 
-    Such thresholds give a number the right answer of the number `step` ulps farther from zero.
+    With such thresholds, a number rounds like the number `step` ulps farther from zero.
     """
 
     def move(task: Task, x: Array) -> Array:
@@ -259,7 +259,7 @@ def _in_signs(codes: Array, sign: int) -> Array:
 
 
 def _extended(codes: Array, sign: int, full: int) -> Array:
-    """Return the values of two's complement codes; `full` is added to negative values."""
+    """Return the values of two's complement codes, plus `full` where the value is negative."""
     wide = codes.astype(np.int64)
     return np.where(wide >= sign, wide - 2 * sign + full, wide)
 

@@ -47,9 +47,9 @@ def applicable_stacks(task: Task) -> Iterator[Stack]:
 
 
 def answer_of_stack(stack: Stack, field: str) -> Answer:
-    """Return a function that gives the stack's answers in a field.
+    """Return a function that computes the answers in a field as the software `stack` does.
 
-    For the field "codes", the function gives the stack's codes at the implementation's scales.
+    For the field "codes", the function gives the software's codes at the implementation's scales.
     """
     made = {"scale": _scales_of_stack, "codes": _codes_of_stack, "value": _values_of_stack}[field]
 
@@ -60,7 +60,7 @@ def answer_of_stack(stack: Stack, field: str) -> Answer:
             x = as_floats(inputs["x"], task.source).astype(np.float32)
             finite = _largest(task, inputs)
             found = made(stack, task, inputs, finite)
-            # For a tensor with an infinity, a stack may take infinity or the largest finite number
+            # For a tensor with an infinity, software may take infinity or the largest finite number
             # as the largest magnitude. For a tensor with a NaN, every answer is accepted.
             infinite = made(stack, task, inputs, np.where(np.isinf(x).any(axis=1, keepdims=True), np.inf, finite))
             given = inputs["answered"]

@@ -287,7 +287,7 @@ def add_problem(report: StochasticReport, about: str, sentence: str) -> None:
 
 
 def add_choice(report: StochasticReport, name: str, numbers: int, profile: Profile) -> None:
-    """Add how many numbers follow a choice to the report, unless `profile` accepts the choice."""
+    """Add to the report how many numbers follow a choice, unless `profile` accepts the choice."""
     if numbers and name not in profile.accepted:
         report.choices[name] = report.choices.get(name, 0) + numbers
 

@@ -145,8 +145,8 @@ def between(task: Task, asked: list[tuple[float, float, float, int]]) -> list[Ch
 
 #: The numbers of random bits that are tried as explanations.
 BITS = range(1, 33)
-#: Groups of cases. The sum over a group is judged, too, because it shows best a small bias that is
-#: common to the group.
+#: Groups of cases whose sums are judged, too, because a sum best shows a small bias that the whole
+#: group shares.
 GROUPS: dict[str, Callable[[Chance], bool]] = {
     "All cases": lambda chance: True,
     "Positive numbers": lambda chance: chance.value > 0,

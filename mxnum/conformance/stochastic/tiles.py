@@ -98,8 +98,8 @@ def largest_quotient(task: Task) -> float:
     """Return the largest quotient (magnitude / factor) that has one right element code.
 
     The quotient is a value of the element, or a number beyond the largest element if such numbers
-    saturate. A block whose largest magnitude is this quotient has the factor 1. Such a magnitude is
-    called an anchor.
+    saturate. A block whose largest magnitude is this quotient has the factor 1. The quotient serves
+    as an anchor, the number that sets a block's scale.
     """
     if not task.has_scales:
         return np.inf
