@@ -227,7 +227,7 @@ def read_element_codes(value: Any, name: str, task: Task, shape: tuple[int, ...]
     if kind == PAIRS and element.name == "e2m1":
         errors.require(array.shape == packed, name, f"of shape {packed}, two codes a byte", array.shape)
         return unpacked(array, shape[-1], bits)
-    if kind == own:  # the bits of int8 and int4 numbers in two's complement are the code
+    if kind == own:  # the code of an int8 or int4 number is its two's complement
         array = array.view(np.int8 if element.integer else np.uint8).astype(np.int64) & ((1 << bits) - 1)
     else:
         accepted = f"an array of integers{f' or {own}' * bool(own)}"

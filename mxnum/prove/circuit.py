@@ -56,7 +56,7 @@ class Port:
 
 @dataclass(frozen=True)
 class Binding:
-    """For each port of a circuit, the numbers of the claim that it carries, or a constant."""
+    """For each port of a circuit, the numbers of the claim that the port carries, or a constant."""
 
     inputs: Mapping[str, Port | int]
     outputs: Mapping[str, Port]
@@ -180,7 +180,7 @@ def given(circuit: Circuit, binding: Binding, values: Mapping[str, z3.BitVecRef]
 def narrowed(circuit: Circuit, name: str, port: Port, value: z3.BitVecRef) -> tuple[z3.BitVecRef, list[z3.BoolRef]]:
     """Return the low bits of an output, which the claim is about, and conditions on the high bits.
 
-    The high bits must be a zero extension or a sign extension.
+    The high bits must be a zero extension or a sign extension of the low bits.
     """
     bits = port.quantity.bits * port.count
     if value.size() < bits:

@@ -32,7 +32,7 @@ def orders(block: int, bits: int) -> Iterator[tuple[str, Change]]:
         if order.tobytes() not in seen:
             seen.add(order.tobytes())
             yield name, _permuted(order)
-    if bits < 8 and bits != 4:  # for 4 bits, this order equals the swapped nibbles above
+    if bits < 8 and bits != 4:  # with 4 bits, this order is the same as swapped nibbles
         yield "the right codes packed from the highest bit of each byte", partial(_packed_from_the_top, block, bits)
 
 
@@ -192,7 +192,7 @@ def _previous(scales: Array) -> Array:
 
 
 def _at_previous_scales(task: Task, one: Answered) -> tuple[Columns, Columns] | None:
-    """Return cases and answers; codes made with the previous block's scale become right codes."""
+    """Return cases and answers; right codes replace codes at the previous block's scale."""
     if "codes" not in one.answers:
         return None
     inputs, answers = block_columns(one.inputs, one.answers, one.blocks)
@@ -247,7 +247,7 @@ def arrangements(task: Task, answered: list[Answered]) -> list[str]:
     for name, arrange in _tried(task).items():
         if all(_is_right(task, one, arrange) for one in answered):
             found.append(name)
-    if "short last blocks are left zero" in found:  # blocks left zero also count as left out, so drop that name
+    if "short last blocks are left zero" in found:  # zeros also count as left out, so drop that name
         found.remove("short last blocks are left out")
     return found
 

@@ -39,8 +39,8 @@ def applicable_stacks(task: Task) -> Iterator[Stack]:
     if (task.rounding, task.overflow) != (Rounding.RNE, Overflow.SATURATE):
         return
     for stack in stacks.STACKS.values():
-        # If the inputs are codes, `task.source` is the type of the result, to which `stack.takes`
-        # does not apply.
+        # `stack.takes` lists types of inputs. If the inputs are codes, `task.source` is the type of
+        # the result.
         takes = task.source.name in stack.takes or task.takes_codes
         if takes and (fmt.tensor_scale is not None or stack.direction == "none"):
             yield stack
@@ -143,7 +143,7 @@ def scales(task: Task) -> Iterator[tuple[str, Answer]]:
     for name, order in _SCALE_ORDERS.items():
         if task.has_tensor or ("(L t)" not in name and "/ t" not in name):
             yield f"{name} in float32 {letters}", partial(_in_order, order, Rounding.RNE)
-            if task.scale_number.mantissa_bits < 23:  # a float32 scale is not rounded again
+            if task.scale_number.mantissa_bits < 23:  # a scale in float32 needs no further rounding
                 yield f"{name} in float32, rounded down {letters}", partial(_in_order, order, Rounding.RTZ)
     for name, change in _other_tensors(task):
         yield name, _changed(_scale, change)

@@ -21,8 +21,8 @@ from mxnum.modes import ScaleRule
 _SELDOM = (ScaleRule.HALF_UP, ScaleRule.FLOOR_PLUS_ONE)
 #: Scale rules that do not compare the maximum with a threshold.
 _WITHOUT_THRESHOLD = (ScaleRule.FLOOR, ScaleRule.FLOOR_PLUS_ONE)
-#: Scale rules that add one to the exponent at their threshold and above. Scale rules with a
-#: threshold that are not listed here add one only above their threshold.
+#: Scale rules that add one to the exponent at their threshold and above. Unlisted scale rules add
+#: one only above their threshold.
 _FROM_THEIR_THRESHOLD = (ScaleRule.EVEN, ScaleRule.HALF_UP)
 
 
@@ -58,7 +58,7 @@ def scales(task: Task) -> Iterator[tuple[str, Answer]]:
     yield "the largest scale for a block with infinity", lambda t, i: _of_infinity(t, i, E8M0.bias)
     yield "infinity taken for 2^128", lambda t, i: _of_infinity(t, i, 128 - t.element.emax)
     yield "a smallest scale code of 0x01", lambda t, i: np.maximum(right_scales(t, i), 1)
-    if task.source.emax - task.element.emax >= E8M0.bias:  # scale code 0xFE can occur
+    if task.source.emax - task.element.emax >= E8M0.bias:  # the largest input has the scale code 0xFE
         yield "a largest scale code of 0xFD", capped
     yield "a scale code that is 1 higher", shifted(1)
     yield "a scale code that is 1 lower", shifted(-1)
@@ -145,7 +145,7 @@ def _by_logarithm_of_quotient(task: Task, inputs: Columns) -> Array:
 
 
 def _of_infinity(task: Task, inputs: Columns, exponent: int) -> Array:
-    """Return right scale codes, with 2**exponent as the scale of blocks with infinity and no NaN."""
+    """Return right scale codes, but the scale 2**exponent for blocks with infinity and no NaN."""
     magnitude = as_magnitudes(inputs["x"], task.source)
     rows = np.isinf(magnitude).any(axis=1, keepdims=True) & ~np.isnan(magnitude).any(axis=1, keepdims=True)
     return np.where(rows, int(_code(np.array(exponent))), right_scales(task, inputs))

@@ -35,8 +35,9 @@ def right_bits(task: Task, inputs: Columns, unit: MatrixUnit | None = None, **ru
     """
     assert task.unit is not None
     unit = unit or task.unit
-    # A case of `mma` is one instruction of `task.k` products, if the unit has this instruction. Any
-    # other case is split into instructions of `unit.k[-1]` products, padded with zeros.
+    # A case of `mma` is one instruction of `task.k` products, if the unit has this instruction. A
+    # case that is no single instruction is split into instructions of `unit.k[-1]` products, padded
+    # with zeros.
     k = task.k if task.operation.name == "mma" and (task.k in unit.k or unit is task.unit) else unit.k[-1]
     a, b = (_vectors(task, inputs, side) for side in ("a", "b"))
     with np.errstate(all="ignore"):

@@ -98,7 +98,7 @@ class Tallies:
             found["zero_scale"] = Consistency(max(others), self.zero_scales.total() - max(others))
         rules = self.nan_rules.values()
         most = max(rules, key=lambda tally: tally.followed, default=Consistency())
-        if most.followed and all(tally.kept for tally in rules):  # no rule explains the code of every NaN
+        if most.followed and all(tally.kept for tally in rules):  # the codes of NaNs follow no single rule
             found["nan_element"] = most
         return found
 

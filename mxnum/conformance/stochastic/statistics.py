@@ -44,8 +44,8 @@ def p_value(k: int, n: int, p: float) -> float:
 def critical(n: int, p: float, level: float) -> tuple[int, int]:
     """Return the largest count below n p, and the smallest above, that contradict p at `level`.
 
-    If no count below n p contradicts p, the first result is -1. If no count above n p does, the
-    second result is n + 1.
+    If no count below n p contradicts p, the first result is -1. If no count above n p contradicts
+    p, the second result is n + 1.
     """
     return n - _from(n, 1 - p, p, level), _from(n, p, 1 - p, level)
 

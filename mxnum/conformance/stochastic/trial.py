@@ -107,7 +107,7 @@ def judge_codes(report: StochasticReport, tally: Tally, profile: Profile) -> Non
 
 
 def judge_what_stays(report: StochasticReport, tally: Tally, profile: Profile) -> None:
-    """Judge numbers with one right code, and blocks of NaN, none of which may vary.
+    """Judge the answers that must not vary: for numbers with one right code and for blocks of NaN.
 
     Zeros, representable numbers and saturated numbers have one right code.
     """
