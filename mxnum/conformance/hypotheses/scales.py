@@ -21,8 +21,8 @@ from mxnum.modes import ScaleRule
 _SELDOM = (ScaleRule.HALF_UP, ScaleRule.FLOOR_PLUS_ONE)
 #: Scale rules that do not compare the maximum with a threshold.
 _WITHOUT_THRESHOLD = (ScaleRule.FLOOR, ScaleRule.FLOOR_PLUS_ONE)
-#: Scale rules that add one to the exponent at their threshold and above. Unlisted scale rules add
-#: one only above their threshold.
+#: Scale rules that add one to the exponent at their threshold and above. Unlisted rules with a
+#: threshold add one only above the threshold.
 _FROM_THEIR_THRESHOLD = (ScaleRule.EVEN, ScaleRule.HALF_UP)
 
 
