@@ -142,7 +142,7 @@ def _float_scale_steps(task: Task, values: list[float], tensor: Fraction, code: 
 def _rounded(
     scale: ScaleFormat, quotient: Fraction, rule: FloatScaleRule
 ) -> tuple[int, int, int | None, Fraction | None, str]:
-    """Return a quotient's rounded code, the codes around it, its position, and the rule as text."""
+    """Return the rounded code, the codes below and above, the fraction of the gap, and the rule."""
     low, high = 0, scale.max_code + 1
     while high - low > 1:  # bisection, since larger codes have larger values
         middle = (low + high) // 2
@@ -326,7 +326,8 @@ def explain_element(
         stays = limits(task.rounding)[math.copysign(1, x) < 0]
         sign = -1 if math.copysign(1, x) < 0 else 1
         beyond_it = f"beyond the largest, {number(sign * grid[-1])}"
-        # A number on the grid beyond the largest value needs no rounding, but has no code either.
+        # The grid continues beyond the largest value, so delta can be 0 for a number without a
+        # code.
         rule = f"is {beyond_it}" if delta == 0 else f"{rule}; {number(sign * rounded)} is {beyond_it}"
         if saturates:
             rule += ": it saturates"
@@ -380,7 +381,7 @@ def _code(e: ElementFormat, place: int, x: float) -> int:
 
 
 def _parity(e: ElementFormat, value: Fraction) -> int:
-    """Return the parity of a magnitude's code; codes are continued beyond the largest value."""
+    """Return the parity of a magnitude's code, even if the magnitude exceeds the largest value."""
     exponent = max(reference_exponent(value), e.emin) if value else e.emin
     if e.integer:
         exponent = 0
@@ -498,6 +499,6 @@ def explain_block(task: Task, bits: Any, random: Any = None, tensor: float | Non
 
 
 def _of_length(task: Task, length: int) -> Task:
-    """Return the task with blocks of another length."""
+    """Return the task with its block length changed to `length`."""
     fmt = task.format
     return replace(task, format=MXFormat(task.element, fmt.scale, max(1, length), fmt.name, fmt.tensor_scale))

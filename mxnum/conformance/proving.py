@@ -242,7 +242,7 @@ class _Prover:
         return values
 
     def split(self) -> list[tuple[str, Any]]:
-        """Return classes that together contain all inputs: eight by exponent, or a single class."""
+        """Return classes that cover all inputs: eight ranges of exponents, or a single class."""
         import z3
 
         first = next(each for each in self.claim.inputs if each.name in self.symbols)
@@ -263,7 +263,7 @@ class _Prover:
         return described(self.claim, values, right, found)
 
     def answers(self, goal: Any, values: Mapping[str, int]) -> dict[str, int | None]:
-        """Return wrong answers that the implementation may give, by output; None if undefined."""
+        """Return a wrong answer that the implementation may give, by output; None if undefined."""
         import z3
 
         from mxnum.prove.solvers import solve

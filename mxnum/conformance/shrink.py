@@ -57,9 +57,9 @@ def search(task: Task, wrong: Wrong, known: Sequence[Columns], examples: int) ->
     """Return a failing case (columns of one row), as small as possible, or None.
 
     `wrong` says for each case of a batch whether it fails. Simple numbers are tried first, and the
-    numbers of the known failures only if no simple numbers fail. Hypothesis shrinks step by step
-    and can miss a simpler case. Each number of the case that hypothesis finds is therefore replaced
-    by the simplest number with which the case still fails.
+    numbers of the known failures only if no simple numbers fail. The library hypothesis can miss a
+    simpler case, so each number that it finds is replaced by the simplest number with which the
+    case still fails.
     """
     settings = hypothesis.settings(
         database=None, derandomize=True, deadline=None, max_examples=examples,
@@ -128,7 +128,7 @@ def _simplest_tensor(task: Task, wrong: Wrong, case: Columns) -> Columns:
 
 
 def _inputs(task: Task, seen: Sequence[Columns]) -> Any:
-    """Return a strategy for cases of few numbers: simple, at boundaries, or from `seen`."""
+    """Return a strategy for cases of few numbers: simple numbers, boundaries, or some of `seen`."""
     fields = [field for field in task.inputs if field.name != "tensor_scale"]
     elements = [field for field in fields if field.kind in ("element", "operand")]
     codes = st.integers(0, (1 << task.element.bits) - 1)
@@ -166,7 +166,7 @@ def _inputs(task: Task, seen: Sequence[Columns]) -> Any:
 def _largest(task: Task, seen: Sequence[Columns]) -> list[int]:
     """Return bit patterns of tensors' largest magnitudes: 0, plain numbers, and some from `seen`.
 
-    0 stands for the maximum of the block itself.
+    A largest magnitude of 0 stands for the block's own maximum.
     """
     plain = [float(v) for v in (2688, 12, 6, 1, 5.25) if v <= task.source.max]
     known = [int(case["largest"][0, 0]) for case in seen]

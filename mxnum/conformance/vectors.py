@@ -145,7 +145,7 @@ def _one_by_one(tokens: list[bytes], fields: Sequence[Field], buses: Sequence[Fi
 
 
 def _parse_fixed(fields: Sequence[Field], text: Array) -> Columns | None:
-    """Return the columns of lines that look as `format_lines` writes them; None for other lines."""
+    """Return the columns of lines in the layout of `format_lines`; None for other lines."""
     result = {}
     at = 0
     for field in fields:

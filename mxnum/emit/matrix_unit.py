@@ -42,7 +42,8 @@ class SumModel(Emitted):
     aligned_product: Function
     #: ``(total, largest, state)``
     rounded: Function
-    #: ``add(a, b)`` adds two accumulators; None if the unit adds the addend as a term of the sum.
+    #: ``add(a, b)`` adds two numbers of the accumulator's type; None if the unit adds the addend as
+    #: a term of the sum.
     add: Function | None
 
     @property

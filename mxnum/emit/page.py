@@ -35,8 +35,7 @@ SOURCE = FLOATS["float32"]
 TYPED_WIDTH = 40
 #: The E2M1 code of 4. The four-over-six rules try to make the largest number of a block 4.
 _FOUR = 6
-#: Functions that are the same for every format. The keys are the names by which the files in `web`
-#: call them.
+#: Functions that are the same for every format, under the names that the files in `web` use.
 _SHARED = {
     "unpackFloat": (make_unpack(SOURCE, SOURCE.mantissa_bits), "unpack_float32", 32),
     "packFloat": (make_pack(SOURCE, Rounding.RNE, Overflow.IEEE, TYPED_WIDTH, WORD), "pack_float32", WORD),
@@ -142,7 +141,7 @@ def _definitions() -> dict[str, str]:
 
 
 def _decisions(mode: Rounding) -> dict[str, Any]:
-    """Return what the page needs to know about a rounding mode; page.html describes the keys."""
+    """Return a rounding mode's properties for the page; page.html describes the keys."""
     decisions = {"staysAtLargest": limits(mode)}
     if mode.is_stochastic:
         return decisions

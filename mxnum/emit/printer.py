@@ -17,8 +17,7 @@ INDENT = "    "
 class Printer:
     """The base class of printers; a subclass for a language overrides methods for its syntax."""
 
-    #: The pattern of a constant's name. The prefix keeps constants different from macros and
-    #: variables.
+    #: The pattern of a constant's name, with a prefix that no macro or variable has.
     constant = "K_{}"
     #: For each Python operator that the language writes differently, the language's operator.
     operators: ClassVar[Mapping[str, str]] = {}

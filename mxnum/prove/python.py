@@ -1,4 +1,4 @@
-"""Readers of functions that numba compiles, and of dialect functions (`mxnum.definition.word`)."""
+"""Readers of numba functions, and of functions in the Python subset of `mxnum.definition.word`."""
 
 from __future__ import annotations
 

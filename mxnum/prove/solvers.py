@@ -1,6 +1,6 @@
 """Questions about bit-vectors to the solvers z3 and bitwuzla, with a time limit.
 
-z3 first translates floating-point terms into bit-vectors, so that either solver can answer.
+z3 first translates floating-point terms into bit-vectors, which both solvers can handle.
 """
 
 from __future__ import annotations
@@ -92,9 +92,8 @@ def _ask_bitwuzla(question: z3.Goal, timeout: int) -> str:
 def _without_product_conditions(question: z3.BoolRef) -> z3.BoolRef:
     """Return a question without z3's overflow conditions of products, which bitwuzla cannot read.
 
-    z3 has one condition for overflow of a product and one for underflow. A question has either both
-    overflow conditions of a product or neither. Therefore one condition can replace both: the
-    product computed in twice the bits has the same value.
+    z3 states overflow and underflow of a product as two conditions, which always occur together.
+    The replacement says that the product computed in twice the bits has the same value.
     """
     kinds, waiting, seen, pairs = (z3.Z3_OP_BSMUL_NO_OVFL, z3.Z3_OP_BSMUL_NO_UDFL), [question], set(), []
     while waiting:

@@ -1,8 +1,8 @@
-"""Runs functions in the dialect (`mxnum.definition.word`) on symbolic bit-vectors.
+"""Runs functions in the Python subset of `mxnum.definition.word` on symbolic bit-vectors.
 
 `Sym` is a signed word that records obligations: + - and * do not overflow, << loses no bits, and
-shift amounts are smaller than the word. If all obligations hold, a `Sym` has the value that Python
-ints, int64 and int32 compute. A theorem about `Sym` is then also a theorem about the compiled
+shift amounts are smaller than the word. If all obligations hold, `Sym` computes the same values as
+Python ints, int64 and int32. A theorem about `Sym` is then also a theorem about the compiled
 function.
 """
 

@@ -138,8 +138,8 @@ def _smt2(files: Sequence[Path], top: str | None, parameters: Mapping[str, int],
         includes = " ".join(f"-I{each.resolve()}" for each in (*(file.parent for file in files), *include))
         script = (
             f"read_verilog -sv {includes} {' '.join(sources)}; hierarchy -check {chosen} {changed}; proc; "
-            # Latches are selected before the pass `prep`. This pass removes the latch of a variable
-            # that is read only in its own block, so that the latch would go unreported.
+            # Latches are selected before `prep`, which silently removes the latch of a variable
+            # that is read only in its own block.
             f"select -write latches {_LATCHES}; prep -flatten; "
             "memory_map; async2sync; dffunmap; opt_clean -purge; setundef -undriven -anyseq; "
             f"select -write unclocked {_UNCLOCKED}; write_smt2 -stbv out.smt2"

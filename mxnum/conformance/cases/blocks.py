@@ -208,7 +208,7 @@ def with_random(task: Task, rng: Generator, inputs: Columns, every_kind: bool = 
     for kind in range(4):
         any_low, all_ones = rng.integers(0, (1 << r) - 1, x.shape), np.full(x.shape, (1 << r) - 1)
         low = (at, at - 1, any_low, all_ones)[kind]
-        high = rng.integers(0, (1 << (32 - r)) - 1, x.shape) << r  # the bits above r, which rounding must ignore
+        high = rng.integers(0, (1 << (32 - r)) - 1, x.shape) << r  # bits above the lowest r, which rounding must ignore
         variants.append((np.clip(low, 0, (1 << r) - 1) | high).astype(np.uint32))
     if every_kind:
         return {"x": np.concatenate([x] * 4), "random": np.concatenate(variants)}

@@ -3,7 +3,7 @@
 A row has a largest product, products that are smaller by chosen powers of two, and an addend. Many
 of the smaller products are about 2**-n times the largest product. Here n is the number of fraction
 bits that the unit's alignment, result or accumulator keeps. The unit's rules decide whether a
-product of about 2**-n times the largest changes the result.
+product of about 2**-n times the largest product changes the result.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def boundary_products(task: Task, rng: Generator) -> Columns:
 
 
 def unit_products(task: Task, rng: Generator, count: int) -> Columns:
-    """Return `count` rows of finite numbers."""
+    """Return `count` random rows of finite operands and addends."""
     rows = _Rows(task, rng, count)
     columns = rows.operands()
     columns["c"] = rows.addends(columns)
@@ -209,8 +209,8 @@ def _special_products(task: Task) -> Columns:
     pairs = [(x | s, y) for x in special for s in (0, sign) for y in (0, one, e.max_code, one | sign)]
     least, unity = 1 << c.mantissa_bits, c.bias << c.mantissa_bits
     addends = [0, unity, 1, least // 2, least - 1, least, c.max_code, c.max_code + 1, c.nan_code or 0]
-    # Alignment to the product of zero and the largest number drops the last bits of this addend,
-    # because a zero operand has the exponent `ZERO_EXPONENT`.
+    # The product of zero and the largest number has the exponent `ZERO_EXPONENT + e.emax`.
+    # Alignment to this exponent drops the last bits of this addend.
     kept = task.unit.fraction_bits if task.unit else 0
     addends.append(int(_codes(c, np.array(ZERO_EXPONENT + e.emax - kept + 4), np.array(least - 1))))
     addends += [code | 1 << (c.bits - 1) for code in addends]

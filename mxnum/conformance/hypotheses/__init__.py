@@ -25,7 +25,7 @@ from mxnum.conformance.task import Answer, Columns, Field, Task
 from mxnum.memory.dtypes import Array
 from mxnum.modes import Rounding, scale_rules
 
-#: The name of the hypothesis that every answer in one field is zero. Other fields need not be zero.
+#: The name of the hypothesis that every answer in one field is zero.
 ZEROS = "a kernel that leaves zeros"
 
 

@@ -146,7 +146,7 @@ def _random_bits(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def _nearest_fraction(task: Task, inputs: Columns) -> Array:
-    """Return the codes of the nearest-fraction rule: up in magnitude if floor(F + 1/2) + R >= 2^r.
+    """Return codes by the nearest-fraction rule, which rounds up if floor(F + 1/2) + R >= 2^r.
 
     F is the fraction of the gap times 2^r, and R is the random word of r bits. The nearest-fraction
     rule equals the library's rule for r + 1 bits with the random word 2 R + 1.
@@ -204,8 +204,7 @@ def inputs_read_otherwise(task: Task, answer: Answer) -> Iterator[tuple[str, Ans
 def moved(answer: Answer, step: int) -> Answer:
     """Return a function that computes the answers with thresholds `step` ulps too low.
 
-    If thresholds are `step` ulps too low, a number gets the right answer for the number `step` ulps
-    farther from zero.
+    If thresholds are too low, a number rounds like a number farther from zero.
     """
 
     def move(task: Task, x: Array) -> Array:
@@ -218,7 +217,7 @@ def moved(answer: Answer, step: int) -> Answer:
 
 
 def _without_sticky(bits: int, task: Task, inputs: Columns) -> Array:
-    """Return the codes of numbers truncated `bits` bits below the last place and then rounded."""
+    """Return codes of numbers that are truncated `bits` bits below the last place, then rounded."""
     scale = inputs.get("scale")
     y = scaled(task, inputs["x"], scale, tensor_scales(inputs))
     finite = np.isfinite(y)
@@ -260,10 +259,7 @@ def _in_signs(codes: Array, sign: int) -> Array:
 
 
 def _extended(codes: Array, sign: int, full: int) -> Array:
-    """Return the values of codes in two's complement.
-
-    If `full` is 256 instead of 0, negative values become codes of eight bits.
-    """
+    """Return the values of two's complement codes, plus `full` where the value is negative."""
     wide = codes.astype(np.int64)
     return np.where(wide >= sign, wide - 2 * sign + full, wide)
 

@@ -21,8 +21,8 @@ from mxnum.modes import ScaleRule
 _SELDOM = (ScaleRule.HALF_UP, ScaleRule.FLOOR_PLUS_ONE)
 #: Scale rules that do not compare the maximum with a threshold.
 _WITHOUT_THRESHOLD = (ScaleRule.FLOOR, ScaleRule.FLOOR_PLUS_ONE)
-#: Scale rules that add one to the exponent at their threshold and above. Scale rules with a
-#: threshold that are not listed here add one only above their threshold.
+#: Scale rules that add one to the exponent at their threshold and above. Unlisted rules with a
+#: threshold add one only above the threshold.
 _FROM_THEIR_THRESHOLD = (ScaleRule.EVEN, ScaleRule.HALF_UP)
 
 
@@ -58,7 +58,7 @@ def scales(task: Task) -> Iterator[tuple[str, Answer]]:
     yield "the largest scale for a block with infinity", lambda t, i: _of_infinity(t, i, E8M0.bias)
     yield "infinity taken for 2^128", lambda t, i: _of_infinity(t, i, 128 - t.element.emax)
     yield "a smallest scale code of 0x01", lambda t, i: np.maximum(right_scales(t, i), 1)
-    if task.source.emax - task.element.emax >= E8M0.bias:  # scale code 0xFE can occur
+    if task.source.emax - task.element.emax >= E8M0.bias:  # the largest input has the scale code 0xFE
         yield "a largest scale code of 0xFD", capped
     yield "a scale code that is 1 higher", shifted(1)
     yield "a scale code that is 1 lower", shifted(-1)
@@ -68,7 +68,7 @@ def scales(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def shifted(step: int) -> Answer:
-    """Return a function that gives scale codes `step` too high, but none above the largest."""
+    """Return a function that adds `step` to right scale codes, clipped to the range of codes."""
 
     def shift(task: Task, inputs: Columns) -> Array:
         code = right_scales(task, inputs).astype(np.int64)
@@ -145,7 +145,7 @@ def _by_logarithm_of_quotient(task: Task, inputs: Columns) -> Array:
 
 
 def _of_infinity(task: Task, inputs: Columns, exponent: int) -> Array:
-    """Return the scale codes if blocks with infinity but no NaN have the scale 2**exponent."""
+    """Return right scale codes, but the scale 2**exponent for blocks with infinity and no NaN."""
     magnitude = as_magnitudes(inputs["x"], task.source)
     rows = np.isinf(magnitude).any(axis=1, keepdims=True) & ~np.isnan(magnitude).any(axis=1, keepdims=True)
     return np.where(rows, int(_code(np.array(exponent))), right_scales(task, inputs))

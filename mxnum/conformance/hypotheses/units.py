@@ -35,9 +35,9 @@ def right_bits(task: Task, inputs: Columns, unit: MatrixUnit | None = None, **ru
     """
     assert task.unit is not None
     unit = unit or task.unit
-    # If the unit has instructions of `task.k` products, a case of `mma` is one such instruction. A
-    # unit without instructions of `task.k` products splits a case into instructions of its last
-    # listed length. Zeros fill the last instruction.
+    # A case of `mma` is one instruction of `task.k` products, if the unit has this instruction. A
+    # case that is no single instruction is split into instructions of `unit.k[-1]` products, padded
+    # with zeros.
     k = task.k if task.operation.name == "mma" and (task.k in unit.k or unit is task.unit) else unit.k[-1]
     a, b = (_vectors(task, inputs, side) for side in ("a", "b"))
     with np.errstate(all="ignore"):
@@ -126,7 +126,7 @@ def _rule(unit: MatrixUnit) -> tuple[Any, ...]:
 
 
 def _fields_off(unit: MatrixUnit, k: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield for each change of a unit a phrase about the changed unit, and its new fields."""
+    """Yield for each change of a unit a phrase about the changed unit, and the changed fields."""
     usual = unit.fraction_bits
     near = sorted((bits for bits in range(1, 48) if bits != usual), key=lambda bits: abs(bits - usual))
     for bits in near:

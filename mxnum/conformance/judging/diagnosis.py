@@ -23,10 +23,11 @@ from mxnum.conformance.judging.right import expected, is_nan_scale, right, scale
 from mxnum.conformance.task import Columns, Field, Task, select
 from mxnum.memory.dtypes import Array, code_dtype
 
-#: Number of wrong rows, and of right rows, on which a hypothesis is tried before the whole batch.
+#: A hypothesis is first tried on this many wrong rows and this many right rows, then on the whole
+#: batch.
 FIRST = 16
 #: A report names a hypothesis about some classes only if it explains at least this many wrong
-#: answers. A hypothesis can explain a smaller number of answers by chance.
+#: answers; fewer answers can agree by chance.
 FEWEST = 4
 #: The largest number of bytes of batches that are kept, so that further hypotheses can be tried on
 #: them.
@@ -53,7 +54,7 @@ class Explanation:
 
     @property
     def claim(self) -> str:
-        """A phrase that names the hypotheses, and the answers that the hypotheses explain."""
+        """A phrase that names the explained answers and the hypotheses."""
         others = f" ({' or '.join(self.names[1:4])} would give the same)" if len(self.names) > 1 else ""
         subject = {"scale": "wrong scales", "codes": "blocks of wrong codes"}.get(self.field, "wrong answers")
         given = ", for the scales answered," if self.at_any_scale else ", at scales that are right,"
@@ -184,10 +185,10 @@ class Diagnosis:
         return True
 
     def _compared(self, output: Field, inputs: Columns, got: Array, theirs: Array) -> tuple[Array, Columns]:
-        """Return a mask of the answers that differ from a hypothesis, and masks for choices.
+        """Return a mask of the answers that differ from a hypothesis, and a mask for each choice.
 
-        The mask for a choice has the answers whose difference this choice may explain. Answers with
-        the label `UNJUDGED` are compared, too.
+        The mask for a choice marks the answers in which this choice may explain the difference.
+        Answers with the label `UNJUDGED` are compared, too.
         """
         differs = np.asarray(got != theirs)
         if output.name == "codes" and "padding" in inputs:  # the padding of short blocks is not part of the answer
@@ -199,7 +200,7 @@ class Diagnosis:
         }
 
     def _minus_zero(self, output: Field) -> int:
-        """Return the code of -0, or a number that is no code if the field has no -0."""
+        """Return the code of -0; if the field has no -0, return a number that is no code."""
         return -1 if output.kind == "scale" or self.task.element.integer else 1 << (output.bits - 1)
 
     def _is_nan(self, output: Field, codes: Array) -> Array:
@@ -286,7 +287,7 @@ class Diagnosis:
     def _again(
         self, made: Callable[[Task], Iterable[Hypothesis]], fields: Collection[str], chosen: list[Array] | None = None
     ) -> Diagnosis:
-        """Return a diagnosis of the same batches with other hypotheses about `fields`.
+        """Return a diagnosis of the stored batches with other hypotheses about `fields`.
 
         `chosen` selects rows of each batch; None selects all rows.
         """

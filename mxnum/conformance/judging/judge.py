@@ -98,7 +98,7 @@ class Tallies:
             found["zero_scale"] = Consistency(max(others), self.zero_scales.total() - max(others))
         rules = self.nan_rules.values()
         most = max(rules, key=lambda tally: tally.followed, default=Consistency())
-        if most.followed and all(tally.kept for tally in rules):  # no rule explains the code of every NaN
+        if most.followed and all(tally.kept for tally in rules):  # the codes of NaNs follow no single rule
             found["nan_element"] = most
         return found
 
@@ -123,7 +123,7 @@ class Judgement:
 def judge(task: Task, inputs: Columns, answers: Columns, tallies: Tallies | None = None) -> Judgement:
     """Return the verdict on each case of a batch.
 
-    `tallies` counts the answers that follow each choice.
+    The counts of answers that follow each choice are added to `tallies`.
     """
     want = right.expected(task, inputs)
     labels = task.operation.labels(task, inputs, answers, want, tallies or Tallies())
@@ -222,7 +222,7 @@ def _label_nan(task: Task, x: Array, got: Array, labels: Array, tallies: Tallies
 
 
 def nan_codes(element: ElementFormat) -> dict[str, tuple[int, int]]:
-    """Return, by rule, the codes for a positive and a negative NaN in an element without NaN."""
+    """Return the codes that replace +NaN and -NaN under each rule, for an element without NaN."""
     sign, largest = 1 << (element.bits - 1), element.max_code
     least = (1 << element.bits) - largest if element.integer else largest + sign
     rules = {

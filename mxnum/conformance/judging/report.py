@@ -83,8 +83,9 @@ class Report:
     profile: Profile
     cases: int
     bugs: int
-    #: The number of cases that each choice explains. For an inconsistent choice: the number of
-    #: answers that follow it, and the number of answers that could follow it but do not.
+    #: `choices` counts the cases that each choice explains. `inconsistent` counts, for each choice
+    #: that only some answers follow, the answers that follow the choice, and the answers that could
+    #: follow it but do not.
     choices: dict[str, int]
     inconsistent: dict[str, tuple[int, int]]
     classes: dict[str, tuple[int, int]]
@@ -96,8 +97,8 @@ class Report:
     #: For each wrong part (such as "scale", or a class of elements), the first case with this part
     #: wrong.
     by_part: dict[str, Case]
-    #: The explanations. Each explanation names mistakes that would give all answers in a field,
-    #: wrong and right, or all answers of some classes.
+    #: Each explanation names mistakes that reproduce all answers in a field (right answers, too),
+    #: or all answers of some classes.
     explanations: list[Explanation]
     #: Lines of text about common causes of the wrong cases.
     causes: list[str]
@@ -117,8 +118,8 @@ class Report:
     #: A sentence about the inputs that the cases cover.
     tried: str = ""
     #: Number of wrong answers that the explanations do not cover, or 0 if there are no
-    #: explanations. A block's scale and its codes count separately. `refused` is the error that the
-    #: function raises for NaNs that the element has no code for.
+    #: explanations. A block's scale and its codes count separately. `refused` names the error that
+    #: the function raises for a NaN if the element has no NaN.
     unexplained: int = 0
     refused: str = ""
     #: The distances of wrong dot products from the right dot products.
@@ -131,7 +132,7 @@ class Report:
 
     @property
     def is_equal(self) -> bool:
-        """True if every difference is a choice that the profile accepts."""
+        """True if every difference is a choice that `profile` accepts."""
         return self.conforms and not self.choices
 
     def text(self) -> str:
@@ -244,7 +245,7 @@ class StochasticReport:
 
     @property
     def is_equal(self) -> bool:
-        """True if every difference is a choice that the profile accepts."""
+        """True if every difference is a choice that `profile` accepts."""
         return self.conforms and not self.choices
 
     def text(self) -> str:
@@ -286,7 +287,7 @@ def add_problem(report: StochasticReport, about: str, sentence: str) -> None:
 
 
 def add_choice(report: StochasticReport, name: str, numbers: int, profile: Profile) -> None:
-    """Add the count of numbers that follow a choice, unless the profile accepts the choice."""
+    """Add to the report how many numbers follow a choice, unless `profile` accepts the choice."""
     if numbers and name not in profile.accepted:
         report.choices[name] = report.choices.get(name, 0) + numbers
 

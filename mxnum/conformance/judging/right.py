@@ -54,9 +54,9 @@ def _quantized(task: Task, inputs: Columns, random: Array | None) -> by_numpy.Qu
 
 
 def nearby_scales(task: Task, x: Array, tensor: Array | None) -> Array:
-    """Return the scale codes of rows of numbers, found from their maxima alone.
+    """Return the scale code of each row of numbers, computed from the row's maximum alone.
 
-    The rule "nearest" takes the place of a rule that needs all elements of a block.
+    The rule `nearest` replaces a scale rule that needs all elements of a block.
     """
     chooses = by_numpy.looks_at_elements(task.scale_rule)
     rule = FloatScaleRule.NEAREST if chooses else task.scale_rule
@@ -109,7 +109,7 @@ def element_codes(
         with np.errstate(invalid="ignore"):
             floats = np.where(np.isnan(floats), floats.dtype.type(np.inf), floats)
     asked = _settings(replace(task, nonfinite=Nonfinite.ELEMENT))
-    if scales is None:  # quantize at an E8M0 scale of 1, which every element allows
+    if scales is None:  # every element allows E8M0 scales, so quantize at a scale of 1
         task = replace(task, format=mx.MXFormat(task.element))
         scales, tensor = np.full(len(x), E8M0.bias), None
     blocks, rows = (1, max(1, x.shape[1])), held(task, scales.reshape(-1, 1))

@@ -100,7 +100,7 @@ def _unit_of(accumulate: Any) -> MatrixUnit | Accumulate | None:
 def _unit_task(
     operation: str, format: str | MXFormat, unit: MatrixUnit, k: int | str | None, block: int | str | None
 ) -> Task:
-    """Return the task of checking instructions or dot products of a matrix unit."""
+    """Return the task for instructions (mma) or dot products of a matrix unit."""
     fmt, instruction = _operand_format(format, unit, block), unit.k[-1]
     if operation == "mma":
         unit = unit.but(promotion=0, evidence=unit.evidence) if unit.promotion else unit
@@ -161,7 +161,7 @@ def without_bits(argument: str, rounding: Rounding) -> str:
 def in_blocks(format: str | MXFormat, block: int | str | None) -> MXFormat:
     """Return the format with blocks of `block` elements, if `block` is given.
 
-    An element's name means the default format of that element.
+    If `format` is the name of an element, use the element's default format.
     """
     fmt = formats.of_element(format) if isinstance(format, str) and format in formats.ELEMENTS else formats.get(format)
     if block is None or _integer("block", block, 1, 4096) == fmt.block:

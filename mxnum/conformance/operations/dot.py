@@ -210,7 +210,7 @@ def _mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
         if mode != task.accumulate:
             yield f"accumulation {mode}", accumulated(mode)
     yield "sums in reverse order", lambda t, i: right_values(t, {name: column[:, ::-1] for name, column in i.items()})
-    if task.accumulate.by_block and task.dot_blocks > 3:  # a tree of three blocks or fewer adds in order
+    if task.accumulate.by_block and task.dot_blocks > 3:  # with three blocks, a tree adds in order, too
         yield "sums of blocks added in pairs (a tree)", _in_pairs
     small, large = (pick(abs(v) for v in task.element.values() if 0 < abs(v) < np.inf) for pick in (min, max))
     # If products span fewer bits than float32 has, float32 sums within a block are exact.
@@ -224,7 +224,7 @@ def _mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def _in_pairs(task: Task, inputs: Columns) -> Array:
-    """Return dot products whose block sums are added in pairs, again and again, as in a tree."""
+    """Return dot products whose block sums are added pairwise, as in a binary tree."""
     single, sides = replace(task, dot_blocks=1), {name: inputs[name] for name in ("a", "b", "a_scale", "b_scale")}
     parts = [
         {name: np.split(column, task.dot_blocks, axis=1)[i] for name, column in sides.items()}

@@ -22,7 +22,7 @@ from mxnum.memory.dtypes import Array
 #: the element has more gaps, `survey` also tests each gap, with fewer draws.
 GAPS = 16
 #: The ways in which an implementation may reduce a fraction of the gap to r bits. The right answers
-#: truncate the fraction.
+#: use `TRUNCATED`.
 TRUNCATED, NEAREST, EVEN, UP = "truncated", "to nearest", "to nearest, ties to even", "rounded up"
 _WHOLE: dict[str, Callable[[Fraction], int]] = {
     TRUNCATED: math.floor,
@@ -37,7 +37,7 @@ class Chance:
     """A number, divided by its scale, that stochastic rounding may round up or down."""
 
     value: float
-    #: The position of the number's magnitude between `below` (0) and `above` (1), 0 < delta < 1.
+    #: The position of the number's magnitude between `below` (delta = 0) and `above` (delta = 1).
     delta: Fraction
     below: int
     above: int
@@ -46,7 +46,7 @@ class Chance:
     def probability(self, sr_bits: int | None, kind: str = TRUNCATED) -> float:
         """Return the probability of rounding away from zero.
 
-        The probability is the fraction of the gap, reduced to `sr_bits` bits as `kind` says.
+        The probability is the fraction of the gap, rounded to `sr_bits` bits by the rule `kind`.
         """
         if sr_bits is None:
             return float(self.delta)
@@ -71,7 +71,7 @@ def chances(task: Task, rng: Generator, bias: float, reach: float = math.inf) ->
         gaps = [gaps[i] for i in np.linspace(0, len(gaps) - 1, GAPS).round().astype(int)]
     rungs = min(15, max(4, round(2 * math.log2(1 / bias)) - 1))
     wanted = [2.0**-j for j in range(1, rungs + 1)] + [1 - 2.0**-j for j in range(2, rungs + 1)]
-    wanted += [2.0**-60] * 2  # fractions so small that only numbers in the first gap, next to zero, can have them
+    wanted += [2.0**-60] * 2  # floats resolve such small fractions only in the first gap, next to zero
     asked = [(i % len(gaps) if delta > 2.0**-60 else 0, delta) for i, delta in enumerate(wanted)]
     for _ in range(1 if len(gaps) > GAPS // 2 else 2):
         asked += [(i, delta) for i in range(len(gaps)) for delta in irregular(rng, 2)]
@@ -97,8 +97,8 @@ def survey(task: Task, rng: Generator, reach: float = math.inf) -> list[Chance]:
 def constant(task: Task, delta: float, reach: float = math.inf) -> Chance:
     """Return one number at exactly the fraction `delta` of a gap.
 
-    Only gaps are considered in which the input's float type represents the number at `delta`
-    exactly. Of these gaps, take the one nearest to the middle of the range.
+    Try gaps from the middle of the range outwards, until the input's float type represents the
+    number exactly.
     """
     gaps = gaps_of(task, reach)
     for i in sorted(range(len(gaps)), key=lambda i: abs(2 * i - len(gaps))):
@@ -145,8 +145,8 @@ def between(task: Task, asked: list[tuple[float, float, float, int]]) -> list[Ch
 
 #: The numbers of random bits that are tried as explanations.
 BITS = range(1, 33)
-#: Groups of cases that are also judged together. A small bias common to a group is easiest to
-#: detect in the sum over the group.
+#: Groups of cases whose sums are judged, too, because a sum best shows a small bias that the whole
+#: group shares.
 GROUPS: dict[str, Callable[[Chance], bool]] = {
     "All cases": lambda chance: True,
     "Positive numbers": lambda chance: chance.value > 0,
@@ -177,7 +177,7 @@ class Levels:
         """Make the levels by Bonferroni's correction.
 
         The tests of all cases together raise a false alarm with a probability of at most
-        `false_alarm`. The same limit holds for the tests of all groups together.
+        `false_alarm`, and so do the tests of all groups together.
         """
         return cls(false_alarm / cases, false_alarm / len(GROUPS))
 

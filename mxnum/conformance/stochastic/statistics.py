@@ -44,7 +44,8 @@ def p_value(k: int, n: int, p: float) -> float:
 def critical(n: int, p: float, level: float) -> tuple[int, int]:
     """Return the largest count below n p, and the smallest above, that contradict p at `level`.
 
-    If no count qualifies, return -1 as the count below n p, or n + 1 as the count above.
+    If no count below n p contradicts p, the first result is -1. If no count above n p contradicts
+    p, the second result is n + 1.
     """
     return n - _from(n, 1 - p, p, level), _from(n, p, 1 - p, level)
 
@@ -96,14 +97,14 @@ def deviation(variance: Any, level: float) -> Any:
     """Return a bound on the distance of a sum of independent draws from its expectation.
 
     The sum is farther from its expectation than the bound with a probability of at most `level`, by
-    Bernstein's inequality. Each term is at most 1 from its expectation; the terms may have
+    Bernstein's inequality. Each draw differs from its expectation by at most 1; draws may have
     different probabilities.
     """
     exponent = math.log(2 / level)
     return exponent / 3 + np.sqrt(exponent**2 / 9 + 2 * variance * exponent)
 
 
-#: The largest distance between compared draws, for draws that round away from zero with probability
+#: The largest distance between two compared draws, if draws round away from zero with probability
 #: 1/4.
 NEAR = 64
 
@@ -161,7 +162,7 @@ def echoes(halves: Sequence[Array], quarters: Sequence[Array], level: float) -> 
     return sorted(found, key=lambda echo: (-round(echo.strength, 2), abs(echo.calls), echo.distance))
 
 
-#: If a generator repeats after at least this many elements, its probabilities are still judged.
+#: The probabilities of a generator are judged if its period is at least this many elements.
 LEAST_PERIOD = 1024
 
 
@@ -210,7 +211,7 @@ def _mean(a: Array) -> float:
 
 
 def _together(a: Array, b: Array, distance: int, calls: int, level: float) -> list[Echo]:
-    """Return a list with the dependence between draws at one distance, or an empty list.
+    """Return a list with the dependence between draws at one distance; empty if there is none.
 
     There is a dependence if both draws of a pair round away from zero too often or too rarely.
     Each draw rounds away from zero with probability 1/4. The pairs of draws are disjoint, and
@@ -228,7 +229,7 @@ def _together(a: Array, b: Array, distance: int, calls: int, level: float) -> li
 
 
 def smallest_correlation(pairs: int, power: float, level: float) -> float:
-    """Return the smallest correlation that a test of `pairs` pairs of draws finds with `power`."""
+    """Return the least correlation that a test of `pairs` pairs finds with probability `power`."""
     low, high = 0.0, 1.0
     while high - low > 0.001:
         rho = (low + high) / 2
@@ -274,7 +275,7 @@ def same_answers(calls: Array, names: Sequence[str]) -> list[str]:
 
 
 def likeness(calls: Array, names: Sequence[str], level: float) -> list[str]:
-    """Return sentences about calls that agree more or less often than independent calls.
+    """Return sentences about pairs of calls that agree too often or too rarely to be independent.
 
     Elements at the same index are compared.
     """

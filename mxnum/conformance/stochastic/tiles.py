@@ -38,7 +38,7 @@ class Tile:
     task: Task
     chances: list[Chance]
     #: Bit patterns of numbers, and an id for each number. The id is the index of the number's case.
-    #: Numbers with one right code have ids from `len(chances)` on.
+    #: The ids of numbers with only one right code begin at `len(chances)`.
     x: Array
     ids: Array
     #: True for rows in which no number is rounded stochastically.
@@ -77,7 +77,7 @@ def inputs_of(task: Task, x: Array) -> Columns:
 def _largest_of_tensor(task: Task) -> int:
     """Return the bits of the largest element times the largest scale.
 
-    The product is halved until the input's float type can represent it.
+    Halve the product until the input's float type can represent it.
     """
     scale = task.format.scale.number
     assert scale is not None
@@ -98,8 +98,8 @@ def largest_quotient(task: Task) -> float:
     """Return the largest quotient (magnitude / factor) that has one right element code.
 
     The quotient is a value of the element, or a number beyond the largest element if such numbers
-    saturate. Blocks use the quotient as an anchor: a block whose largest magnitude is the anchor
-    has the factor 1.
+    saturate. A block whose largest magnitude is this quotient has the factor 1. The quotient serves
+    as an anchor, the number that sets a block's scale.
     """
     if not task.has_scales:
         return np.inf
@@ -247,7 +247,7 @@ class Tally:
         return self._scale_codes.index(code) if code in self._scale_codes else OTHERS
 
     def times(self, rows: Array, codes: Array) -> Array:
-        """Return how often each row's scale was the code that `codes` has for the row."""
+        """Return how often the scale of row `rows[i]` was `codes[i]`, for each i."""
         found: Array = self.scales[rows, [self.column(code) for code in codes.tolist()]]
         return found
 

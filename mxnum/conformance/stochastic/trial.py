@@ -107,7 +107,7 @@ def judge_codes(report: StochasticReport, tally: Tally, profile: Profile) -> Non
 
 
 def judge_what_stays(report: StochasticReport, tally: Tally, profile: Profile) -> None:
-    """Judge numbers with one right code, and blocks of NaN, none of which may vary.
+    """Judge the answers that must not vary: for numbers with one right code and for blocks of NaN.
 
     Zeros, representable numbers and saturated numbers have one right code.
     """
@@ -178,7 +178,7 @@ SEEDS = (1, 2, *(1 | 1 << bit for bit in range(1, 31)), 2 | 1 << 30)
 UNDER_EACH_SEED = 4096
 #: A call that tests whether draws are independent has at least this many elements.
 AT_LEAST = 1 << 14
-#: A case from `chances` has this many times as many draws as a case from `survey`.
+#: The ratio of the draws of a case from `chances` to the draws of a case from `survey`.
 SURVEYED = 64
 #: Number of draws of each case if the kernel's probabilities are not judged. A case from `survey`
 #: always has at least this many draws.
@@ -224,8 +224,8 @@ class Trial:
         looks = min(int(tally.codes[len(tally.tile.chances) :].sum(axis=1).min()) for tally in tallies)
         if looks:
             report.guarantees.append(
-                f"The test finds a number that has one right code but changes once in "
-                f"{round(-looks / np.log(1 - power))} draws with probability {power:g}."
+                f"With probability {power:g}, the test finds a number that has one right code but changes once in "
+                f"{round(-looks / np.log(1 - power))} draws."
             )
         report.guarantees.append(
             f"A right kernel would be called wrong in at most 1 of {round(1 / false_alarm)} such checks."
