@@ -23,8 +23,8 @@ from mxnum.lab.studies.sweep import duration
 #: of each of the first two claims that have a figure.
 SHOWN = ("I6c", "I1", "B1", "M2", "I10")
 
-#: Lists longer than this are collapsed: a list of statements as far as they hold, a list of numbers
-#: if all numbers agree.
+#: In a longer list of statements, the page collapses the statements that hold. The page collapses a
+#: longer list of numbers if all numbers agree.
 FOLDED = 8
 
 _HERE = Path(__file__).parent

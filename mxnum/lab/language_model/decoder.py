@@ -210,9 +210,9 @@ def train(
         Measure the errors of the operands and the gradients of the logits at every multiple of this
         number of steps; 0 means never.
     checkpoint
-        A path. Training continues from the checkpoint if the file exists. Training writes the file
-        every `checkpoint_every` steps, every `checkpoint_seconds` seconds and before an
-        interruption, and deletes the file at the end.
+        A path. Training continues from the checkpoint if the file exists. Training writes the
+        checkpoint every `checkpoint_every` steps, every `checkpoint_seconds` seconds and before an
+        interruption, and deletes it at the end.
     report
         Called after each step with the number of steps and the loss.
     device

@@ -10,8 +10,8 @@ from typing import Any
 
 from mxnum.lab.mlp.config import Experiment
 
-#: The names of the networks. Each network has a folder of study files. The module with the
-#: network's name in this package has its `Model`, called `MODEL`.
+#: The names of the networks. Each network has a folder of study files, and a module of the same
+#: name in this package, which defines the `Model` of the network as `MODEL`.
 MODELS = ("mlp", "language_model")
 #: The default first seed. `secrets.randbelow` drew this seed after all settings in `studies` had
 #: been fixed. `--fresh` draws another first seed.

@@ -30,11 +30,11 @@ from mxnum import ElementFormat, FloatScaleRule, MXFormat, Rounding, ScaleRule, 
 from mxnum.analysis import Enclosure, PiecewiseQuantizer, ScaleLadder, scale_ladder
 from mxnum.memory.dtypes import Array
 
-#: Expectations for a `Beta` omit values of 1 - p below 2**-`DEPTH`. `enclosure` omits only smaller
-#: values, and bounds their contribution.
+#: Expectations for a `Beta` omit values of 1 - p below 2**-`DEPTH`. `enclosure` omits values below
+#: 2**-(prec + 8), and bounds their contribution.
 DEPTH = 40
-#: The accepted rounding modes. The mean error of each mode is at most the magnitude of the rounded
-#: number, so omitting a component from a sum changes the sum by at most the component's magnitude.
+#: The accepted rounding modes. In each of these modes the mean error of a number is at most its
+#: magnitude, so omitting a component from a sum of errors changes the sum by at most the component.
 ROUNDINGS = (Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.SR)
 #: The precision of mpmath in bits, and the extra bits of an enclosure.
 _FLOAT_BITS, _EXTRA_BITS = 100, 60
@@ -104,7 +104,7 @@ class LogitGradientBias:
     def at(self, p: Any) -> Array:
         """Return the relative change E[Q]/A - 1 of the target's component for each p.
 
-        The token's own target is assumed to decide the scale of the block. For p = 1 the result
+        The target's component is assumed to decide the scale of its block. For p = 1 the result
         is 0.
 
         >>> bias = logit_gradient_bias("mxfp8_e4m3", 2048)
@@ -234,7 +234,7 @@ class LogitGradientBias:
 
     @cached_property
     def _tables(self) -> tuple[Array, Array, Array]:
-        """For each scale: the least block maximum, the value, True if it excludes the maximum."""
+        """For each scale: the lower end of its block maxima, its value, True if the end is open."""
         begins, units = (
             np.array([float(x / self.unit) for x in each]) for each in (self.ladder.begins, self.ladder.units)
         )

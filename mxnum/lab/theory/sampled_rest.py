@@ -1,10 +1,10 @@
 """Simulate, with mxnum's kernels, where logits come to rest if their whole gradient is rounded.
 
 `logit_rest` assumes that rounding changes only the target's component, and that all other
-components are right on average. But in a block without a target, the largest predicted probability
-p decides the scale. If the mantissa of the largest p is large, p overflows, and rounding makes it
-smaller. How often the largest p of a block overflows depends on how a model's predictions scatter
-around their means. This module draws contexts, each with its own order of symbols, scattered logits
+components are right on average. In a block without the target, however, the largest predicted
+probability p decides the scale. If the mantissa of the largest p is above the element's largest
+mantissa, p overflows, and rounding makes p smaller. How often this happens depends on how a model's
+predictions scatter around their means. This module draws contexts, each with its own order of symbols, scattered logits
 and a target. The kernels round the gradients of the contexts, and the module moves the mean logits
 until all symbols have the same mean gradient.
 """

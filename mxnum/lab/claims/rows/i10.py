@@ -87,7 +87,7 @@ def fit(arm: str, loss: str = "least", all_runs: bool = False) -> ScalingFit:
 
 
 def validity(arm: str) -> tuple[bool, str]:
-    """Judge if an arm's law falls with size, and fits as well as bf16's law at equal sizes."""
+    """Judge if the loss by an arm's law falls with size, and if the law fits as well as bf16's."""
     gaps = losses.gaps(arm)
     parameters, tokens = zip(*gaps, strict=True)
     starts = [fit(name).law.as_parameters for name in (arm, BF16)]
