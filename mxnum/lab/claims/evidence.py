@@ -192,7 +192,7 @@ def ours(*items: Statement) -> list[Statement]:
 
 
 def answered(evidence: Evidence, answer: str, number: str = "") -> Evidence:
-    """Return the evidence with `number`, and with `answer` if all figures agree and statements hold.
+    """Return the evidence with `number`; add `answer` if all figures agree and statements hold.
 
     `number` defaults to the count of figures that agree. Without an answer, the page shows the
     counts and the items that do not agree.

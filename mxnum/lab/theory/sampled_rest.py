@@ -2,11 +2,12 @@
 
 `logit_rest` assumes that rounding changes only the target's component, and that all other
 components are right on average. In a block without the target, however, the largest predicted
-probability p decides the scale. If the mantissa of the largest p is above the element's largest
-mantissa, p overflows, and rounding makes p smaller. How often this happens depends on how a model's
-predictions scatter around their means. This module draws contexts, each with its own order of symbols, scattered logits
-and a target. The kernels round the gradients of the contexts, and the module moves the mean logits
-until all symbols have the same mean gradient.
+probability p decides the scale. If the mantissa of the largest p is above the element format's
+largest mantissa, p may overflow, and then rounding makes p smaller. The share of blocks that
+overflow depends on how a model's predictions scatter around their means. This module draws
+contexts, each with its own order of symbols, scattered logits and a target. The kernels round the
+gradients of the contexts, and the module moves the mean logits until all symbols have the same mean
+gradient.
 """
 
 from __future__ import annotations
