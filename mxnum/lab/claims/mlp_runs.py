@@ -47,7 +47,7 @@ def gaps(table: Table, arm: str, other: str) -> list[float]:
 
 
 def final_logs(table: Table, arm: str) -> dict[int, float]:
-    """Return, for each seed, the mean log loss over the last `LAST_BINS` bins of its curve."""
+    """Return, for each seed, the mean log loss in the last `LAST_BINS` bins of the stored curve."""
     ends = {run["seed"]: run["curve"][-LAST_BINS:] for run in table["arms"][arm]["runs"]}
     return {seed: float(np.mean(np.log(last))) for seed, last in ends.items() if last and all(last)}
 

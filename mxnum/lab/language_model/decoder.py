@@ -310,7 +310,7 @@ def optimizer_of(setting: Setting, parameters: list[nn.Parameter]) -> torch.opti
 
 
 def rate_at(setting: Setting, step: int) -> float:
-    """Return the learning rate of a step: it warms up, then is constant or falls as a cosine."""
+    """Return the learning rate of a step: a rise, then a constant or a falling cosine."""
     rising = max(1, round(setting.warm_up * setting.steps))
     if step < rising:
         return setting.rate * (step + 1) / rising

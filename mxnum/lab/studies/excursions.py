@@ -102,8 +102,8 @@ def _bases(loss: Array) -> Array:
 def _back(loss: Array, start: int, limit: float) -> int | None:
     """Return the first step, from `start` on, at which the loss is back at the limit, or None.
 
-    The loss at this step, and at least half of the losses in the window from this step on, must be
-    at most the limit.
+    The loss at the returned step, and at least half of the losses in the window that begins at this
+    step, must be at most the limit.
     """
     low = loss <= limit
     counts = np.concatenate([[0], np.cumsum(low)])

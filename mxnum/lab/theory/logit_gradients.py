@@ -182,8 +182,8 @@ class LogitGradientBias:
             return Enclosure(*(Fraction(int(end.p), int(end.q)) for end in ends))
 
     # `_ends` returns the interval of magnitudes A that require scale s. The other tokens of a block
-    # require scale s with probability others(upper end) - others(lower end), where others(t) is the
-    # probability that no other token with the same target has A >= t. Ends of intervals are in
+    # require scale s with probability others(upper end) - others(lower end). Here others(t) is the
+    # probability that A < t for all other tokens with the same target. Ends of intervals are in
     # units of c/N. Because A = (1 - p) c/N, the ends are also values of 1 - p.
 
     def _scales(self, binades: int) -> list[int]:
@@ -273,8 +273,8 @@ class LogitGradientBias:
         own, total, overflow_bias, overflow = self._scales_of(u), 0.0, 0.0, 0.0
 
         def others(s: int, is_end: bool) -> float:
-            # The probability that all other tokens with the same target require scales of at most s
-            # if `is_end`, and scales below s otherwise.
+            # The probability that no other token with the same target requires a scale above s (if
+            # `is_end`), or a scale of at least s (otherwise).
             count = np.searchsorted(own, s, "right" if is_end else "left")
             return float((1 - float(self.frequency) * (1 - count / u.size)) ** (self.block_size - 1))
 
@@ -395,7 +395,7 @@ class _MpmathBeta:
         return self._below(x, 0)
 
     def moment_below(self, x: Fraction) -> Any:
-        """Return the expectation of 1 - p, with every value of 1 - p from x on replaced by 0."""
+        """Return the expectation of 1 - p, in which values of 1 - p from x on count as 0."""
         return self._mean * self._below(x, 1)
 
     def others(self, t: Fraction, frequency: Fraction, block_size: int) -> Any:

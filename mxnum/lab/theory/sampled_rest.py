@@ -113,8 +113,8 @@ class _Contexts:
         #: with each value.
         self.values, self.of_symbol, self.counts = np.unique(q, return_inverse=True, return_counts=True)
         symbols = random.permuted(np.tile(np.arange(q.size), (rows, 1)), axis=1)
-        #: For each position of each context: the index of its value of q, True if its symbol can be
-        #: a target, and True if its symbol is the target.
+        #: For each position of each context: the index in `values` of the symbol's q, True if the
+        #: symbol can be a target, and True if it is the target.
         self.of_position = self.of_symbol[symbols]
         self.may_come = self.values[self.of_position] > 0
         self.comes = symbols == random.choice(q.size, size=(rows, 1), p=q)
