@@ -30,7 +30,7 @@ from mxnum.recipe import Operand
 #: row of weights), of a column, or of a tile.
 ORGANISATIONS = {"row": (1, 16), "column": (16, 1), "tile": (4, 4)}
 #: Losses at rest (with the logits in equilibrium) are predicted only if the control's loss exceeds
-#: the entropy by less than this many nats. A model with a larger loss has learnt nothing.
+#: the entropy by less than this many nats. A model further above the entropy has learnt nothing.
 MOST_NOISE = 10.0
 
 

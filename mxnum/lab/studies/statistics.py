@@ -182,9 +182,10 @@ def compare(strata: Iterable[tuple[Arm, Arm]], *, with_ratio: bool = True) -> Co
 
 
 def power(stored: tuple[Arm, Arm], pairs: int, level: float, draws: int = 2000) -> float:
-    """Return the share of samples in which the first arm has sooner events, with p below `level`.
+    """Return the share of samples in which the first arm's events come significantly sooner.
 
     Each sample draws `pairs` seeds with replacement, so that the two runs of a seed stay together.
+    `level` is the level of significance.
     """
     ours, theirs = (arm.by_seed() for arm in stored)
     seeds, generator, shown = sorted(ours.keys() & theirs.keys()), np.random.default_rng(_SEED), 0

@@ -33,7 +33,7 @@ from mxnum.memory.dtypes import Array
 #: Expectations for a `Beta` omit values of 1 - p below 2**-`DEPTH`. `enclosure` omits values below
 #: 2**-(prec + 8), and bounds their contribution.
 DEPTH = 40
-#: The accepted rounding modes. In each of these modes the mean error of a number is at most its
+#: The accepted rounding modes. In each mode, a number's mean error is at most the number's
 #: magnitude, so omitting a component from a sum of errors changes the sum by at most the component.
 ROUNDINGS = (Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.SR)
 #: The precision of mpmath in bits, and the extra bits of an enclosure.
