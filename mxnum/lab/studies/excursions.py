@@ -45,8 +45,8 @@ class Excursion:
     peak: float
     #: The sum of log10(loss / base) over the steps of the excursion.
     area: float
-    #: The step at which the loss was back at the threshold that began the excursion, which is higher
-    #: than the limit for `end`.
+    #: The step at which the loss was back at the threshold that began the excursion. This threshold
+    #: is higher than the limit for `end`.
     under: int | None = None
 
     def lasts_until(self, steps: int) -> int:

@@ -143,8 +143,8 @@ class ScalingFit:
     def profile(self, *, level: float = 0.9) -> dict[str, Interval]:
         """Return the interval of each parameter in which the fit is not significantly worse.
 
-        The increase of the summed Huber loss is scaled, so that twice the increase has a
-        chi-squared distribution if the noise is as large as the residuals. A fit is significantly
+        The increase of the summed Huber loss over its minimum is scaled, so that twice the increase
+        is chi-squared distributed if the noise is as large as the residuals. A fit is significantly
         worse if twice the scaled increase of its loss exceeds the chi-squared quantile at `level`.
         An interval is unbounded on a side on which no value gives a significantly worse fit; the
         lower end of A, B or E is then 0.
