@@ -104,7 +104,7 @@ class Evidence:
 
     comparisons: Sequence[Comparison] = ()
     statements: Sequence[Statement] = ()
-    #: A note on how to weigh the evidence.
+    #: A note for readers of the evidence.
     note: str = ""
     #: The seeds, sizes and formats that are needed to compute the numbers again.
     configuration: dict[str, Any] = field(default_factory=dict)
@@ -179,7 +179,7 @@ class Evidence:
         return ", ".join(parts)
 
     def brief(self, most: int = 2) -> str:
-        """Return `counts`, then the first `most` statements that fail and numbers that differ."""
+        """Return `counts`, then at most `most` of the statements that fail and numbers that differ."""
         against = [str(s) for s in self.statements if s.holds is False]
         against += [str(c) for c in self.comparisons if not c.agrees]
         shown = "; ".join(against[:most]) + (f"; and {len(against) - most} more" if len(against) > most else "")

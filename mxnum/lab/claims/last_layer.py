@@ -170,7 +170,7 @@ def what_centring_takes(table: Table) -> list[Statement]:
 
 
 def on_text(table: Table) -> list[Statement]:
-    """Judge the causes of the gaps of models that are trained on the bytes of a text."""
+    """Judge what causes the gaps in models that are trained on the bytes of a text."""
     last, rest = (mean_gap(table, f"E4M3, {part}") / mean_gap(table, "E4M3") for part in
                   ("last layer", "all but the last layer"))  # fmt: skip
     nearest, mended = ("E2M1 even", "E2M1 rceil"), "E2M1 rceil, SR gradients"

@@ -17,7 +17,8 @@ from mxnum.lab.studies.statistics import Arm, Comparison, compare, mean_interval
 #: The level of significance of a difference between arms, after Holm's correction over the
 #: statements of a row.
 LEVEL = 0.01
-#: A final loss is the mean over this many bins at the end of the stored curve, a fifth of the run.
+#: A final loss is the mean over this many bins at the end of the stored curve. These bins cover a
+#: fifth of the run.
 LAST_BINS = 8
 #: A statement that no run is lost holds only if the upper 95 % limit (Wilson) of the share of lost
 #: runs is below this.

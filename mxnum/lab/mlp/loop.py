@@ -228,7 +228,7 @@ class Training:
 
 
 def network_of(experiment: Experiment, seeds: tuple[int, ...], machine: Machine) -> Network | TorchNetwork:
-    """Return the student networks of these seeds on a machine."""
+    """Return the student networks for the given seeds on a machine."""
     if machine.device is None:
         return Network(experiment, seeds, machine)
     from mxnum.lab.mlp.by_torch import TorchNetwork

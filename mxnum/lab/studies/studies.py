@@ -223,7 +223,7 @@ def _four_bit(format: str, scale_rule: str, stochastic: bool) -> Recipe:
     return replace(precision, gradients=replace(precision.gradients, rounding="sr")) if stochastic else precision
 
 
-#: Arms at a quarter of the learning rate of `SMALL`, at which few runs diverge, so that final
+#: Arms at a quarter of the learning rate of `SMALL`. At this quarter few runs diverge, so that final
 #: losses can be compared.
 _RECIPES = {
     name: BASE.but(**(SMALL | {"rate": 6e-3}), precision=precision)
