@@ -179,7 +179,7 @@ class Evidence:
         return ", ".join(parts)
 
     def brief(self, most: int = 2) -> str:
-        """Return `counts`, then at most `most` of the statements that fail and numbers that differ."""
+        """Return `counts`, then up to `most` statements that fail or numbers that differ."""
         against = [str(s) for s in self.statements if s.holds is False]
         against += [str(c) for c in self.comparisons if not c.agrees]
         shown = "; ".join(against[:most]) + (f"; and {len(against) - most} more" if len(against) > most else "")
