@@ -118,7 +118,7 @@ def recipes_at_the_end(table: Table) -> list[Statement]:
 def grown(table: Table, early: Table) -> Statement:
     """Judge if longer training makes the gaps smaller.
 
-    Arms with a gap below 0.02 in the shorter training are left out.
+    Arms with a gap of at most 0.02 nats in the shorter training are left out.
     """
     times = {arm: mean_gap(table, arm) / mean_gap(early, arm) for arm in early["arms"]
              if arm != PLAIN and mean_gap(early, arm) > 0.02}  # fmt: skip
@@ -170,7 +170,7 @@ def what_centring_takes(table: Table) -> list[Statement]:
 
 
 def on_text(table: Table) -> list[Statement]:
-    """Judge the causes of the gaps of models that are trained on the bytes of a text."""
+    """Judge what causes the gaps in models that are trained on the bytes of a text."""
     last, rest = (mean_gap(table, f"E4M3, {part}") / mean_gap(table, "E4M3") for part in
                   ("last layer", "all but the last layer"))  # fmt: skip
     nearest, mended = ("E2M1 even", "E2M1 rceil"), "E2M1 rceil, SR gradients"
@@ -214,10 +214,7 @@ def on_text(table: Table) -> list[Statement]:
 
 
 def without_the_mean_row(table: Table) -> list[Statement]:
-    """Judge the gap of E4M3 at a high learning rate without the mean row of the last layer.
-
-    The mean row is subtracted from the weight after each step.
-    """
+    """Judge E4M3's gap at a high learning rate if each step subtracts the last layer's mean row."""
     plain = {kind: f"{kind}, rate 0.192" for kind in ("E4M3, logits", "E4M3")}
     centred = {kind: f"{kind}, centred weight, rate 0.192" for kind in plain}
     fifth, half = (

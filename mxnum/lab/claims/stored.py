@@ -26,7 +26,7 @@ ARMS = ("FP32", "E2M1", "E2M1, LN FP32", "LN E2M1", "E4M3")
 
 
 def counted(results: Path) -> dict[str, Any]:
-    """Return the table of jumps, lost runs, the hazard ratio, and the answers of I6a and I6b.
+    """Return the numbers of jumps and lost runs, the hazard ratio, and the answers of I6a and I6b.
 
     The counts for an arm and a rate come from the study with the most runs.
     """
@@ -54,7 +54,7 @@ def counted(results: Path) -> dict[str, Any]:
 
 
 def load() -> dict[str, Any]:
-    """Return the counts that ship with the package."""
+    """Return the result of `counted` that ships with the package."""
     found: dict[str, Any] = json.loads(PATH.read_text(encoding="utf-8"))
     return found
 

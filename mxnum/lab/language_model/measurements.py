@@ -43,8 +43,8 @@ def measured(logits: Tensor, targets: Tensor, head: Any, operand: Operand) -> di
     ``probability``
         Quantiles of the probabilities that the model gives the target symbols.
     ``gradient_bias``
-        E[Q]/E[A] - 1 for the targets' components A of the gradient of the logits, and the quantized
-        values Q of A, in blocks along the vocabulary. Measurements of the gradient always round to
+        E[Q]/E[A] - 1, where A is the target's component of the gradient of the logits, and Q is A
+        rounded in blocks along the vocabulary. Measurements of the gradient always round to
         nearest, ties to even.
     ``gradient_sum``
         The sum of the rounded components of a token's gradient, averaged over tokens and divided by

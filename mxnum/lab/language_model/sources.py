@@ -57,8 +57,8 @@ class Markov:
         weights = np.power(ratio, np.arange(choices), dtype=np.float64)
         self.probabilities = weights / weights.sum()
         random = np.random.default_rng([seed, vocabulary, order, choices])
-        #: The symbols in shuffled order. The hash of a word selects a position in this order.
-        #: `_apart` has the distances from this position to the symbols that can follow.
+        #: The symbols in shuffled order. A word's hash selects a position in `_symbols`; `_apart`
+        #: has the distances from the position to the symbols that can follow.
         self._symbols, self._apart = random.permutation(vocabulary), random.permutation(vocabulary)[:choices]
         self._positions = classes or vocabulary
         if classes:
@@ -73,7 +73,7 @@ class Markov:
     def next_of(self, words: Array) -> Array:
         """Return the symbols that can follow each word, in the order of `probabilities`.
 
-        Words lie along the last axis of `words`.
+        The last axis of `words` has the symbols of one word.
         """
         with np.errstate(over="ignore"):
             mixed = ((words.astype(np.uint64) + np.uint64(1)) * self._multipliers).sum(axis=-1, dtype=np.uint64)

@@ -39,7 +39,7 @@ _E1, _E2, _E3, _E4, _E5 = _F(0.254829592), _F(-0.284496736), _F(1.421413741), _F
 def _rounded(bits, bf16):
     """Return a float32's bits rounded to bfloat16.
 
-    A NaN stays NaN, because the function sets the quiet bit, which is in the upper half.
+    A NaN stays NaN, because the function sets the quiet bit, which is among the upper 16 bits.
     """
     odd = np.int32((bits >> np.int32(16)) & np.int32(1)) if bf16 == 1 else np.int32(1)
     number = np.int32((bits + np.int32(0x7FFF) + odd) & np.int32(-65536))

@@ -5,8 +5,8 @@ bfloat16 operands exactly, and the operands in all MX formats are bfloat16 numbe
 float32 as BLAS does, but in another order. A product by AMX units takes at most a third of the time
 of BLAS, and products take most of the time of a step. "avx512_bf16" is a CPU with AVX512-BF16
 instructions (AMD's CPUs from Zen 4 on). PyTorch returns results of AVX512-BF16 only in bfloat16. So
-the machine uses these instructions only if the network rounds the results of a product to bfloat16
-anyway. Products by AVX512-BF16 take half of the time of BLAS.
+the machine uses AVX512-BF16 only if the network rounds the results of a product to bfloat16 anyway.
+Products by AVX512-BF16 take half of the time of BLAS.
 """
 
 from __future__ import annotations

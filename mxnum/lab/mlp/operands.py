@@ -158,7 +158,7 @@ def affine(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor
 
 
 def _matched(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor: int) -> Array:
-    """Return gamma or beta with the operand's kind of error, as large as the floor rule's error."""
+    """Return gamma or beta with an error of the operand's kind, as large as the floor rule's."""
     floor = affine(x, Operand(operand.format, block_size=operand.block_size), seeds, step, tensor)
     size = _size(floor - x)
     if operand.error == "clamp":
@@ -178,9 +178,9 @@ def _cut(magnitudes: Array, size: Array) -> Array:
     """Return, for each row, the threshold at which clipping has the RMS error `size`.
 
     The threshold is 0 if the error stays below `size` even when all numbers are clipped to 0. Let
-    S1 be the sum of the k largest magnitudes, and S2 the sum of their squares. If these magnitudes
-    are clipped at c, the squares of the errors sum to S2 - 2 c S1 + k c^2. The right k is the least
-    k for which the solution c is not below the magnitude that follows the k largest.
+    S1 be the sum of the k largest magnitudes, and S2 the sum of their squares. If the k largest
+    magnitudes are clipped at c, the squares of the errors sum to S2 - 2 c S1 + k c^2. The function
+    solves for c with the least k for which c is at least the (k + 1)-th magnitude.
     """
     largest = np.flip(np.sort(magnitudes, axis=-1), axis=-1).astype(np.float64)
     count = np.arange(1, magnitudes.shape[-1] + 1)

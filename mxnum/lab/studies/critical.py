@@ -73,8 +73,8 @@ def sgd_limits(
 ) -> dict[str, Any]:
     """Return, for each noise, the measured and predicted change of the seeds' largest stable rate.
 
-    Each limit (the largest stable rate of a seed) is written to the file `kept` at once. Limits
-    that are in this file are not measured again.
+    Each measured rate is written to the file `kept` without delay. Rates that are in this file are
+    not measured again.
     """
     known = _Kept(kept)
     plain = known.limits(experiment, seeds)

@@ -125,7 +125,7 @@ class Approach(Task):
 
 @dataclass(frozen=True, kw_only=True)
 class Branch(Task):
-    """The rest of a run after its `Approach`: with an intervention, a perturbation or neither."""
+    """The rest of a run after its `Approach`, with an intervention, a perturbation or no change."""
 
     approach: Approach
     watch: int

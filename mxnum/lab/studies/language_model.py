@@ -30,7 +30,7 @@ from mxnum.recipe import Operand
 #: row of weights), of a column, or of a tile.
 ORGANISATIONS = {"row": (1, 16), "column": (16, 1), "tile": (4, 4)}
 #: Losses at rest (with the logits in equilibrium) are predicted only if the control's loss exceeds
-#: the entropy by less than this many nats. A larger excess means that the model has learnt nothing.
+#: the entropy by less than this many nats. A model further above the entropy has learnt nothing.
 MOST_NOISE = 10.0
 
 
@@ -138,14 +138,14 @@ def _has_derivation(operand: Operand) -> bool:
 
 
 def _bias(setting: Setting, rounding: str) -> LogitGradientBias:
-    """Return the bias that rounding causes in the gradient of the logits of a setting."""
+    """Return how rounding changes the gradient of the logits in the training of a setting."""
     operand = gradient_of_logits(setting)
     how: dict[str, Any] = {"scale_rule": operand.scale_rule, "rounding": rounding, "block_size": operand.block_size}
     return logit_gradient_bias(operand.mx_format, setting.tokens, setting.factor, **how)
 
 
 def sampled_gap(setting: Setting, noise: float) -> float:
-    """Return the excess loss at rest of a simulation that rounds whole gradients with the kernels.
+    """Return the excess loss at rest, by a simulation in which the kernels round whole gradients.
 
     The simulation assumes that logits do not drift together, and that the loss without rounding is
     `noise` above the entropy.
@@ -237,8 +237,8 @@ def page(table: dict[str, Any]) -> str:
 def losses_text(table: dict[str, Any]) -> str:
     """Return a CSV text for `mxnum lab fit`, with a line for each run.
 
-    The number of parameters includes the embedding. Names of arms leave out the grid's values,
-    because a law is fitted over all values of the grid.
+    The number of parameters includes the embedding. Arms that differ only in their grid values get
+    the same name, because one law is fitted to all these arms.
     """
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")

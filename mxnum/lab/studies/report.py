@@ -35,8 +35,8 @@ def collect(
 ) -> dict[str, Any]:
     """Return the runs of a study as one table, without arms and seeds that have no runs.
 
-    Without `seeds`, the table has the lowest stored seeds, and of these at most `study.seeds`. With
-    `unfinished` the table includes unfinished runs, up to their last checkpoints.
+    Without `seeds`, the table has at most `study.seeds` seeds, the lowest that are stored. With
+    `unfinished`, the table includes unfinished runs, up to their last checkpoints.
     """
     table: dict[str, Any] = {"study": study.name, "question": study.question, "control": study.control, "arms": {}}
     model, environments = study.model, []

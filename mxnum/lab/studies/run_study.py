@@ -61,7 +61,7 @@ def run_study(
     study
         A `Study`, or a name of `studies.STUDIES`.
     store
-        The folder of the runs. Studies of the MLP with the same width share arms in this folder.
+        The folder of the runs. Studies of the MLP with the same width share the runs of equal arms.
     arms, seeds, first_seed
         Train only the arms in `arms`, with `seeds` seeds from `first_seed` on (defaults: the
         study's). The returned table has all stored runs of the study, even if `arms` and `seeds`

@@ -182,7 +182,7 @@ def compare(strata: Iterable[tuple[Arm, Arm]], *, with_ratio: bool = True) -> Co
 
 
 def power(stored: tuple[Arm, Arm], pairs: int, level: float, draws: int = 2000) -> float:
-    """Return the share of samples in which `compare` finds events sooner in the first arm.
+    """Return the share of samples in which the first arm's events come significantly sooner.
 
     Each sample draws `pairs` seeds with replacement, so that the two runs of a seed stay together.
     `level` is the level of significance.

@@ -51,7 +51,7 @@ def layer_factor(bias: Any, variance: Any, branch: Any, skip: int) -> tuple[Any,
 def compounded_gain(
     bias: Any, variance: Any = 0.0, *, layers: int, branch: Any = 1.0, residual: bool = False
 ) -> CompoundedGain:
-    """Return the gain of `layers` layers, each with a relative error of this bias and variance.
+    """Return the gain of `layers` layers whose relative errors have the given bias and variance.
 
     Without skip connections the mean gain is (1 + bias)**layers, whatever `branch` is. With skip
     connections (`residual`) only the share branch / (1 + branch) of the signal has the error,

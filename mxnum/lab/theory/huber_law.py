@@ -76,9 +76,8 @@ def minimize(
     """Return the minimum of each problem's Huber loss; rows of `parameters` are starting points.
 
     A search ends when a step lowers the loss by at most the share `tolerance`. `target` is ln L of
-    each point, and `weights` are the weights of the points in the loss. Each of the two arrays has
-    one row for all problems, or one row for each problem. Parameters stay fixed where `free`
-    (problems x 5) is False.
+    each point, and `weights` are the weights of the points in the loss; both may have a row for
+    each problem. Parameters stay fixed where `free` (problems x 5) is False.
     """
     found = np.array(parameters, np.float64)
     shape = len(found), len(x)

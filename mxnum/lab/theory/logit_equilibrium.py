@@ -98,10 +98,10 @@ class LogitAdvice:
     """How rounding changes the targets' components with each factor and scale rule, and the advice."""
 
     now: Shrinking
-    #: The change of the targets' components for each tried factor on the loss: c times each entry
-    #: of `FACTORS`.
+    #: For each tried factor on the loss (c times an entry of `FACTORS`): the change of the targets'
+    #: components.
     factors: Mapping[float, Shrinking]
-    #: The change of the targets' components for each scale rule, with the factor c on the loss.
+    #: For each scale rule, with the factor c on the loss: the change of the targets' components.
     rules: Mapping[str, Shrinking]
     #: The factor on the loss with which overflow changes the targets' components least.
     best_factor: float

@@ -30,11 +30,11 @@ from mxnum import ElementFormat, FloatScaleRule, MXFormat, Rounding, ScaleRule, 
 from mxnum.analysis import Enclosure, PiecewiseQuantizer, ScaleLadder, scale_ladder
 from mxnum.memory.dtypes import Array
 
-#: Expectations for a `Beta` omit values of 1 - p below 2**-`DEPTH`. `enclosure` omits only smaller
-#: values, and bounds their contribution.
+#: Expectations for a `Beta` omit values of 1 - p below 2**-`DEPTH`. `enclosure` omits values below
+#: 2**-(prec + 8), and bounds their contribution.
 DEPTH = 40
-#: The accepted rounding modes. The mean error of each mode is at most the magnitude of the rounded
-#: number, so omitting a component from a sum changes the sum by at most the component's magnitude.
+#: The accepted rounding modes. In each mode, a number's mean error is at most the number's
+#: magnitude, so omitting a component from a sum of errors changes the sum by at most the component.
 ROUNDINGS = (Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.SR)
 #: The precision of mpmath in bits, and the extra bits of an enclosure.
 _FLOAT_BITS, _EXTRA_BITS = 100, 60
@@ -104,7 +104,7 @@ class LogitGradientBias:
     def at(self, p: Any) -> Array:
         """Return the relative change E[Q]/A - 1 of the target's component for each p.
 
-        The token's own target is assumed to decide the scale of the block. For p = 1 the result
+        The target's component is assumed to decide the scale of its block. For p = 1 the result
         is 0.
 
         >>> bias = logit_gradient_bias("mxfp8_e4m3", 2048)
@@ -182,8 +182,8 @@ class LogitGradientBias:
             return Enclosure(*(Fraction(int(end.p), int(end.q)) for end in ends))
 
     # `_ends` returns the interval of magnitudes A that require scale s. The other tokens of a block
-    # require scale s with probability others(upper end) - others(lower end), where others(t) is the
-    # probability that no other token with the same target has A >= t. Ends of intervals are in
+    # require scale s with probability others(upper end) - others(lower end). Here others(t) is the
+    # probability that A < t for all other tokens with the same target. Ends of intervals are in
     # units of c/N. Because A = (1 - p) c/N, the ends are also values of 1 - p.
 
     def _scales(self, binades: int) -> list[int]:
@@ -234,7 +234,7 @@ class LogitGradientBias:
 
     @cached_property
     def _tables(self) -> tuple[Array, Array, Array]:
-        """For each scale: the least block maximum, the value, True if it excludes the maximum."""
+        """For each scale: the lower end of its block maxima, its value, True if the end is open."""
         begins, units = (
             np.array([float(x / self.unit) for x in each]) for each in (self.ladder.begins, self.ladder.units)
         )
@@ -273,8 +273,8 @@ class LogitGradientBias:
         own, total, overflow_bias, overflow = self._scales_of(u), 0.0, 0.0, 0.0
 
         def others(s: int, is_end: bool) -> float:
-            # The probability that all other tokens with the same target require scales of at most s
-            # if `is_end`, and scales below s otherwise.
+            # The probability that no other token with the same target requires a scale above s (if
+            # `is_end`), or a scale of at least s (otherwise).
             count = np.searchsorted(own, s, "right" if is_end else "left")
             return float((1 - float(self.frequency) * (1 - count / u.size)) ** (self.block_size - 1))
 
@@ -395,7 +395,7 @@ class _MpmathBeta:
         return self._below(x, 0)
 
     def moment_below(self, x: Fraction) -> Any:
-        """Return the expectation of 1 - p, with every value of 1 - p from x on replaced by 0."""
+        """Return the expectation of 1 - p, in which values of 1 - p from x on count as 0."""
         return self._mean * self._below(x, 1)
 
     def others(self, t: Fraction, frequency: Fraction, block_size: int) -> Any:

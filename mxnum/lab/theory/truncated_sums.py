@@ -20,7 +20,7 @@ from mxnum import errors, units
 from mxnum.memory.dtypes import Array
 from mxnum.units import MatrixUnit
 
-#: The E4M3 numbers from 1 to 2.
+#: The E4M3 numbers from 1 to below 2.
 E4M3_BINADE = tuple(1 + i / 8 for i in range(8))
 #: Probabilities below this threshold are dropped, and added to `lost`.
 _NEGLIGIBLE = 1e-25
@@ -101,7 +101,7 @@ class _Chain:
         self._of_exponent: dict[int, tuple[int, Array]] = {}
 
     def shift(self, exponent: int) -> int:
-        """Return log2 of the spacing of sums with this exponent, in units of 2^-fine."""
+        """Return log2 of the spacing, in units of 2^-fine, of sums with this exponent."""
         return max(exponent - self.unit.fraction_bits + self.fine, 0)
 
     def added(self, exponent: int) -> tuple[int, Array]:

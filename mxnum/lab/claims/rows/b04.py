@@ -103,7 +103,7 @@ def _rises(group: Sequence[Arm]) -> str:
 
 
 def _mean_time(arms: list[Arm], seed: int) -> float:
-    """Return the step of a seed's rise, averaged over arms; without a rise, the horizon counts."""
+    """Return the mean step of a seed's rise; an arm without a rise counts with the horizon."""
     return float(np.mean([arm.by_seed()[seed][0] for arm in arms]))
 
 

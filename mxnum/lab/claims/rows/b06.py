@@ -137,8 +137,8 @@ def at_the_size_of_the_paper(context: Context) -> list[Statement]:
 def _rises_at_less(own: dict[float, list[Course]], controls: dict[float, list[Course]]) -> bool | None:
     """Judge if low precision makes the loss rise at a lower learning rate than FP32.
 
-    Only the lowest rate at which any loss rises counts. The result is True if at this rate all
-    low-precision losses rise and no FP32 loss does, False if all FP32 losses rise, and None
+    The result is True if, at the lowest rate with any rise, all low-precision losses rise and no
+    FP32 loss does. The result is False if all FP32 losses rise at this lowest rate, and None
     otherwise.
     """
     for rate in sorted(own.keys() & controls.keys()):

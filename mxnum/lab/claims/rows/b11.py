@@ -21,10 +21,10 @@ from mxnum.lab.claims.language_models import ONE_SOURCE, Table, gaps, mean_gap
 from mxnum.lab.studies.statistics import sign_flip
 
 STUDY, CONVERGED, FACTORS = (f"logits/logits{name}.json" for name in ("", "-converged", "-factors"))
-#: The float32 loss counts as being at the entropy if it exceeds the entropy by less than this.
+#: The float32 loss counts as equal to the entropy if it is less than this many nats above it.
 AT_THE_ENTROPY = 0.02
-#: For each study that trains until the float32 loss is near the entropy: the excess over the
-#: entropy below which the loss counts as near. The README of the studies fixed these limits.
+#: For each study that trains until the float32 loss is near the entropy: the largest distance in
+#: nats that counts as near. The README of the studies fixed these limits.
 LONG = {
     "logits/logits-256-long.json": 0.1, "logits/logits-1024-long.json": 0.1, "logits/logits-4096-long.json": 0.1,
     "logits/logits-4096-rest.json": 0.1, "logits/logits-4096-classes.json": AT_THE_ENTROPY,

@@ -47,7 +47,7 @@ class Errors(NamedTuple):
     #: The root mean square of the errors, divided by the root mean square of the results.
     typical: float
     #: `bias` is the slope of a regression of the error on the result. `bar` is `SIGMA` times the
-    #: standard error of `bias`, over rows of the result.
+    #: standard error of `bias`, with the rows of the result as samples.
     bias: float
     bar: float
 

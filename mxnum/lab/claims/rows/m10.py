@@ -31,8 +31,8 @@ ON_THE_MLP = (
 )  # fmt: skip
 NAMED = ("E2M1 even, SR gradients", "E2M1 ceil, SR gradients", "E2M1 even, E3M0 ceil SR gradients")
 FURTHER = ("E2M1 rceil, SR gradients", "INT4 ceil, SR gradients", "NVFP4, SR gradients", "NVFP4 as NVIDIA trains")
-#: The arm of each of the paper's recipes, by the recipe's name in the answer. The arms in 4 bits
-#: round gradients stochastically.
+#: For each of the paper's recipes: its name in the answer, and its arm. The arms in 4 bits round
+#: gradients stochastically.
 LABELS = {
     "E4M3 floor": "E4M3", "E2M3 floor": "E2M3", "E3M2 floor": "E3M2",
     **dict(zip(("E2M1 even", "E2M1 ceil", "E2M1 with E3M0 gradients"), NAMED, strict=True)),

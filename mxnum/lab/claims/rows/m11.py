@@ -65,7 +65,7 @@ def _saved(speed_up: float) -> float:
 
 
 def rounded(function: Callable[..., float], *names: str) -> tuple[float, float, float]:
-    """Return the value of a function of published numbers, and bounds that allow for rounding."""
+    """Return a function's value at published numbers, and bounds that allow for their rounding."""
     figures = [PUBLISHED[name] for name in names]
     corners = itertools.product(*[(value - half, value + half) for value, half in figures])
     found = [function(*corner) for corner in corners]
@@ -149,7 +149,7 @@ def _mlp(shape: TransformerShape) -> Statement:
 
 
 def _changing_share(at_fp8: float, at_fp4: float, fp8: float, mx4: float) -> float:
-    """Return the share of linear products that gain FP4's rate between `at_fp8` and `at_fp4`."""
+    """Return the share of linear products with FP8's rate in `at_fp8`, but FP4's in `at_fp4`."""
     return (1 / at_fp8 - 1 / at_fp4) / (1 / fp8 - 1 / mx4)
 
 
