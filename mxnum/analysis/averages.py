@@ -77,7 +77,7 @@ def sawtooth(
 def _teeth(element: ElementFormat, rule: ScaleRule, rounding: Rounding) -> tuple[Tooth, ...]:
     quantizer = PiecewiseQuantizer.of(element, rounding)
     aligned, largest = Fraction(2) ** element.emax, Fraction(element.max)
-    # The scale exponent of x = f * aligned is 0 if x is below `change`, and 1 otherwise.
+    # A block with the maximum m = f * aligned has scale exponent 0 if m < `change`, and 1 otherwise.
     change = 2 * scale_threshold(element, rule)
     teeth = []
     for exponent, start, stop in ((0, aligned, min(change, 2 * aligned)), (1, max(change, aligned), 2 * aligned)):

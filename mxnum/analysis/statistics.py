@@ -44,9 +44,8 @@ class Statistics:
     are measured elements that are finite after quantization. Rates and errors are NaN if no element
     was measured.
 
-    Under asymmetric scaling, the element format represents the difference between a number and its
-    block's offset. Counts such as `clamped` are about this difference, but errors are about the
-    number itself.
+    Under asymmetric scaling, counts such as `clamped` are about the difference between a number and
+    its block's offset, because elements represent this difference. Errors are about the number.
 
     Errors x_q - x are rounded once to float64 and summed in float64. The squares of errors must not
     overflow.
@@ -78,7 +77,7 @@ class Statistics:
     #: Sum of error times x.
     sum_error_x: Any = field(metadata=_SUM)
     max_error: Any = field(metadata=_LARGEST)
-    #: The number of blocks, of NaN blocks, and of blocks with an element beyond the largest value.
+    #: The number of blocks, of NaN blocks, and of blocks with an element in `beyond_max`.
     #: Fields about blocks are None if `per` is an axis.
     blocks: Any = None
     nan_blocks: Any = None
@@ -94,7 +93,7 @@ class Statistics:
 
     @property
     def beyond_max_rate(self) -> Any:
-        """The share of elements beyond the largest value of their block, before rounding."""
+        """The share of elements x with abs(x) above the format's largest value times the scale."""
         return _ratio(self.beyond_max, self.measured)
 
     @property
@@ -114,10 +113,7 @@ class Statistics:
 
     @property
     def overflowing_blocks(self) -> Any:
-        """The share of blocks with an element beyond the largest value before rounding.
-
-        NaN blocks are left out.
-        """
+        """The share of blocks with an element in `beyond_max`. NaN blocks are left out."""
         return self._of_blocks(self.blocks_beyond_max)
 
     @property
