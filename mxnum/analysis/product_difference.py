@@ -74,9 +74,9 @@ class DifferencePart:
     """One part of the difference between the products of two stacks, or the whole difference.
 
     Only results that are finite in both stacks count. `rms`, `largest` and `expected` are relative
-    to the root mean square of the exact results. `bias` is the mean of the part times the sign of
-    the result, relative to the mean magnitude of the results. `bias` is below 0 if the second
-    stack's results are nearer zero.
+    to the root mean square of the exact results. `bias` is the mean of part * sign(result),
+    relative to the mean magnitude of the results. `bias` is below 0 if the second stack's results
+    are nearer zero.
     """
 
     name: str
@@ -109,7 +109,7 @@ class ProductDifference:
     values: dict[str, Array] = field(repr=False)
 
     def text(self) -> str:
-        """Return a sentence about the largest and the unexpected parts, and a table of all parts."""
+        """Return a sentence that names the largest and unexpected parts, and a table of all parts."""
         rows = [
             (p.name, f"{p.rms:.2e}", f"{p.largest:.2e}", f"{p.bias:+.2e}", f"{p.expected:.2e}", p.verdict)
             for p in (*self.parts, self.total)
