@@ -33,7 +33,7 @@ class Tooth:
     upper: Fraction
     below: Fraction
     above: Fraction
-    #: True if f is beyond the largest element times the scale.
+    #: True if f is beyond the largest element value times the scale.
     overflows: bool
 
 
@@ -50,7 +50,7 @@ class BinadeAverage:
     ratio_of_means: Any
     #: E[zeta**2], the relative mean squared error.
     mse: Any
-    #: The probability that f is beyond the largest element.
+    #: The probability that f is beyond the largest element value times the scale.
     overflow: Any
     #: The part of `bias` that comes from clamping, E[(max/f - 1); f > max]. The rest of `bias`
     #: comes from rounding.

@@ -50,8 +50,8 @@ class Sums:
     def cut(self, segment: int, terms: int, order: tuple[int, ...] = (), bits: int = 53) -> _Terms:
         """Return the products in segments of `segment` products and steps of `terms` products.
 
-        The last segment, and the last step of each segment, are padded with zeros. Each operand's
-        mantissa counts as at most `bits` bits.
+        The last segment, and the last step of each segment, are padded with zeros. Mantissas of
+        operands count as having at most `bits` bits.
         """
         count, k = self.a.shape
         period = len(order) or 1

@@ -126,9 +126,9 @@ class GammaBias(_Result):
     #: Cov[zeta_i, zeta_j] of two numbers of a block: the part of the variance that averaging over
     #: the block does not remove.
     covariance: Any
-    #: P(gamma is beyond the largest element times the scale).
+    #: P(gamma is beyond the largest element value times the scale).
     overflow: Any
-    #: P(Q is the largest element times the scale).
+    #: P(Q is the largest element value times the scale).
     on_max: Any
 
     _default = "bias"
@@ -153,9 +153,9 @@ class BlockError(_Result):
     noise: Any
     #: E[(Q - gain x)^2]: the error that is uncorrelated with x.
     residual: Any
-    #: P(x is beyond the largest element times the scale).
+    #: P(x is beyond the largest element value times the scale).
     overflow: Any
-    #: P(abs(Q) is the largest element times the scale).
+    #: P(abs(Q) is the largest element value times the scale).
     on_max: Any
     #: P(Q = 0).
     zero: Any

@@ -109,7 +109,7 @@ class ProductDifference:
     values: dict[str, Array] = field(repr=False)
 
     def text(self) -> str:
-        """Return a sentence that names the largest and unexpected parts, and a table of all parts."""
+        """Return a sentence (which parts are largest or unexpected) and a table of all parts."""
         rows = [
             (p.name, f"{p.rms:.2e}", f"{p.largest:.2e}", f"{p.bias:+.2e}", f"{p.expected:.2e}", p.verdict)
             for p in (*self.parts, self.total)
@@ -187,7 +187,7 @@ def compare_products(
 
 
 class _Chain:
-    """The results of a `ProductStack` in steps: exact sums, then one more property at each step."""
+    """The results of a `ProductStack` as its properties are added one by one to exact sums."""
 
     def __init__(self, stack: ProductStack, a: Any, b: Any) -> None:
         self.a, self.b = (_values(x) for x in (a, b))
