@@ -76,7 +76,7 @@ class _Terms(NamedTuple):
 
     products: Array
     exponents: Array
-    #: For each product, the exponent of a power of two of which the product is a multiple.
+    #: For each product, a number e such that the product is a multiple of 2**e.
     last: Array
 
     def partial_sums(self) -> tuple[Array, Array]:

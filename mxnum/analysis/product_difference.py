@@ -224,8 +224,8 @@ class _Chain:
 def _expected_squares(first: _Chain, second: _Chain, values: dict[str, Array]) -> dict[str, float]:
     """Return the expected mean squares of the parts and the total, for a sample of results.
 
-    The differences of operands and the errors of stacks are modelled as independent. The total
-    leaves out parts that are zero in all results.
+    The differences of operands and the errors of stacks are modelled as independent. The
+    expected total leaves out parts that are zero in all results.
     """
     results = np.argwhere(np.isfinite(values["total"]))
     if not len(results):
