@@ -8,7 +8,7 @@ h of one number and of the scale has the expectation
                               - G(t_s)**(k-1) E[h(X, s); |X| < t_s],
 
 because {S = s} is {all |X_i| < t_{s+1}} without {all |X_i| < t_s}. For a function of two numbers of
-the block and of the scale, k - 2 replaces k - 1 in this formula. Only the integrals over single
+the block, and of the scale, k - 2 replaces k - 1 in this formula. Only the integrals over single
 numbers are approximated, by composite Gauss-Legendre sums on the pieces where Q is smooth.
 
 Accuracy: let r be the root mean square of a relative error. In all random trials against interval
@@ -39,7 +39,7 @@ REACH = 10.0
 NEGLIGIBLE = 1e-22
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 _SQRT2, _SQRT3 = math.sqrt(2.0), math.sqrt(3.0)
-#: The largest width of a panel of an integral, in standard deviations.
+#: The largest width of a panel (an interval with one Gauss-Legendre sum), in standard deviations.
 _PANEL = 1.0
 _PAIRS_AT_ONCE = 1000
 
@@ -191,7 +191,7 @@ def _accumulate(model: Model, mu: Array, sigma: Array, point: Array, scale: Arra
     m, d = mu[point], sigma[point]
     begins, ends, units = (table[scale] for table in _scales(model))
     above_begin, above_end = (probability_above(model, t, m, d) for t in (begins, ends))
-    # `inner` and `outer` have the axes (quantity, pair).
+    # Each row of `inner` and `outer` is a quantity, and each column a (point, scale) pair.
     inner, outer = _integrals(model, m, d, units, begins, ends)
     k = model.block_size
     others = _power(above_end, k - 1)
@@ -213,8 +213,8 @@ def _integrals(model: Model, mu: Array, sigma: Array, units: Array, begins: Arra
     """
     edges, breaks, lower, upper = _tables(model)
     unit = units[:, None]
-    # Panels are stored twice, in x and in z = (x - mu) / sigma, because x is more accurate near
-    # zero and z is more accurate near mu.
+    # The ends of panels are stored twice, in x and in z = (x - mu) / sigma, because x is more
+    # accurate near zero and z is more accurate near mu.
     half = REACH if model.distribution == "normal" else _SQRT3
     grid = np.arange(-half, half, _PANEL)
     m, d = mu[:, None], sigma[:, None]

@@ -123,12 +123,12 @@ class GammaBias(_Result):
     ratio_of_means: Any
     #: Var[zeta] of one number.
     variance: Any
-    #: Cov[zeta_i, zeta_j] of two numbers of a block. Averaging over the block does not remove this
-    #: part of the variance.
+    #: Cov[zeta_i, zeta_j] of two numbers of a block: the part of the variance that averaging over
+    #: the block does not remove.
     covariance: Any
-    #: P(gamma is beyond the largest element times the scale).
+    #: P(gamma is beyond the largest element value times the scale).
     overflow: Any
-    #: P(Q is the largest element times the scale).
+    #: P(Q is the largest element value times the scale).
     on_max: Any
 
     _default = "bias"
@@ -153,9 +153,9 @@ class BlockError(_Result):
     noise: Any
     #: E[(Q - gain x)^2]: the error that is uncorrelated with x.
     residual: Any
-    #: P(x is beyond the largest element times the scale).
+    #: P(x is beyond the largest element value times the scale).
     overflow: Any
-    #: P(abs(Q) is the largest element times the scale).
+    #: P(abs(Q) is the largest element value times the scale).
     on_max: Any
     #: P(Q = 0).
     zero: Any
@@ -420,8 +420,8 @@ def _cut(model: Model, mu: Fraction, sigma: Fraction, reach: float) -> Cut:
     last = last_begun(ladder, max(abs(low), abs(high)))
     if low <= 0 <= high:
         # P(all |X| < t) is at most (2 t / d)**k, where d is sigma sqrt(2 pi) for a normal
-        # distribution, and the width of the interval for a uniform one. `first` is chosen so low
-        # that this bound is negligible.
+        # distribution, and the width of the interval for a uniform one. At the scale `first`, this
+        # bound is negligible.
         bits = reach**2 / (2 * math.log(2))
         first = last_begun(ladder, sigma / 2 ** (math.ceil(bits / model.block_size) + 3))
     else:

@@ -102,8 +102,8 @@ def floats(
 ) -> ScaleLadder:
     """Return the float scales of blocks under a rule that depends only on the block maximum.
 
-    For a block with largest magnitude A, the rule rounds headroom * A / (largest element * tensor
-    scale) to the scale format.
+    For a block with largest magnitude A, the rule rounds headroom * A / (largest element value *
+    tensor scale) to the scale format.
     """
     for name, value in (("tensor_scale", tensor_scale), ("headroom", headroom)):
         errors.require(Fraction(1, 2**150) <= value <= 2**130, name, "between 2**-150 and 2**130", float(value))

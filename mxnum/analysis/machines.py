@@ -230,8 +230,7 @@ class IntervalMachine:
         All terms have the same sign, and the ratio of successive terms is 2x*x/(2n+3).
         """
         square = x * x
-        # For x > 1, 0 < 1 - erf(x) < exp(-x*x). If also x*x > 0.7 prec, this bound is below
-        # 2**-prec.
+        # For x > 1, 0 < 1 - erf(x) < exp(-x*x), which is below 2**-prec if x*x > 0.7 prec.
         if float(abs(x).a) ** 2 > 0.7 * self._iv.prec and float(abs(x).a) > 1:
             one = self._iv.mpf(1 if x.a > 0 else -1)
             return one - one * self.exp(-square) * self._iv.mpf([0, 1])

@@ -43,8 +43,8 @@ class PiecewiseQuantizer:
     """The function Q(x) at scale 1 with saturation, for every real x.
 
     Between `breakpoints` i-1 and i the result is ``lower[i]`` or ``upper[i]``. Only under
-    stochastic rounding do ``lower[i]`` and ``upper[i]`` differ. Infinitely many random bits then
-    make x the mean of Q(x). At breakpoint i the result is ``at[i]``.
+    stochastic rounding do ``lower[i]`` and ``upper[i]`` differ. Stochastic rounding has infinitely
+    many random bits, so the mean of Q(x) is x. At breakpoint i the result is ``at[i]``.
     """
 
     element: ElementFormat
@@ -102,8 +102,7 @@ def _derive(element: ElementFormat, rounding: Rounding) -> PiecewiseQuantizer:
         if rounding.is_stochastic:
             rows.append((value, beyond))
             continue
-        # Ask the definition whether it rounds a quarter, the middle and three quarters of the gap
-        # down or up.
+        # Round the points at 1/4, 1/2 and 3/4 of the gap between the two values by the definition.
         quarter = (beyond - value) / 4
         low, middle, high = (rounded(value + i * quarter) for i in (1, 2, 3))
         rows.append((low, low))

@@ -36,8 +36,8 @@ class ProductStack:
 
     `accumulate` is a matrix unit, its name, or a mode of `Accumulate`. `quantize` says how operands
     are quantized: None for no quantization, a format, the name of a type that a unit takes ("e4m3",
-    "float16"), keywords of `mxnum.quantize`, or a function. Such a function takes an array and the
-    axis along which products are summed. `tensor_scale` says how the scales of whole tensors or
+    "float16"), keywords of `mxnum.quantize`, or a function of an array and the axis along which
+    products are summed. `tensor_scale` says how the scales of whole tensors or
     rows multiply a unit's sums. With "after", the product of both scales multiplies a sum; with "in
     turn", one scale multiplies the sum first, and then the other.
     """
@@ -74,9 +74,9 @@ class DifferencePart:
     """One part of the difference between the products of two stacks, or the whole difference.
 
     Only results that are finite in both stacks count. `rms`, `largest` and `expected` are relative
-    to the root mean square of the exact results. `bias` is the mean of the part times the sign of
-    the result, relative to the mean magnitude of the results. `bias` is below 0 if the second
-    stack's results are nearer zero.
+    to the root mean square of the exact results. `bias` is the mean of part * sign(result),
+    relative to the mean magnitude of the results. `bias` is below 0 if the second stack's results
+    are nearer zero.
     """
 
     name: str
@@ -109,7 +109,7 @@ class ProductDifference:
     values: dict[str, Array] = field(repr=False)
 
     def text(self) -> str:
-        """Return a sentence about the largest and unexpected parts, and a table of all parts."""
+        """Return a sentence (which parts are largest or unexpected) and a table of all parts."""
         rows = [
             (p.name, f"{p.rms:.2e}", f"{p.largest:.2e}", f"{p.bias:+.2e}", f"{p.expected:.2e}", p.verdict)
             for p in (*self.parts, self.total)
@@ -187,10 +187,7 @@ def compare_products(
 
 
 class _Chain:
-    """The results of a stack, computed in steps.
-
-    The first step has exact sums. Each further step adds one property of the stack.
-    """
+    """The results of a `ProductStack` as its properties are added one by one to exact sums."""
 
     def __init__(self, stack: ProductStack, a: Any, b: Any) -> None:
         self.a, self.b = (_values(x) for x in (a, b))
@@ -227,8 +224,8 @@ class _Chain:
 def _expected_squares(first: _Chain, second: _Chain, values: dict[str, Array]) -> dict[str, float]:
     """Return the expected mean squares of the parts and the total, for a sample of results.
 
-    The differences of operands and the errors of stacks are modelled as independent. The total
-    leaves out parts that are zero in all results.
+    The differences of operands and the errors of stacks are modelled as independent. The
+    expected total leaves out parts that are zero in all results.
     """
     results = np.argwhere(np.isfinite(values["total"]))
     if not len(results):
@@ -252,7 +249,7 @@ def _variants(unit: MatrixUnit, keeps_promotion: bool) -> list[MatrixUnit]:
     The first returned unit rounds to nearest. Only `unit` itself warns about missing evidence.
     """
     silent = tuple(Evidence(clause, "replayed") for clause in CLAUSES)
-    promotion = unit.promotion if keeps_promotion else 0  # without it, scales would not be applied
+    promotion = unit.promotion if keeps_promotion else 0  # promotion also applies block scales
     nearest = unit.but(
         fraction_bits=unit.most_fraction_bits, accumulator="float32", result_bits=23, rounding="rne",
         promotion=promotion, evidence=silent,
@@ -308,8 +305,8 @@ def _differences(first: list[Array], second: list[Array]) -> dict[str, Array]:
 def _round_to_a_grid(steps: list[Array]) -> None:
     """Round the arrays in `steps`, in place, so that their differences are exact in float64.
 
-    The grid of a result has 49 bits below the largest value of the result in `steps`, so it has all
-    float32 numbers down to 2**-25 times this value.
+    If v is the largest value of a result in `steps`, the spacing of the result's grid is at most
+    2**-48 v, and the grid contains all float32 numbers down to 2**-25 v.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         largest = np.max([np.where(np.isfinite(step), abs(step), 0) for step in steps], axis=0)

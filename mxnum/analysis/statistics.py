@@ -44,9 +44,8 @@ class Statistics:
     are measured elements that are finite after quantization. Rates and errors are NaN if no element
     was measured.
 
-    Under asymmetric scaling, the element format represents the difference between a number and its
-    block's offset. Counts such as `clamped` are about this difference, but errors are about the
-    number itself.
+    Under asymmetric scaling, counts such as `clamped` are about a number minus its block's offset
+    (what its element represents), but errors are about the number itself.
 
     Errors x_q - x are rounded once to float64 and summed in float64. The squares of errors must not
     overflow.
@@ -60,15 +59,15 @@ class Statistics:
     measured: Any = field(metadata=_COUNT)
     #: Measured elements that are finite after quantization.
     compared: Any = field(metadata=_COUNT)
-    #: Elements whose magnitude before rounding is above the largest value times the scale. The
-    #: share of these elements is one of two definitions of *last-bin occupancy*; see `at_max`.
+    #: Elements whose magnitude is above the format's largest value times the scale. The share of
+    #: these elements is one of two definitions of *last-bin occupancy*; see `at_max`.
     beyond_max: Any = field(metadata=_COUNT)
-    #: Elements that would become larger than the largest value if the exponent were unbounded.
+    #: Elements that would round to above the format's largest value with an unbounded exponent.
     #: overflow="saturate" clamps exactly these elements. If the scale is zero, all numbers except 0
     #: are clamped.
     clamped: Any = field(metadata=_COUNT)
-    #: Elements with the code of the largest value. The share of these elements is the other
-    #: definition of *last-bin occupancy*; see `beyond_max`.
+    #: Elements with the code of the format's largest value. The share of these elements is the
+    #: other definition of *last-bin occupancy*; see `beyond_max`.
     at_max: Any = field(metadata=_COUNT)
     #: Elements that are not zero, but get the code of zero.
     underflowed: Any = field(metadata=_COUNT)
@@ -78,7 +77,7 @@ class Statistics:
     #: Sum of error times x.
     sum_error_x: Any = field(metadata=_SUM)
     max_error: Any = field(metadata=_LARGEST)
-    #: The number of blocks, of NaN blocks, and of blocks with an element beyond the largest value.
+    #: The number of blocks, of NaN blocks, and of blocks with an element that `beyond_max` counts.
     #: Fields about blocks are None if `per` is an axis.
     blocks: Any = None
     nan_blocks: Any = None
@@ -94,17 +93,17 @@ class Statistics:
 
     @property
     def beyond_max_rate(self) -> Any:
-        """The share of elements beyond the largest value of their block, before rounding."""
+        """The share of elements x with abs(x) above the format's largest value times the scale."""
         return _ratio(self.beyond_max, self.measured)
 
     @property
     def clamp_rate(self) -> Any:
-        """The share of elements that saturation, not rounding, replaced by the largest value."""
+        """The share of elements that saturation, not rounding, set to the largest value."""
         return _ratio(self.clamped, self.measured)
 
     @property
     def max_code_rate(self) -> Any:
-        """The share of elements with the code of the largest value."""
+        """The share of elements with the code of the format's largest value."""
         return _ratio(self.at_max, self.measured)
 
     @property
@@ -114,10 +113,7 @@ class Statistics:
 
     @property
     def overflowing_blocks(self) -> Any:
-        """The share of blocks with an element beyond the largest value before rounding.
-
-        NaN blocks are left out.
-        """
+        """The share of blocks with an element that `beyond_max` counts, without NaN blocks."""
         return self._of_blocks(self.blocks_beyond_max)
 
     @property

@@ -27,7 +27,7 @@ def read_array(path: Path, tensor: str | None = None, as_dtype: str | None = Non
 
 def read(path: Path, tensor: str | None = None) -> Array | MXArray:
     """Read an array from a file or a checkpoint's folder: floats, or a saved `MXArray`."""
-    path.stat()  # raises FileNotFoundError, which tells more than an error about the ending
+    path.stat()  # raises FileNotFoundError for a missing file, whatever its suffix
     if path.is_dir():
         return _from_checkpoint(path, tensor)
     if path.suffix not in SUFFIXES:

@@ -55,10 +55,7 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def is_stream(path: Path) -> bool:
-    """Return True if a path is not a file that can be replaced.
-
-    Examples are a FIFO, a device, a socket and standard output.
-    """
+    """Return True for a FIFO, a device, a socket, standard output and standard error."""
     try:
         kind = path.stat().st_mode
     except FileNotFoundError:
