@@ -35,7 +35,7 @@ def landmarks(source: Float) -> list[int]:
 
 
 def points(source: str, element: str, rounding: str, negative: bool, random: Random | None) -> Array:
-    """Return magnitude patterns [scale, i]: breakpoints, their neighbours, and `landmarks`."""
+    """Return, for each scale, a row of patterns: breakpoints, their neighbours, and `landmarks`."""
     float_type = FLOATS[source]
     breaks = breakpoints(source, element, rounding, negative, random)
     near = [breaks + step for step in (-2, -1, 0, 1)]

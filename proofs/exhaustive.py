@@ -133,8 +133,8 @@ def _encode_theorem(
 ) -> Theorem:
     name = f"{prefix}/{source}/{element}/{rounding}/{overflow}"
     words: tuple[Random | None, ...] = breakpoints.WORDS if rounding == "sr" else (None,)
-    # Loops are checked for 30 random bits only. A smaller number of bits would need another
-    # compilation, and would change only the shift that aligns the random word.
+    # Loops of stochastic rounding are checked only with 30 random bits. Fewer bits would need
+    # another compilation, and would change only the shift that aligns the random word.
     if machine == "loop" and rounding == "sr":
         words = tuple(word for word in breakpoints.WORDS if word.bits == breakpoints.WORDS[0].bits)
     kernel = loops.encode_kernel(source, element, rounding, overflow)

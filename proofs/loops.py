@@ -97,7 +97,7 @@ class MarkedLoop:
         self.functions = (python_of(marked._convert(np.int32)), *(kernel.function for kernel in kernels))
 
     def __call__(self, arrays: tuple[Array, ...], share: Any, words: Array) -> None:
-        """Convert arrays, with every panel marked so that the loop converts all panels."""
+        """Convert arrays; every panel is marked, because the loop skips panels without a mark."""
         marks = np.ones(arrays[2].size, np.uint8)
         self.converter.loop(self.draw, *arrays)(arrays, share, marks, words, self.converter.numbers)
 

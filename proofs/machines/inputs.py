@@ -1,8 +1,8 @@
-"""Symbolic arguments of a kernel, with the number of bits that its real inputs have.
+"""Symbolic arguments of a kernel, as wide as the values that callers pass.
 
-Theorems need no hypotheses about ranges. The argument "scale", for example, has eight bits, so it
-stands for any scale code. A pattern that is narrower than the kernel's word is either sign- or
-zero-extended, because kernels have to accept both.
+Theorems therefore need no hypotheses about ranges. The argument "scale", for example, has eight
+bits, so it stands for any scale code. A pattern that is narrower than the kernel's word is either
+sign- or zero-extended, because kernels have to accept both.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The code that a compiler makes of a kernel is executed on bit-vectors. The Python function object is
 executed on bit-vectors, too. For every input of the kernel's domain, the compiled code and the
-function object must give equal results. `llvm.py` and `ptx.py` are the two machines; this module
-has the code that both machines use.
+function object must give equal results. `llvm.py` executes LLVM IR and `ptx.py` executes PTX; both
+use this module.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ class Family:
     engines: tuple[str, ...] = BOTH
 
 
-#: A function that compiles a function object for the named types, and executes the code on
-#: arguments that have the widths of these types.
+#: A machine compiles a Python function for the named numba types, and executes the compiled code on
+#: bit-vectors of the types' widths.
 Machine = Callable[[Callable[..., Any], tuple[str, ...], Sequence[z3.BitVecRef]], Execution]
 
 
@@ -140,7 +140,7 @@ def theorem(family: Family, prefix: str, statement: str, machine: Machine) -> Th
 
 
 def check(family: Family, machine: Machine) -> Outcome:
-    """Check that a family has kernels, and that the machine translates all kernels rightly."""
+    """Check that a family has kernels, and that compiled code of every kernel is right."""
     started = time.perf_counter()
     if not family.kernels:
         return Outcome("error", "-", 0.0, "there is no kernel: nothing was checked")
@@ -152,7 +152,7 @@ def check(family: Family, machine: Machine) -> Outcome:
 
 
 def compare(kernel: Kernel, machine: Machine, engines: Sequence[str]) -> Outcome:
-    """Prove that the compiled kernel is defined and returns what the function object returns."""
+    """Prove that a compiled kernel has no undefined behaviour and equals its Python function."""
     started = time.perf_counter()
     function = kernel.make()
     arguments = kernel.arguments
@@ -174,9 +174,9 @@ def _decide(
 ) -> Outcome:
     """Prove like `prove`, but first try the question without z3's simplifications.
 
-    `prove` lets z3 simplify every question, because questions with floats need it. bitwuzla
-    recognizes that the compiled code and the function object are nearly the same circuit. After
-    z3's simplifications, bitwuzla does not recognize the similarity, and takes three times as long.
+    `prove` lets z3 simplify every question, because questions with floats need it. Without these
+    simplifications bitwuzla is three times as fast, because it recognizes that compiled code and
+    function object are nearly the same circuit.
     """
     started = time.perf_counter()
     question = z3.Goal()
@@ -250,7 +250,8 @@ def _encoders() -> list[Family]:
             if source.name == "float32" and target.name in ELEMENTS:
                 found += [Family(f"{name}/{mode}", (kernel,), "fast", QUICK) for mode, kernel in encoders]
             else:
-                # The fast tier checks one mode for some targets; the full tier checks all modes.
+                # The full tier checks all modes; the fast tier checks one mode for e4m3, e2m1 and
+                # bfloat16.
                 sample = {"e4m3": "rne/saturate", "e2m1": "sr/saturate", "bfloat16": "rne/ieee"}.get(target.name)
                 found += [Family(f"{name}/{mode}", (one,), "fast", QUICK) for mode, one in encoders if mode == sample]
                 found.append(Family(name, tuple(kernel for _, kernel in encoders)))

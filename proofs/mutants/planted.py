@@ -40,7 +40,7 @@ def theorems() -> list[Theorem]:
 
 
 def check(mutant: Mutant) -> Outcome:
-    """Judge the mutant; the outcome is "proved" if the mutant has its declared fate."""
+    """Judge the mutant; the outcome is "proved" if the verdict equals the mutant's `fate`."""
     started = time.perf_counter()
     try:
         fate, solver, detail = judge(mutant)

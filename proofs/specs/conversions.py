@@ -331,9 +331,10 @@ def decodes(
     pattern: z3.BitVecRef,
     definitions: Definitions,
 ) -> z3.BoolRef:
-    """Return the condition that the pattern is the exact value, rounded to nearest even.
+    """Return the condition that `pattern` is the exact value of `code`, rounded to nearest even.
 
-    The exact value is element value * 2**(scale - 127), where every code has an element value.
+    The exact value is element value * 2**(scale - 127). The most negative code of an integer has a
+    value, too.
     """
     negative, magnitude = sign_and_magnitude(code, element)
     number = scaled(element_value(code, element, wide_sort(target), every_code=True), scale, definitions)

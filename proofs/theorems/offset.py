@@ -1,10 +1,9 @@
 """Asymmetric scaling: midpoint, difference, half range and decoding equal exact sums, rounded once.
 
 Exact sums and differences of two floats can need hundreds of bits. For the difference x - offset,
-SMT-LIB's own subtraction is used. SMT-LIB lacks the other operations, so their sums are first
-rounded to odd, in a sort with two more bits than the widest type involved. A sum rounded to odd
-lies on the same side of every number and midpoint of the next type as the exact sum, so rounding it
-again gives the same result as rounding the exact sum (Boldo and Melquiond, 2008).
+SMT-LIB's own subtraction is used. For midpoint, half range and decoding, the sum is first rounded
+to odd, in a sort with two more bits than the widest type. Rounding this sum again gives the same
+result as rounding the exact sum (Boldo and Melquiond, 2008).
 """
 
 from __future__ import annotations
