@@ -53,7 +53,7 @@ OTHERS: dict[str | mx.MXFormat, str] = {
 }
 
 #: WIDTHS are widths in bits that no OCP element has. SIX_BITS is the OCP format that is the
-#: baseline for packed codes of these widths.
+#: baseline for packed codes of WIDTHS.
 WIDTHS, SIX_BITS = (3, 5, 7), "mxfp6_e2m3"
 
 

@@ -23,7 +23,8 @@ def resolve_blocks(
     """Return the tuple `blocks`, a block's length along each axis, from the arguments of a caller.
 
     `block_size` (default: the format's) is the length of blocks along `axis` (default: the last
-    axis). `block_shape=(r, c)` tiles the last two axes. `blocks` replaces these three arguments.
+    axis). `block_shape=(r, c)` tiles the last two axes. `blocks` replaces `axis`, `block_size` and
+    `block_shape`.
     """
     rank = len(shape)
     if blocks is not None:

@@ -86,7 +86,7 @@ def check_decode(machine: Machine, element: str, target: str) -> tuple[int, str]
 
 
 def check_scale(source: str, element: str, rule: str) -> tuple[int, str]:
-    """Check the function object of a scale rule around each of the 254 thresholds."""
+    """Check the Python function of a scale rule around each of the 254 thresholds."""
     runs = scale_runs(source, element, rule)
     near = [runs.starts + step for step in (-2, -1, 0, 1)]
     marks = [mark for mark in landmarks(FLOATS[source]) if mark < runs.end]

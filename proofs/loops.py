@@ -150,7 +150,7 @@ def encode_rows(
 
 
 def decode_kernel(element: str, target: str) -> Callable[..., Any]:
-    """Return the scalar function object of a decoder."""
+    """Return the Python function of a decoder."""
     return make_decode(ELEMENTS[element], FLOATS[target])
 
 
@@ -183,7 +183,7 @@ def decode_rows(machine: Machine, element: str, target: str) -> Rows:
 
 
 def scale_kernel(source: str, element: str, rule: str) -> Callable[..., Any]:
-    """Return the scalar function object of a scale rule."""
+    """Return the Python function of a scale rule."""
     return make_shared_scale(FLOATS[source], ELEMENTS[element], ScaleRule[rule.upper()])
 
 

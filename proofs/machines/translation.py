@@ -1,9 +1,8 @@
 """Check that compilers translate kernels correctly (translation validation).
 
-The code that a compiler makes of a kernel is executed on bit-vectors. The Python function object is
-executed on bit-vectors, too. For every input of the kernel's domain, the compiled code and the
-function object must give equal results. `llvm.py` executes LLVM IR and `ptx.py` executes PTX; both
-use this module.
+The code that a compiler makes of a kernel, and the kernel's Python function, are executed on
+bit-vectors. Compiled code and Python function must give equal results for every input of the
+kernel's domain. `llvm.py` executes LLVM IR and `ptx.py` executes PTX; both use this module.
 """
 
 from __future__ import annotations
@@ -94,10 +93,10 @@ class Argument:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A function object of `mxnum.definition`, and the arguments of a compiled call of it."""
+    """A Python function of `mxnum.definition`, and the arguments of a compiled call."""
 
     make: Callable[[], Callable[..., Any]]
-    #: Bits of the word (32 or 64) in which the function object is executed.
+    #: Bits of the word (32 or 64) in which the Python function is executed.
     word: int
     arguments: tuple[Argument, ...]
 
@@ -126,7 +125,7 @@ Machine = Callable[[Callable[..., Any], tuple[str, ...], Sequence[z3.BitVecRef]]
 
 
 def theorem(family: Family, prefix: str, statement: str, machine: Machine) -> Theorem:
-    """Return the theorem that a machine's translation of the family's kernels is right."""
+    """Return the theorem that a compiler translates the kernels of a family correctly."""
     functions = tuple(kernel.make() for kernel in family.kernels)
     return Theorem(
         name=f"{prefix}/{family.name}",
@@ -174,9 +173,9 @@ def _decide(
 ) -> Outcome:
     """Prove like `prove`, but first try the question without z3's simplifications.
 
-    `prove` lets z3 simplify every question, because questions with floats need it. Without these
+    `prove` lets z3 simplify every question, because questions with floats need it. Without z3's
     simplifications bitwuzla is three times as fast, because it recognizes that compiled code and
-    function object are nearly the same circuit.
+    Python function are nearly the same circuit.
     """
     started = time.perf_counter()
     question = z3.Goal()

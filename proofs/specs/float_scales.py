@@ -30,7 +30,7 @@ def unpacking(make_unpack: Any, *exponents: Any, sign: int = 0) -> Any:
     """Return a replacement of `make_unpack` whose functions take significands as arguments.
 
     The n-th function that the replacement makes returns the n-th entry of `exponents` as the
-    exponent. For an entry None, the replacement makes the real function.
+    exponent. If the entry is None, the n-th function is the original one.
     """
     left = iter(exponents)
 

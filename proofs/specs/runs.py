@@ -81,12 +81,12 @@ def breakpoints(source: str, element: str, rounding: str, negative: bool, random
 
 
 def _breakpoints(source: str, element: str, rounding: str, negative: bool, is_odd: bool) -> Array:
-    """Return the breakpoints as if the lower end of every gap had an odd code, or an even code."""
+    """Return the breakpoints as if every gap began at an odd code (even, if not `is_odd`)."""
     ups = [rounds_up(rounding, negative, is_odd, Fraction(quarters, 4)) for quarters in (1, 2, 3)]
     point = ("start", "middle", "middle", "end")[3 - sum(ups)]
     floor, exact = _floors(source, element, point, Random())
-    # The pattern at a point is the breakpoint if the point itself rounds up, as the end of a gap
-    # does.
+    # If a point itself rounds up, as the end of a gap does, the pattern at the point is the
+    # breakpoint.
     return np.where(exact & (point == "end" or (point == "middle" and ups[1])), floor, floor + 1)
 
 

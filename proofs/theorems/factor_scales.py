@@ -102,7 +102,7 @@ def check_scale_digits(source: Any, scale: Any, over: Any = float_scale) -> Outc
 def check_scale_digits_alone(source: Any, scale: Any, over: Any = float_scale) -> Outcome:
     """Prove the statement `DIVIDED` by a solver, for scales whose digits are too many to list.
 
-    Formats with scales that long have no tensor scale, so only a few divisors occur.
+    Formats with such long scales have no tensor scale, so only a few divisors occur.
     """
     return together(
         (element.name, partial(_digits_alone, source, element, scale, over)) for element, _ in _goals().values()

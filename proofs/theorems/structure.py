@@ -39,7 +39,7 @@ ANYTHING = ("x is any number or infinity of its type", "scale is any E8M0 code",
 
 
 def encoder(source: str, element: str, rounding: str, overflow: str) -> Callable[..., Any]:
-    """Return the function object of an encoder."""
+    """Return the Python function of an encoder."""
     return make_encode(FLOATS[source], ELEMENTS[element], Rounding(rounding), Overflow(overflow))
 
 
