@@ -46,8 +46,8 @@ _AT_BREAKPOINTS = (
     "this extends to all inputs of the type."
 )
 BREAKPOINTS = f"The encoder gives the exactly rounded code {_AT_BREAKPOINTS}"
-#: The loops of `engine.loops.marked`. Theorems about the fast formulations, and tests, show that
-#: fast loops give the same results as the loops of `engine.loops.marked`.
+#: The loops of `engine.loops.marked`. Theorems and tests show that fast loops give the same results
+#: as the loops of `engine.loops.marked`.
 _LOOP = "The compiled array loop of the definition, to which fast loops leave what they are not proved for,"
 LOOP_BREAKPOINTS = f"{_LOOP} gives the exactly rounded code {_AT_BREAKPOINTS}"
 ENCODE_SWEEP = f"{_LOOP} gives the exactly rounded code for every one of the 2**32 float32 bit patterns."
@@ -85,7 +85,7 @@ def encodings() -> Iterator[tuple[str, str, str]]:
 
 
 def subnormal_scale(element: str) -> int:
-    """Return the scale code that maps the least positive element to float32's least normal."""
+    """Return the scale code under which the least positive element is the least normal float32."""
     return ELEMENTS[element].magnitudes[1].denominator.bit_length()
 
 

@@ -114,9 +114,8 @@ def _pairs() -> list[tuple[Any, Any]]:
 def _made(source: Any, element: Any, scale: Any, over: Any) -> tuple[Any, list[Any], list[Any]]:
     """Return a function that computes a tensor scale, and lists of its divisions and packings.
 
-    The returned function takes the largest magnitude's significand, and the code that the replaced
-    packing function returns. The first list gets the arguments of each division, and the second
-    list the arguments of each packing.
+    The arguments of the returned function are the largest magnitude's significand, and the code
+    that the replaced packing function returns.
     """
     calls, packed, code = list[Any](), list[Any](), [0]
 

@@ -63,7 +63,7 @@ def roundings(element: str, rule: str) -> tuple[str, ...]:
 
 
 def kernels(source: str, element: str, rule: str, rounding: str) -> tuple[Callable[..., Any], ...]:
-    """Return the kernels that find a scale, quantize, decode, and quantize again in two modes."""
+    """Return the kernels that find a scale, quantize, decode, and quantize again by rtz or rtp."""
     float_type, target = FLOATS[source], ELEMENTS[element]
     return (
         make_shared_scale(float_type, target, ScaleRule(rule)),
