@@ -121,7 +121,7 @@ def _missing(package: str) -> str:
 
 
 def _scales(x: Array, name: str) -> tuple[Array, Array]:
-    """Return the array in blocks of 32, and the power of two of each block by the floor rule."""
+    """Return the array in blocks of 32, and each block's scale by the floor rule."""
     blocks = x.reshape(-1, 32)
     _, exponent = np.frexp(np.abs(blocks).max(axis=1, keepdims=True))
     emax = mx.formats.get(name).element.emax

@@ -30,7 +30,7 @@ Cells = Iterator[tuple[Table, Measurement]]
 
 
 class Question(Protocol):
-    """The interface of a module that is a question."""
+    """The interface that the module of each question has."""
 
     TITLE: str
     TEXT: str

@@ -246,8 +246,8 @@ def fake_quantizer(
     """
     mode = errors.choose_member("rounding", rounding, _DETERMINISTIC)
     if not isinstance(x, np.ndarray) or formats.get(format).tensor_scale:
-        # No request can be prepared before the calls, because the memory of a tensor, the stream of
-        # a GPU and the tensor scale of x may differ at each call.
+        # Nothing can be prepared before the calls, because the memory of a tensor, the stream of a
+        # GPU and the tensor scale of x may differ at each call.
         errors.require_type(
             isinstance(x, np.ndarray) or is_tensor(x) or on_device(x), "x", "an array", type(x).__name__
         )

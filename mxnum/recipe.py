@@ -31,7 +31,7 @@ class Operand:
     #: An MX format, "bfloat16", or None for no rounding.
     format: str | None = None
     #: A rule for the format's scales, or None for the format's default rule. "released_bump" is the
-    #: rule of the code released with arXiv 2506.20752, which takes maxima over the wrong axis.
+    #: rule in the code released with arXiv 2506.20752; that code takes maxima over the wrong axis.
     scale_rule: str | None = None
     rounding: str = "rne"
     #: The length of a block, or None for the format's block length.

@@ -1,6 +1,6 @@
 """Check the loops of the definition against exact rationals, for every float32 pattern.
 
-The fast tier runs the function objects over numpy arrays: at the breakpoints of all four input
+The fast tier runs the Python functions over numpy arrays: at the breakpoints of all four input
 types under every scale code, and on every code that is decoded. At the float32 breakpoints, the
 fast tier also runs the float32 loops, compiled as they are for users. The full tier runs the
 compiled loops over all 2**32 float32 patterns, all 16-bit patterns under all scales, all codes, and
@@ -46,8 +46,8 @@ _AT_BREAKPOINTS = (
     "this extends to all inputs of the type."
 )
 BREAKPOINTS = f"The encoder gives the exactly rounded code {_AT_BREAKPOINTS}"
-#: The loops of `engine.loops.marked`. Theorems about the fast formulations, and tests, show that
-#: fast loops give the same results as the loops of `engine.loops.marked`.
+#: The loops of `engine.loops.marked`. Theorems and tests show that fast loops give the same results
+#: as the loops of `engine.loops.marked`.
 _LOOP = "The compiled array loop of the definition, to which fast loops leave what they are not proved for,"
 LOOP_BREAKPOINTS = f"{_LOOP} gives the exactly rounded code {_AT_BREAKPOINTS}"
 ENCODE_SWEEP = f"{_LOOP} gives the exactly rounded code for every one of the 2**32 float32 bit patterns."
@@ -85,7 +85,7 @@ def encodings() -> Iterator[tuple[str, str, str]]:
 
 
 def subnormal_scale(element: str) -> int:
-    """Return the scale code that maps the least positive element to float32's least normal."""
+    """Return the scale code under which the least positive element is the least normal float32."""
     return ELEMENTS[element].magnitudes[1].denominator.bit_length()
 
 
@@ -133,8 +133,8 @@ def _encode_theorem(
 ) -> Theorem:
     name = f"{prefix}/{source}/{element}/{rounding}/{overflow}"
     words: tuple[Random | None, ...] = breakpoints.WORDS if rounding == "sr" else (None,)
-    # Loops are checked for 30 random bits only. A smaller number of bits would need another
-    # compilation, and would change only the shift that aligns the random word.
+    # Loops of stochastic rounding are checked only with 30 random bits. Fewer bits would need
+    # another compilation, and would change only the shift that aligns the random word.
     if machine == "loop" and rounding == "sr":
         words = tuple(word for word in breakpoints.WORDS if word.bits == breakpoints.WORDS[0].bits)
     kernel = loops.encode_kernel(source, element, rounding, overflow)

@@ -97,7 +97,7 @@ class MarkedLoop:
         self.functions = (python_of(marked._convert(np.int32)), *(kernel.function for kernel in kernels))
 
     def __call__(self, arrays: tuple[Array, ...], share: Any, words: Array) -> None:
-        """Convert arrays, with every panel marked so that the loop converts all panels."""
+        """Convert arrays; every panel is marked, because the loop skips panels without a mark."""
         marks = np.ones(arrays[2].size, np.uint8)
         self.converter.loop(self.draw, *arrays)(arrays, share, marks, words, self.converter.numbers)
 
@@ -150,7 +150,7 @@ def encode_rows(
 
 
 def decode_kernel(element: str, target: str) -> Callable[..., Any]:
-    """Return the scalar function object of a decoder."""
+    """Return the Python function of a decoder."""
     return make_decode(ELEMENTS[element], FLOATS[target])
 
 
@@ -183,7 +183,7 @@ def decode_rows(machine: Machine, element: str, target: str) -> Rows:
 
 
 def scale_kernel(source: str, element: str, rule: str) -> Callable[..., Any]:
-    """Return the scalar function object of a scale rule."""
+    """Return the Python function of a scale rule."""
     return make_shared_scale(FLOATS[source], ELEMENTS[element], ScaleRule[rule.upper()])
 
 

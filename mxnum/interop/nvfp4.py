@@ -88,7 +88,7 @@ def to_nvfp4(q: MXArray, *, direction: str, global_scale: Any = None) -> tuple[A
 def values_of(q: MXArray, stack: str, *, global_scale: Any = None) -> Array:
     """Return the float32 values that other software decodes from an array of NVFP4.
 
-    The values have the bits of the other software's own operations, which round twice. `stack` is
+    This function rounds twice, as the other software does, so that all bits agree. `stack` is
     ``compressed_tensors``, ``vllm``, ``modelopt`` or ``torchao`` (see `mxnum.stacks`). For
     compressed_tensors and vllm, `global_scale` is a global scale for encoding, as in `to_nvfp4`. If
     each expert has a tensor scale, pass one expert at a time.

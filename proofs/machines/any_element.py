@@ -56,8 +56,8 @@ def any_element(mantissa_bits: int, kind: str, width: int = 32) -> AnyElement:
     """Return a symbolic element that stands for every element of a kind.
 
     The kinds are "integer", "nan" and "ieee" (floats with these special codes), and "float" (all
-    floats). The kind "float" is for theorems in which no code above the largest value's code
-    occurs. Special codes do not matter in these theorems, so this kind allows any largest code.
+    floats). The kind "float" allows any largest code, because it is for theorems in which no code
+    above the largest value's code occurs.
     """
     obligations: list[z3.BoolRef] = []
     bits, bias, largest = (z3.BitVec(f"{name}_{width}", width) for name in ("bits", "bias", "max_code"))

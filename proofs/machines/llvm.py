@@ -42,7 +42,7 @@ def machine(function: Callable[..., Any], types: tuple[str, ...], arguments: Seq
 
 
 def compiled(function: Callable[..., Any], types: tuple[str, ...]) -> Any:
-    """Compile a function for the given numba types alone, not as part of a loop."""
+    """Compile a function by itself, not as part of a loop, for the given numba types."""
     import numba
 
     from mxnum.engine.machine.jit import register

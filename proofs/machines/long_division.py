@@ -102,7 +102,7 @@ class Digit(Whole):
 
 @dataclass
 class Answer:
-    """The outcome of a comparison; `of` is the number compared with a constant, or None."""
+    """The outcome of a comparison; `of` is the number, if it was compared with a constant."""
 
     division: Division
     holds: z3.BoolRef
@@ -165,9 +165,9 @@ class _Positive(Whole):
 
 
 class _Divisor(_Positive):
-    """The divisor that `divide` passes to the function.
+    """The divisor that `divide` passes to the checked function.
 
-    The checked function shifts the divisor left to the width of the dividend. The result is
+    The checked function shifts the divisor left to the width of the dividend, which gives
     `Division.divisor`.
     """
 

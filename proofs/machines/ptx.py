@@ -67,7 +67,7 @@ def _with_words(kernel: Kernel) -> Kernel:
 
 
 def _in_fast_tier(name: str) -> bool:
-    """Return True if a kernel of the CPU's fast tier is in the fast tier for PTX, too."""
+    """Return True if the fast tier also checks the PTX of a kernel whose LLVM IR it checks."""
     return not name.endswith("/ieee") and (not name.startswith("shared_scale/") or name.endswith("/e4m3"))
 
 

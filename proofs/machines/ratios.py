@@ -54,7 +54,7 @@ class Ratios:
 
 
 class _Explorer:
-    """The answers to comparisons in one execution, and the sequences of answers to be tried."""
+    """The outcomes of comparisons in one execution, and the sequences of outcomes still to try."""
 
     def __init__(self, low: Fraction, high: Fraction) -> None:
         self.start = Ratios(low, high)

@@ -1,7 +1,7 @@
 """Make mutants of the definition, and judge them.
 
 A mutant is a module of `mxnum.definition` whose text has one change. The changed text is executed
-in a namespace of its own, so that the factories in this text make real function objects. A solver
+in a namespace of its own, so that the factories in this text make Python functions. A solver
 searches for an input on which mutant and original differ; the exact reference then confirms that
 the original is right for this input and the mutant wrong. If mutant and original differ on no
 input, two solvers prove that they are the same function.
@@ -57,7 +57,7 @@ def of_module(module: str, *entries: tuple[Any, ...]) -> list[Mutant]:
 
 
 def judge(mutant: Mutant) -> tuple[Fate, str, str]:
-    """Return (the mutant's fate, the solver that found it, the witness in words)."""
+    """Return (verdict on the mutant, solver that reached the verdict, witness in words)."""
     original = mutant.probe.build(originals())
     changed = mutant.probe.build(variant(mutant.module, mutant.old, mutant.new))
     if isinstance(mutant.probe, ConcreteProbe):

@@ -29,8 +29,8 @@ SCALES: Any = tuple(scale for scale in formats.SCALES.values() if scale.number i
 def unpacking(make_unpack: Any, *exponents: Any, sign: int = 0) -> Any:
     """Return a replacement of `make_unpack` whose functions take significands as arguments.
 
-    The n-th function that the replacement makes is the real function if the n-th entry of
-    `exponents` is None. Otherwise the n-th function returns this entry as the exponent.
+    The n-th function that the replacement makes returns the n-th entry of `exponents` as the
+    exponent. If the entry is None, the n-th function is the original one.
     """
     left = iter(exponents)
 
@@ -42,7 +42,7 @@ def unpacking(make_unpack: Any, *exponents: Any, sign: int = 0) -> Any:
 
 
 def pack_nothing(*how: Any) -> Any:
-    """Return a replacement of a packing function, which returns exponent and digits unpacked."""
+    """Return a function that replaces a packing function and returns (exponent, significand)."""
     return lambda sign, exponent, significand, kind, random: (exponent, significand)
 
 
@@ -78,7 +78,7 @@ def over_tensor_scales(find: Any, source: Any) -> Iterator[tuple[Ratios, Any]]:
 
 
 def is_leading(got: tuple[Any, int], ratios: Ratios, digits: int, down: int = 0) -> bool:
-    """Return True if `got` is (exponent - `down`, leading digits) of the ratios."""
+    """Return True if `got` equals `leading` of the ratios, with the exponent reduced by `down`."""
     exponent, significand = leading(ratios, digits)
     return got[1] == significand and bool(np.all(got[0] == EXPONENTS + exponent - down))
 

@@ -174,9 +174,9 @@ def floor_magnitude(source: Float, numerator: int, denominator: int, exponent: i
     The second result is True if the value equals the number. The number is numerator /
     denominator * 2**exponent.
 
-    The number is first rounded down to a multiple of the smallest subnormal. The leading
-    `fraction_bits` + 1 bits of this multiple are the significand. The exponent field is the number
-    of bits that are dropped below the significand, plus 1 from the significand's implicit bit.
+    The number is first rounded down to n times the smallest subnormal. The leading `fraction_bits`
+    + 1 bits of n are the significand. The pattern is the significand plus (number of lower bits of
+    n) * 2**fraction_bits, so the implicit bit adds 1 to the exponent field.
     """
     shift = exponent - source.quantum_exponent
     if shift >= 0:
@@ -203,7 +203,7 @@ def round_to_float(target: Float, number: Fraction, saturate: bool = False) -> i
     value = magnitude_value(target, below)
     if below < target.largest:
         above = magnitude_value(target, below + 1)
-    # Beyond the largest value, values are as far apart as just below the largest value.
+    # The gap above the largest value is as wide as the gap below it.
     else:
         above = 2 * value - magnitude_value(target, below - 1)
     twice = 2 * number
@@ -321,8 +321,8 @@ def scale_threshold(element: Element, rule: str, code: int) -> tuple[Fraction, b
     """Return (t, inclusive): the scale is at least `code` iff A > t, or A = t if inclusive.
 
     `code` is from 1 to 254. The rule floor takes the scale for which the largest magnitude A is in
-    [2**emax, 2**(emax+1)) times the scale. Every other rule says for which largest magnitudes A the
-    scale `code` - 1 is too small.
+    [2**emax, 2**(emax+1)) times the scale. Every rule except floor says for which largest
+    magnitudes A the scale `code` - 1 is too small.
     """
     lower = power_of_two(code - 1 - 127)
     match rule:

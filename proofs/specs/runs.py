@@ -1,4 +1,4 @@
-"""Exact references as runs: the bit patterns of a float type at which the right answer changes.
+"""Exact references, stored as runs of bit patterns that have the same right answer.
 
 For one sign and one scale, a larger magnitude never gets a smaller code. The exact reference for
 2**32 patterns is therefore a list of a few hundred breakpoints. A breakpoint is the smallest
@@ -50,7 +50,7 @@ class Random:
 
 @lru_cache(maxsize=64)
 def _floors(source: str, element: str, points: str, random: Random) -> tuple[Array, Array]:
-    """Return the largest pattern at or below a point of each gap, and True where both are equal.
+    """Return the largest pattern at or below a point of each gap, and True if it equals the point.
 
     The results have a row for each scale. `points` selects a point in each gap: "start", "middle",
     "end", or "random". The point "random" is the lowest point that stochastic rounding with the
@@ -81,11 +81,12 @@ def breakpoints(source: str, element: str, rounding: str, negative: bool, random
 
 
 def _breakpoints(source: str, element: str, rounding: str, negative: bool, is_odd: bool) -> Array:
-    """Return the breakpoints that result if the lower ends of all gaps have odd (or even) codes."""
+    """Return the breakpoints as if every gap began at an odd code (even, if not `is_odd`)."""
     ups = [rounds_up(rounding, negative, is_odd, Fraction(quarters, 4)) for quarters in (1, 2, 3)]
     point = ("start", "middle", "middle", "end")[3 - sum(ups)]
     floor, exact = _floors(source, element, point, Random())
-    # A point that itself rounds up is a breakpoint. The end of a gap always rounds up.
+    # If a point itself rounds up, as the end of a gap does, the pattern at the point is the
+    # breakpoint.
     return np.where(exact & (point == "end" or (point == "middle" and ups[1])), floor, floor + 1)
 
 
@@ -119,7 +120,7 @@ def expected(
 
 @dataclass(frozen=True)
 class Runs:
-    """Values of the patterns 0..end-1: `values[i]` from `starts[i]` up to the next start."""
+    """Runs of equal values: run i starts at pattern `starts[i]` and has value `values[i]`."""
 
     starts: Array
     values: Array
@@ -154,7 +155,7 @@ def encode_runs(
 
 
 def scale_runs(source: str, element: str, rule: str) -> Runs:
-    """Return a block's scale code for each finite nonnegative pattern as its largest magnitude."""
+    """Return, for each finite largest magnitude of a block, the block's scale code."""
     float_type = FLOATS[source]
     pieces = [(0, 0)]
     for code in range(1, SCALE_NAN):

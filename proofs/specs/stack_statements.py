@@ -47,8 +47,9 @@ class Statement:
     #: `of_tensor(largest magnitude)` is the global scale that the software stores. If `in_type`,
     #: `of_tensor` computes in the type of its argument, else in float32.
     of_tensor: Callable[[z3.FPRef], z3.FPRef]
-    #: `of_block(largest magnitude, global scale)` is the block's scale before it is rounded
-    #: to E4M3. If `in_type`, a further argument `narrow` rounds to the tensor's type.
+    #: `of_block(largest magnitude, global scale)` is the block's scale before it is rounded to
+    #: E4M3. If `in_type`, `of_block` has a third argument, the function that rounds to the tensor's
+    #: type.
     of_block: Callable[..., z3.FPRef]
     #: `factor(block scale, global scale)` is the number by which elements are multiplied, or
     #: divided.

@@ -1,8 +1,8 @@
 """The tables of the standards, typed in as literals.
 
 Elements are those of OCP Microscaling v1.0, section 5, and OFP8 v1.0; e3m0 and int4 are extensions.
-Float types are those of IEEE 754. Nothing is computed from `mxnum.formats`, so that a wrong field
-of a format cannot hide in a theorem.
+Float types are those of IEEE 754, and bfloat16. Nothing is computed from `mxnum.formats`, so that a
+wrong field of a format cannot hide in a theorem.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Fast formulations for scales outside their domain: a multiplication maps a number to scale 1.
+"""A fast formulation whose domain lacks a scale multiplies numbers so that the scale becomes 1.
 
-The theorems say that these multiplications change no code and no value.
+The theorems say that bringing numbers to scale 1 by a product changes no code and no value.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Float scales, elements of four bits: codes from comparisons of |x| with thresholds.
+"""Float scales: comparing |x| with thresholds gives the definition's codes of 4-bit elements.
 
-A threshold is the boundary between two codes (in names: `place`) times the factor. By the theorems
-of `factor_arithmetic` the products of boundary and factor are exact in float64, and loops may
-compare float32 numbers with thresholds that are rounded up to float32.
+A threshold is the factor times the boundary between two codes (named `place`). By the theorems of
+`factor_arithmetic`, thresholds are exact in float64. Before loops compare float32 numbers with
+thresholds, they may round the thresholds up to float32.
 """
 
 from __future__ import annotations

@@ -100,9 +100,9 @@ def check_scale_digits(source: Any, scale: Any, over: Any = float_scale) -> Outc
 
 
 def check_scale_digits_alone(source: Any, scale: Any, over: Any = float_scale) -> Outcome:
-    """Prove the statement `DIVIDED` by a solver, for scales with too many digits to list.
+    """Prove the statement `DIVIDED` by a solver, for scales whose digits are too many to list.
 
-    Formats whose scales have so many digits have no tensor scale, so only a few divisors occur.
+    Formats with such long scales have no tensor scale, so only a few divisors occur.
     """
     return together(
         (element.name, partial(_digits_alone, source, element, scale, over)) for element, _ in _goals().values()
@@ -110,9 +110,9 @@ def check_scale_digits_alone(source: Any, scale: Any, over: Any = float_scale) -
 
 
 def _goals() -> dict[int, tuple[Any, int]]:
-    """Return a mapping from each significand of a largest number to one element that has it.
+    """Return a mapping from the significands of elements' largest numbers to (element, exponent).
 
-    The value of an entry is (element, exponent of the element's largest number).
+    If several elements have the same significand, the mapping has only one of them.
     """
     largest = (
         (element, *float_scale._number_of_code(element, element.max_code)) for element in formats.ELEMENTS.values()

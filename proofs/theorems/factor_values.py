@@ -153,7 +153,7 @@ def _value_by_code(fast: Any, element: Any, code: int) -> Any:
 
 
 def product_of(value: Any) -> Any:
-    """Return a product as it is, and the bit pattern of a zero as a product with the number 0."""
+    """Return a product as it is, but the bit pattern of a zero as a product with the number 0."""
     return value if isinstance(value, _Product) else _Product(Fraction(0), int(value != 0))
 
 

@@ -2,8 +2,8 @@
 
 The definition divides, keeps the leading digits and a digit that says whether a remainder is left,
 and packs these digits. The digits are right by the theorems of `factor_quotients` (elements),
-`factor_scales` (scales) and this module (tensor scales). This module also proves that packing these
-digits gives the rounded quotient, for elements, scales and tensor scales.
+`factor_scales` (scales) and this module (tensor scales). This module also proves that packing the
+digits of a quotient rounds the quotient, for elements, scales and tensor scales.
 """
 
 from __future__ import annotations
@@ -112,11 +112,10 @@ def _pairs() -> list[tuple[Any, Any]]:
 
 
 def _made(source: Any, element: Any, scale: Any, over: Any) -> tuple[Any, list[Any], list[Any]]:
-    """Return a function that computes a tensor scale, and two lists that record its calls.
+    """Return a function that computes a tensor scale, and lists of its divisions and packings.
 
-    The returned function takes the largest magnitude's significand, and the code that the replaced
-    packing function returns. The first list gets the arguments of each division, and the second
-    list the arguments of each packing.
+    The arguments of the returned function are the largest magnitude's significand, and the code
+    that the replaced packing function returns.
     """
     calls, packed, code = list[Any](), list[Any](), [0]
 

@@ -3,8 +3,8 @@
 A block takes the scale with the smaller sum of rounding errors. The loop first sums the errors in
 float32, and decides if the two sums differ by more than their error bound. For undecided blocks,
 the loop sums the errors in pairs of float64 numbers. For blocks that are still undecided, the
-loop's caller sums the errors in rational numbers. This module proves the sums in float32 and in
-float64.
+loop's caller sums the errors in rational numbers. This module proves that decisions by float32 and
+float64 sums are right.
 """
 
 from __future__ import annotations

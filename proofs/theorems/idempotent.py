@@ -54,16 +54,16 @@ def roundings(element: str, rule: str) -> tuple[str, ...]:
     """Return the modes in which the theorem rounds a block's largest magnitude A.
 
     The modes are `ANY`, except for the rule `even` in e4m3, where they are `NEAREST`. Under `even`,
-    rounding toward zero can give a T that would be 480 under its own scale, but the largest e4m3
-    value is 448. For every rule except `ceil`, the theorem also covers an infinite largest
-    magnitude, so the result includes `INFINITY`. Under `ceil` the theorem is false for an infinity.
+    rounding A toward zero can give a T that is 480 times T's own scale, but the largest e4m3 value
+    is 448. For every rule except `ceil`, the theorem also covers an infinite largest magnitude, so
+    the result includes `INFINITY`. Under `ceil` the theorem is false for an infinity.
     """
     modes = NEAREST if (element, rule) == ("e4m3", "even") else ANY
     return modes if rule == "ceil" else (*modes, INFINITY)
 
 
 def kernels(source: str, element: str, rule: str, rounding: str) -> tuple[Callable[..., Any], ...]:
-    """Return the kernels that find a scale, quantize, decode, and quantize again in two modes."""
+    """Return the kernels that find a scale, quantize, decode, and quantize again by rtz or rtp."""
     float_type, target = FLOATS[source], ELEMENTS[element]
     return (
         make_shared_scale(float_type, target, ScaleRule(rule)),

@@ -39,8 +39,8 @@ ROUNDING_HYPOTHESES = (
     "random in 0..2**30-1",
     "float32 additions and products round to nearest even",
 )
-#: Equations that define the results of float operations while a function runs, since a float result
-#: has no bit-vector term.
+#: Each float operation of a running function adds an equation that defines the operation's result,
+#: because a float result has no bit-vector term.
 _results: list[z3.BoolRef] = []
 OPERATIONS = {"add": z3.fpAdd, "subtract": z3.fpSub, "multiply": z3.fpMul}
 

@@ -47,7 +47,7 @@ TIE_STAYS = {"e4m3": True, "e5m2": False}
 
 
 def encoder(source: str, element: str, rounding: str, overflow: str) -> Callable[..., Any]:
-    """Return the function object of an encoder."""
+    """Return the Python function of an encoder."""
     return make_encode(FLOATS[source], ELEMENTS[element], Rounding(rounding), Overflow(overflow))
 
 

@@ -1,4 +1,4 @@
-"""Int-safety: a theorem about words also holds for Python ints, int32, int64 and the GPU.
+"""No intermediate result leaves its word, so theorems hold for Python ints, int32, int64 and GPUs.
 
 `mxnum.prove.sym` records an obligation for every addition, subtraction, left shift and shift
 amount. This module proves the obligations of every kernel of the eight elements under E8M0 scales,

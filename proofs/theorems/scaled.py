@@ -57,7 +57,7 @@ class Floats:
 
 
 def _finite(source: ElementFormat, x: z3.BitVecRef) -> list[z3.BoolRef]:
-    """Return the premises that x is a signed bit pattern of a finite number."""
+    """Return the premises that x is the sign-extended bit pattern of a finite number."""
     half = 1 << (source.bits - 1)
     within = [] if source.bits == 32 else [x >= -half, x < half]
     return [*within, (x & (half - 1)) <= source.max_code]

@@ -155,7 +155,7 @@ def _tables(scale: Word) -> dict[str, Any]:
     """Return replacements of functions of the module `by_stack`, so that the scale can be symbolic.
 
     The replacements keep a block's constants in a dictionary, and use the number of `scale` where
-    the real function decodes a scale code.
+    the original function decodes a scale code.
     """
     return {"_number_of_scale": lambda code: number_of(scale), **ON_DICTIONARIES}
 

@@ -164,7 +164,7 @@ def check_compared() -> Outcome:
 def check_product(multiply: Any = random.multiply_32x32) -> Outcome:
     """Prove the statement `PRODUCT` from the products of a factor's halves with the other factor.
 
-    A half has 16 bits and the other factor 32, so each of the two products has 48 bits. The whole
+    Half of a 32-bit factor has 16 bits, so its product with the other factor has 48 bits. The whole
     product is the product of the lower half plus 2**16 times the product of the upper half.
     """
     a, b = z3.BitVecs("a b", 64)
