@@ -215,12 +215,8 @@ def integrals(machine: Machine, law: Any) -> dict[str, Any]:
         """Return the expectation of (first + second x) / x on [a, b]."""
         total = n(Fraction(0))
         if first:
-            errors.require(
-                a * b > 0,
-                "rounding",
-                "one that rounds small numbers to zero, so that the mean is finite",
-                "other",
-            )
+            if a * b <= 0:
+                raise ValueError("Argument 'rounding' must round small numbers to zero, or the mean is not finite.")
             total = total + n(first) * law.inverse(a, b)
         return total + n(second) * law.mass(a, b) if second else total
 
