@@ -1,6 +1,6 @@
 """Tests of sentences in `docs/reference/semantics.md` that no other test file covers.
 
-The cells of semantics.md check further sentences.
+Code cells of semantics.md check other sentences.
 """
 
 from __future__ import annotations

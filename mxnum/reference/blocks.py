@@ -194,7 +194,7 @@ def _codes(scales: Array, scale: ScaleFormat) -> Array:
 
 
 def _numbers(codes: Array, scale: ScaleFormat) -> Array:
-    """Return the scales of an array, 8-bit codes or floats, from the codes of the scales."""
+    """Return codes of float scales as floats, and 8-bit codes unchanged."""
     return codes if scale.bits == 8 else codes.view(scale.name)
 
 

@@ -178,9 +178,10 @@ def emulate(
     seed
         Seed of stochastic rounding: an integer, or a `torch.Generator` that draws one.
     worker
-        The number of this process among the processes that share the parameters. The default is the
-        rank in `torch.distributed`. Each process has equally many samples of a batch. Together the
-        processes draw the random bits that one process would draw for the whole batch.
+        The number of this process among the processes that share the parameters. The default of
+        `worker` is the rank in `torch.distributed`. Each process has equally many samples of a
+        batch. Together the processes draw the random bits that one process would draw for the whole
+        batch.
     """
     _check_model(model)
     if _ATTRIBUTE in model.__dict__:

@@ -177,7 +177,7 @@ def _norm(self: Any, input: Tensor) -> Tensor:
 
 
 class _Replaced:
-    """A view of a module that has other tensors as `weight` and `bias`."""
+    """A view of a module, with another `weight` and another `bias`."""
 
     def __init__(self, module: Any, weight: Any, bias: Any):
         self.module, self.weight, self.bias = module, weight, bias

@@ -40,7 +40,7 @@ _SHARED = (RIGHT, RIGHT + 1, GAMMA, BETA)
 #: ``function(slot, operand, axis, x, value, key)``.
 watching: dict[int, Callable[..., None]] = {}
 _memory = threading.local()
-#: The approximate number of views of buffers that each thread keeps.
+#: Each thread keeps at most about this many views of buffers.
 _MOST_VIEWS = 512
 #: The kernels of all active `rounding_by` contexts, the innermost last. The innermost kernel
 #: replaces this library's rounding.

@@ -138,7 +138,7 @@ class Watch:
 
         `loss` runs the model and returns the loss. `compare` calls it twice. The parameters'
         `grad`, buffers (such as batch norm's), the step and torch's random state do not change. The
-        result is the row of the whole model, whose operand is "gradient".
+        result is the row of the whole model, with the operand "gradient".
         """
         emulation = emulation_of(model)
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]

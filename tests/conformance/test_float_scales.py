@@ -169,7 +169,7 @@ def test_stack_with_a_mistake_is_not_recognized():
 @pytest.mark.parametrize("source", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", stacks.STACKS)
 def test_hypotheses_are_what_stacks_compute(name, source):
-    """Check that the hypothesis of a stack has the bits of `mxnum.stacks.quantize`."""
+    """Check that a stack's hypothesis gives the same bits as `mxnum.stacks.quantize`."""
     stack, task = stacks.STACKS[name], make_task("quantize", "nvfp4", source=source)
     dtype = ml_dtypes.bfloat16 if source == "bfloat16" else np.float32
     draw = np.random.default_rng(5)

@@ -151,8 +151,9 @@ def test_arrays_without_rows_are_converted(kind):
 
 
 def test_signs_of_zeros_and_of_scales():
-    # Cases: scale d and integers of a block that is read, and (d, integers) after writing the
-    # block. The signs of d may differ, because d and -d can give the same values.
+    # Cases: the scale d and the integers of a block in a file, and the (d, integers) that mxnum
+    # writes after reading them. The signs of d may differ, because d and -d can give the same
+    # values.
     two = np.float16(2)
     for d, n, written in [
         (-two, [-8, 0, 3], (-two, [-8, 0, 3])),

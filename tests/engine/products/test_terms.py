@@ -1,4 +1,4 @@
-"""Tests that numbers are split into significand and exponent, and that each row has its scales."""
+"""Tests that numbers are split into significand and exponent, and scales belong to their rows."""
 
 from __future__ import annotations
 
