@@ -40,7 +40,7 @@ ONE = Exact("finite", False, Fraction(1))
 
 
 class Part(NamedTuple):
-    """A number, also as significand and exponent. The significand need not be normalized."""
+    """An exact number, and its significand and exponent. The significand need not be normalized."""
 
     exact: Exact
     significand: Fraction

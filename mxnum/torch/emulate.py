@@ -326,7 +326,7 @@ def _has_weights(module: nn.Module) -> bool:
 
 
 def _may_multiply(module: nn.Module) -> bool:
-    """Return True if a module has an own weight of two or more axes that is no embedding table."""
+    """Return True if a module has own weights of two or more axes, except embedding tables."""
     if isinstance(module, nn.Embedding | nn.EmbeddingBag):
         return False
     parameters = [p for name, p in module.named_parameters(recurse=False) if not _TABLE.search(name)]

@@ -117,7 +117,7 @@ def fate_of(mutant: Mutant, folder: Path) -> Fate:
 def chosen(patterns: Sequence[str] | None) -> list[Mutant]:
     """Return the planted mistakes that match the patterns, in the order of the patterns.
 
-    A pattern matches the name or the file of a mistake, as a glob or as a part.
+    A pattern is a glob that matches a mistake's name or file, or a part of either.
     """
     found = {
         mutant.name: mutant

@@ -9,8 +9,8 @@ import mxnum as mx
 from mxnum.reference import unit_dot
 from tests import silicon
 
-#: The recorded TF32 instructions add 4 products each. That a unit adds 8 TF32 products at once is
-#: known only from publications, so mxnum warns.
+#: The recorded TF32 instructions add 4 products each. Only publications say that a unit adds 8 TF32
+#: products at once, so mxnum warns.
 pytestmark = pytest.mark.filterwarnings("ignore:Unit '(hopper|blackwell)_tf32':mxnum.units.EvidenceWarning")
 NAMES = silicon.names()
 #: The number of cases that the reference computes, at a millisecond for each product.

@@ -386,7 +386,7 @@ def _terms(problem: Problem, cases: Cases) -> tuple[Array, Array, Array, Array]:
 
 
 def _scales(problem: Problem, codes: Array) -> tuple[tuple[Array, Array, Array], int]:
-    """Return each product's scale, decoded as by `decode`, and the fraction bits of scales.
+    """Return each product's scale, as from `decode`, and the number of fraction bits of scales.
 
     Scales of zero count as special values.
     """
@@ -427,7 +427,7 @@ def ordinary(problem: Problem, cases: Cases, answers: Array) -> tuple[Array, Arr
 
 
 def structural(problem: Problem, cases: Cases) -> tuple[Array, int]:
-    """Return the indices of the structure cases, and the answer in which the small term survives.
+    """Return the indices of the structure cases, and the answer if the small term survives.
 
     In a structure case (`Maker.structure`), two large terms cancel and a small term may survive.
     """

@@ -142,7 +142,7 @@ def _products(row: Array, formats: Array, point: int, order: Array, case: Any, t
 def _exact(table: Array, first: int, last: int, limbs: Array) -> Any:
     """Return the exact sum of the terms in some rows, as an integer and the exponent of its unit.
 
-    The caller subtracts the number of fraction bits of the terms from the exponent. If a sum is too
+    The caller has to subtract the terms' number of fraction bits from the exponent. If a sum is too
     long for the integer, the last bit of the integer says whether any dropped bit is set.
     """
     least, high = 1 << 20, -(1 << 20)
@@ -398,8 +398,8 @@ def fitting(
 ) -> Array:
     """Return a mask of the rules that give the right answers in all but at most `wrong` cases.
 
-    If `zeros` is the sign bit, +0 and -0 count as equal. If `zeros` is 0, +0 and -0 differ. A case
-    that rules out one rule is tried earlier on the next rules.
+    If `zeros` is the sign bit, +0 and -0 count as equal. If `zeros` is 0, +0 and -0 differ. If a
+    case refutes a rule, the case is tried earlier on later rules.
     """
     a, b, c = cases
     k, limbs = orders.shape[1], np.empty(_LIMBS, np.int64)

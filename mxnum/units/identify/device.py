@@ -22,7 +22,7 @@ _K = {"float16": 16, "bfloat16": 16, "tf32": 8, "int8": 32, "e4m3": 32, "e5m2": 
 
 
 def probe_gpu(folder: Path, device: str, count: int = 1000, seed: int = 0) -> Iterator[str]:
-    """Yield a line about each instruction, once a file of `folder` holds its answers.
+    """Yield a line about each instruction as soon as its answers are in a file of `folder`.
 
     `device` is "cuda", or the path of `probe.cu` compiled elsewhere. With "cuda", `probe.cu` is
     compiled for the GPU of this machine. If there is no GPU, RuntimeError is raised.

@@ -56,7 +56,7 @@ class Identification:
     #: The names of the registered units that reproduce every answer.
     registered: list[str] = field(default_factory=list)
     #: A table of all rules that reproduce the answers of ordinary cases (`cases.ordinary`). The
-    #: next round starts from these rules.
+    #: next round starts from the rules in `left`.
     left: Array | None = field(default=None, repr=False)
     #: True if `rules` has every rule of the family that reproduces all answers.
     complete: bool = False

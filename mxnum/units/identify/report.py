@@ -65,7 +65,7 @@ def _is_shown(name: str, found: Identification) -> bool:
 
 
 def _unpasted(found: Identification) -> str:
-    """Return a sentence that names the fields of rules that a `MatrixUnit` cannot state."""
+    """Return a sentence that names the fields whose values a `MatrixUnit` cannot have."""
     fewest = min((unstated(rule, found.problem) for rule in found.rules), key=len)
     return f"A MatrixUnit cannot state these rules because of: {', '.join(_FIELDS.get(n, n) for n in fewest)}."
 

@@ -17,7 +17,7 @@ TASK = make_task("encode", "mxfp4_e2m1")
 
 
 def diagnosed(batches, steady=tuple(LABELS), of_classes=False):
-    """Return explanations of all cases together, or with `of_classes` of classes of cases."""
+    """Return explanations of all cases, or of single classes of cases if `of_classes` is True."""
     found = Diagnosis(TASK)
     for inputs, answers in batches:
         found.add(inputs, answers, judge(TASK, inputs, answers).labels)

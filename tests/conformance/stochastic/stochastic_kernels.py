@@ -108,7 +108,7 @@ def shift_register(seed, shape):
 def stream_from(seed, shape):
     """Return the words of one stream, from a position that depends on the seed.
 
-    The next seed gives the same words, shifted by four positions.
+    Consecutive seeds give the same words, shifted by four positions.
     """
     stream = np.random.Philox(0)
     stream.advance(seed)
