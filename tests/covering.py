@@ -116,10 +116,10 @@ def covering(
 
     `where` says which cases are possible; combinations that occur in no possible case are ignored.
     The values of two parameters in `apart` need not occur together, for example because another
-    test covers the two parameters and compiling each combination is slow. `kinds` may map a
-    parameter to a function that returns the kind of a value. Then each kind of value, but not each
-    value of the parameter, occurs with all values of the other parameters. Each value occurs at
-    least once. The cases are the same in every run.
+    test covers the two parameters and compiling each combination is slow. `kinds` maps parameters
+    to functions that return the kind of a value. Each kind, but not each value, of such a parameter
+    occurs with all values of the other parameters. Each value occurs at least once. The cases are
+    the same in every run.
     """
     values = {name: tuple(some) for name, some in choices.items()}
     size = prod(map(len, values.values()))

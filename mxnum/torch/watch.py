@@ -1,6 +1,6 @@
 """Watch an emulated model: record what rounding does to each operand of each layer.
 
-Operations pass each operand and its rounded values to the `Watch` of the module. Therefore watching
+Operations pass each operand and its rounded values to the `Watch` of the module, so that watching
 also works in compiled models.
 """
 

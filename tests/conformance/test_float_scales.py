@@ -66,7 +66,7 @@ def test_answers_are_those_of_the_reference(fmt, modes):
             sr_bits=task.sr_bits, tensor_scale=None if tensors is None else tensors[i],
         )  # fmt: skip
         assert got["scale"][i].tolist() == unsigned(want.scales).tolist()
-        known = ~np.isnan(x)  # the sign of a NaN may be lost on the way to Python
+        known = ~np.isnan(x)  # converting a NaN to Python may lose its sign
         assert got["codes"][i][known].tolist() == want.codes[known].tolist()
     if task.has_tensor:
         for i in range(0, len(tensors), 7):
