@@ -41,7 +41,7 @@ class Covering:
     possible: Rows
     #: The selected cases, as row numbers of `possible`.
     chosen: tuple[int, ...]
-    #: For a parameter whose values are grouped into kinds, the number of the kind of each value. It
+    #: For a parameter whose values are grouped into kinds: the kind of each value, as a number. It
     #: suffices that each kind, rather than each value, occurs with all values of other parameters.
     kinds: dict[str, tuple[int, ...]]
 

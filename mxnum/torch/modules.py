@@ -51,7 +51,7 @@ class Site:
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Set the state of a copied `Site`, and give it a new number.
 
-        By the new number, `watch` distinguishes the copy from the original.
+        The new number lets `watch` distinguish the copy from the original.
         """
         self.__dict__.update(state, number=next(_numbers))
 

@@ -87,7 +87,7 @@ class MatrixUnit:
     #: "term": the addend is a term of the first fused sum. "after": the sums start from zero, and
     #: their result plus the addend is rounded to nearest even in the accumulator's type.
     addend: str = "term"
-    #: The indices of an instruction in the order in which the sums take them; () for index order.
+    #: The order in which sums take the indices of an instruction; () for ascending order.
     order: tuple[int, ...] = ()
     #: The number of products that are added exactly to make one term. A term that adds several
     #: products takes its exponent from the scales.

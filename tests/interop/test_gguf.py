@@ -305,8 +305,8 @@ for path in sys.argv[2:]:
 def test_damaged_files_say_so(path, tmp_path):
     # Beyond the end of a damaged file, gguf's reader would read empty arrays.
     whole, rng = path.read_bytes(), np.random.default_rng(19)
-    # `start` is the position of the length of a text array. Two types of 4 bytes precede the
-    # length.
+    # `start` is the position of the length of a text array. Two type numbers of 4 bytes each
+    # precede the length.
     start = whole.index(b"tokens") + len(b"tokens") + 8
     damaged = {
         "empty": b"", "magic": b"GGML" + whole[4:], "cut": whole[:-40], "head": whole[:30],

@@ -137,8 +137,8 @@ _Change = tuple[ast.expr | ast.stmt, tuple[str, ...], str, str]
 def _changes(node: ast.AST, functions: tuple[str, ...], prefix: str) -> Iterator[_Change]:
     """Yield each possible change below a node: (node, functions around the node, kind, new text).
 
-    `prefix` precedes the qualified names of functions defined below the node. No change is in
-    decorators, defaults or annotations.
+    `prefix` precedes the qualified names of functions defined below the node. Decorators, defaults
+    and annotations are never changed.
     """
     if isinstance(node, _SKIPPED) or _is_type_checking(node):
         return

@@ -62,7 +62,7 @@ def _length(x: int) -> Any:
 
 @_inner
 def decode(code: int, fmt: Array, flush: int, infinities: int) -> Number:
-    """Return the number of a code, with a significand in units of its last mantissa bit."""
+    """Return the number that a code means, with a significand in units of its last mantissa bit."""
     if fmt[KIND] == 2:
         return (0, 0, 0, NAN) if code > fmt[MAX_CODE] else (1, code - fmt[BIAS], 0, 0)
     m, width = fmt[MANTISSA], fmt[BITS] - 1
@@ -81,7 +81,7 @@ def decode(code: int, fmt: Array, flush: int, infinities: int) -> Number:
 
 @_inner
 def _product(x: Number, y: Number, zero: int) -> Number:
-    """Return the product of two numbers, with the exponent `zero` for each zero."""
+    """Return the product of two numbers, in which a zero has the exponent `zero`."""
     negative = x[2] ^ y[2]
     state = 0
     if x[3] | y[3]:

@@ -1,4 +1,4 @@
-"""Tests of checks of matrix units: right answers, mistakes that are named, and vectors."""
+"""Tests of the check of matrix units: right answers, mistakes that reports name, and vectors."""
 
 from __future__ import annotations
 

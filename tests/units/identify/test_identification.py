@@ -1,4 +1,4 @@
-"""Tests that `mxnum.units.identify` finds the rule of random units and GPUs, or that none fits."""
+"""Tests that `mxnum.units.identify` finds the rules of random units and GPUs, or that none fits."""
 
 from __future__ import annotations
 
