@@ -41,8 +41,8 @@ class Covering:
     possible: Rows
     #: The selected cases, as row numbers of `possible`.
     chosen: tuple[int, ...]
-    #: For a parameter whose values are grouped into kinds, the number of the kind of each value.
-    #: Each kind, but not each value, must occur with all values of other parameters.
+    #: For a parameter whose values are grouped into kinds: the kind of each value, as a number. It
+    #: suffices that each kind, rather than each value, occurs with all values of other parameters.
     kinds: dict[str, tuple[int, ...]]
 
     def __str__(self) -> str:
@@ -72,7 +72,7 @@ class Covering:
         return int(np.unique(meetings).size - np.unique(meetings[rows]).size)
 
     def meetings(self) -> Rows:
-        """Return a number for the values that each possible case has in each group."""
+        """Return a number for each possible case and group; equal values have equal numbers."""
         names, columns, first = list(self.choices), [], 0
         for group in self.together:
             number = np.zeros(len(self.possible), np.int64)
@@ -116,10 +116,10 @@ def covering(
 
     `where` says which cases are possible; combinations that occur in no possible case are ignored.
     The values of two parameters in `apart` need not occur together, for example because another
-    test covers the two parameters and compiling each combination is slow. `kinds` may map a
-    parameter to a function that returns the kind of a value. With `kinds`, each kind, but not each
-    value, occurs with all values of the other parameters. Each value occurs at least once. The
-    cases are the same in every run.
+    test covers the two parameters and compiling each combination is slow. `kinds` maps parameters
+    to functions that return the kind of a value. Each kind, but not each value, of such a parameter
+    occurs with all values of the other parameters. Each value occurs at least once. The cases are
+    the same in every run.
     """
     values = {name: tuple(some) for name, some in choices.items()}
     size = prod(map(len, values.values()))

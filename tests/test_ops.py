@@ -25,7 +25,7 @@ DTYPES = {name: numpy_dtype(fmt) for name, fmt in FLOATS.items()}
 def blocky(dtype, shape, *key, special=0.02):
     """Return an array whose blocks have different magnitudes, with zeros and subnormals.
 
-    The share `special` of the numbers is NaN or infinite.
+    A fraction `special` of the numbers is NaN or infinite.
     """
     rng = samples.generator("blocky", dtype, shape, *key)
     x = rng.standard_normal(shape) * np.exp2(rng.integers(-12, 12, (*shape[:-1], 1) if shape else ()))

@@ -39,7 +39,7 @@ def rows(q):
 def codes_at_random(name, shape, block, *key, spread=20, special=0.1, offset=False):
     """Return an MX array of uniformly random codes, including special codes.
 
-    A share `special` of the scales, by default a tenth, is NaN or extreme.
+    A fraction `special` of the scales, by default a tenth, is NaN or extreme.
     """
     rng = samples.generator("products", name, shape, block, *key)
     fmt = mx.formats.get(name)
@@ -180,7 +180,7 @@ FLOAT_SCALES = ("nvfp4", "e2m1:block=16,scale=ue5m3", "e2m1:block=16,scale=bfloa
 def with_float_scales(fmt, shape, block, *key, spread=4, special=0.0, per_row=False):
     """Return an MX array of random codes with random float scales.
 
-    A share `special` of the scales is 0, NaN, extreme or infinite.
+    A fraction `special` of the scales is 0, NaN, extreme or infinite.
     """
     rng = samples.generator("float scales", str(fmt), shape, block, *key)
     fmt = mx.formats.get(fmt)

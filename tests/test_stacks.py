@@ -243,7 +243,7 @@ def test_reads_what_the_package_reads(stack, family):
     for x in tensors(family):
         try:
             blocks = stacks.quantize(x, stack)
-        except ValueError:  # torchao's NaN, as in `test_equals_the_package`
+        except ValueError:  # torchao computes 0 * inf, a NaN
             assert (stack, family) == ("torchao", "subnormal")
             continue
         assert np.array_equal(stacks.dequantize(blocks, stack), READERS[stack](x, blocks), equal_nan=True)

@@ -1,4 +1,4 @@
-"""Tests of the errors of `mxnum.stacks.dequantize` and of the arithmetic of a stack."""
+"""Tests of the arithmetic of a stack, and of errors that `mxnum.stacks.dequantize` raises."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def round_to(
 
     The positive codes count the representable magnitudes upward from zero. The code is (exponent -
     emin) * 2**m + significand, where the significand of a normal number includes the leading 1. The
-    count continues beyond the largest number, so that numbers are rounded as if there were no
+    codes continue beyond the largest number, so that numbers are rounded as if there were no
     largest exponent.
     """
     sign, largest, infinity, nan, emin = layout(e)

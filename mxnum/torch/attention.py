@@ -1,4 +1,4 @@
-"""Attention with two quantized products, and how it replaces torch's attention inside a module."""
+"""Attention with two quantized products, and its use in place of torch's attention."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from mxnum.torch.functions import How, _check, _key, made_ready, matmul_how
 from mxnum.torch.operands import Key
 
 Tensor = Any
-#: XORed into the seed of attention's second product, so that its random bits differ from those of
-#: the first.
+#: The number that is XORed into the seed of attention's second product, so that the two products
+#: draw different random bits.
 _SECOND = 0x5BD1E9959E3779B9
 #: The names of the two operands of each product of attention. Each dictionary key is the XOR of a
 #: product's seed and its module's seed.

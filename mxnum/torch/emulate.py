@@ -178,9 +178,10 @@ def emulate(
     seed
         Seed of stochastic rounding: an integer, or a `torch.Generator` that draws one.
     worker
-        The number of this process among the processes that share the parameters. The default is the
-        rank in `torch.distributed`. Each process has equally many samples of a batch. Together the
-        processes draw the random bits that one process would draw for the whole batch.
+        The number of this process among the processes that share the parameters. The default of
+        `worker` is the rank in `torch.distributed`. Each process has equally many samples of a
+        batch. Together the processes draw the random bits that one process would draw for the whole
+        batch.
     """
     _check_model(model)
     if _ATTRIBUTE in model.__dict__:
@@ -325,7 +326,7 @@ def _has_weights(module: nn.Module) -> bool:
 
 
 def _may_multiply(module: nn.Module) -> bool:
-    """Return True if a module has an own weight of two or more axes that is no embedding table."""
+    """Return True if a module has own weights of two or more axes, except embedding tables."""
     if isinstance(module, nn.Embedding | nn.EmbeddingBag):
         return False
     parameters = [p for name, p in module.named_parameters(recurse=False) if not _TABLE.search(name)]

@@ -270,8 +270,8 @@ def rms_norm(
     return rms_norm_how(x, _lengths(normalized_shape), weight, eps, how, _key(how.is_stochastic, seed, stream))
 
 
-# The next functions do the same as the functions above, for callers that have a prepared recipe
-# (`How`) and the `Key` of a module.
+# A function with the suffix `_how` does the same as the function without the suffix, for callers
+# that have a prepared recipe (`How`) and the `Key` of a module.
 
 
 def linear_how(x: Tensor, weight: Tensor, bias: Tensor | None, how: How, key: Key) -> Tensor:

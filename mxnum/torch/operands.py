@@ -40,7 +40,7 @@ _SHARED = (RIGHT, RIGHT + 1, GAMMA, BETA)
 #: ``function(slot, operand, axis, x, value, key)``.
 watching: dict[int, Callable[..., None]] = {}
 _memory = threading.local()
-#: The approximate number of views of buffers that each thread keeps.
+#: Each thread keeps at most about this many views of buffers.
 _MOST_VIEWS = 512
 #: The kernels of all active `rounding_by` contexts, the innermost last. The innermost kernel
 #: replaces this library's rounding.
@@ -199,8 +199,8 @@ def rounding_by(kernel: Callable[..., Tensor]) -> Iterator[None]:
 
     The kernel is called as ``kernel(x, operand, axis)`` and returns a tensor of the shape and type
     of x. For stochastic rounding, the kernel also gets the keywords `seed` and `stream`, and
-    `first` if it is not 0. Products with `accumulate`, except "amx", raise ValueError, because they
-    are computed from codes and not from values.
+    `first` if it is not 0. Products raise ValueError if `accumulate` is set, except to "amx",
+    because they are then computed from codes and not from values.
     """
     errors.require_type(callable(kernel), "kernel", "a function", kernel)
     _others.append(kernel)
@@ -326,7 +326,7 @@ def _first_clamped(e: ElementFormat, rounding: Rounding) -> list[tuple[float, bo
     wider = ElementFormat("wider", e.exponent_bits + 1, e.mantissa_bits, e.bias)
     following = wider.value(e.max_code + 1)
     middle = (e.max + following) / 2
-    # The thresholds that may be right, each with the smallest number that it clamps.
+    # The candidate thresholds, each with the smallest number that it clamps.
     candidates = {
         (e.max, False): math.nextafter(e.max, math.inf), (middle, True): middle,
         (middle, False): math.nextafter(middle, math.inf), (following, True): following,

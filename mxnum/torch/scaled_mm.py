@@ -57,9 +57,8 @@ def scaled_mm(
 
     The unit applies the scales of blocks. Scales of whole tensors or rows are applied after the
     sum: the product of both operands' scales, in float32, multiplies the unit's sum. The bias is
-    added in float32 before the result is rounded to `output_dtype`. The order of these
-    multiplications, the addition and the rounding is an assumption: it was not compared with
-    outputs of GPUs.
+    added in float32 before the result is rounded to `output_dtype`. The order of scaling, adding
+    the bias and rounding is assumed, and was not compared with outputs of GPUs.
     """
     accepted = "() or (1, 0), which are the summed axes"
     errors.require(tuple(contraction_dim) in ((), (1, 0), (-1, -2)), "contraction_dim", accepted, contraction_dim)

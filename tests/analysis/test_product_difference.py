@@ -125,7 +125,7 @@ def test_a_quantizer_with_a_bias_is_larger_than_expected():
 
 
 def test_a_wrong_kernel_is_not_expected():
-    """Check that a quantizer that shifts columns makes a part larger than the model expects."""
+    """Check that a quantizer that shifts columns makes a larger difference than expected."""
 
     def broken(x, axis):
         q = mx.quantize(x, "mxfp8_e4m3", axis=axis)

@@ -1,4 +1,4 @@
-"""Tests that all counts and sums equal exact rational results, also for arrays in pieces."""
+"""Tests that all counts and sums equal exact rational results, also if arrays come in pieces."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_answers_are_those_of_the_reference(fmt, modes):
             sr_bits=task.sr_bits, tensor_scale=None if tensors is None else tensors[i],
         )  # fmt: skip
         assert got["scale"][i].tolist() == unsigned(want.scales).tolist()
-        known = ~np.isnan(x)  # the sign of a NaN may be lost on the way to Python
+        known = ~np.isnan(x)  # converting a NaN to Python may lose its sign
         assert got["codes"][i][known].tolist() == want.codes[known].tolist()
     if task.has_tensor:
         for i in range(0, len(tensors), 7):
@@ -169,7 +169,7 @@ def test_stack_with_a_mistake_is_not_recognized():
 @pytest.mark.parametrize("source", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", stacks.STACKS)
 def test_hypotheses_are_what_stacks_compute(name, source):
-    """Check that the hypothesis of a stack has the bits of `mxnum.stacks.quantize`."""
+    """Check that a stack's hypothesis gives the same bits as `mxnum.stacks.quantize`."""
     stack, task = stacks.STACKS[name], make_task("quantize", "nvfp4", source=source)
     dtype = ml_dtypes.bfloat16 if source == "bfloat16" else np.float32
     draw = np.random.default_rng(5)

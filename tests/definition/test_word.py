@@ -1,4 +1,4 @@
-"""Tests of the dialect, the subset of Python in `mxnum.definition`: `select`, and the rules."""
+"""Tests of `select`, and of the rules of the dialect, the Python subset in `mxnum.definition`."""
 
 from __future__ import annotations
 

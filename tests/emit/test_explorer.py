@@ -442,7 +442,7 @@ def test_pointer_drags_bars(page):
 
 
 def test_fixed_scale_and_rules(page):
-    """Check that the table of scale rules can choose a rule, and has a row for a typed scale."""
+    """Check that users can choose a rule in the table of scale rules, or type a scale."""
     page.check("#scales input[value='rceil']")
     assert (state(page)["rule"], page.input_value("#rule")) == ("rceil", "rceil")
     page.click("#more summary")

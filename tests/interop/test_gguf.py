@@ -151,8 +151,9 @@ def test_arrays_without_rows_are_converted(kind):
 
 
 def test_signs_of_zeros_and_of_scales():
-    # Cases: scale d and integers of a block that is read, and (d, integers) after writing the
-    # block. The signs of d may differ, because d and -d can give the same values.
+    # Cases: the scale d and the integers of a block in a file, and the (d, integers) that mxnum
+    # writes after reading them. The signs of d may differ, because d and -d can give the same
+    # values.
     two = np.float16(2)
     for d, n, written in [
         (-two, [-8, 0, 3], (-two, [-8, 0, 3])),
@@ -304,8 +305,8 @@ for path in sys.argv[2:]:
 def test_damaged_files_say_so(path, tmp_path):
     # Beyond the end of a damaged file, gguf's reader would read empty arrays.
     whole, rng = path.read_bytes(), np.random.default_rng(19)
-    # `start` is the position of the length of a text array. Two types of 4 bytes precede the
-    # length.
+    # `start` is the position of the length of a text array. Two type numbers of 4 bytes each
+    # precede the length.
     start = whole.index(b"tokens") + len(b"tokens") + 8
     damaged = {
         "empty": b"", "magic": b"GGML" + whole[4:], "cut": whole[:-40], "head": whole[:30],

@@ -15,8 +15,8 @@ from mxnum.interop import nvfp4
 from tests import samples
 
 E4M3 = ml_dtypes.float8_e4m3fn
-#: Two global scales. Products of `EXACT` with E4M3 scales are exact in float32. With `ANY`,
-#: compressed-tensors and ModelOpt round twice.
+#: Two global scales. Products of `EXACT` with E4M3 scales are exact in float32. Products of `ANY`
+#: are inexact, so compressed-tensors and ModelOpt round twice.
 EXACT, ANY = np.float32(2.0**9), np.float32(34466.65)
 
 

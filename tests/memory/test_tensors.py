@@ -1,4 +1,4 @@
-"""Tests that functions on CPU tensors of torch return tensors with the bits of numpy arrays."""
+"""Tests that functions on CPU tensors of torch return the same bits as on numpy arrays."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Drawn:
     kind: str
     #: The qualified names of the functions around the change, the innermost first.
     functions: tuple[str, ...]
-    #: A text that identifies the mistake as long as the changed function stays the same otherwise.
+    #: A text that identifies the mistake until somebody edits the changed function.
     label: str
 
     def changed(self, text: str) -> str:
@@ -58,12 +58,11 @@ class Drawn:
     def tests(self, calls: Calls) -> list[str]:
         """Return the tests that call the changed function, the quickest first.
 
-        The test file named after the changed module comes first, whatever functions the records say
-        it calls: the records lack calls of compiled functions, and repeated calls of cached
-        functions. Next come tests that call the innermost recorded function around the change, then
-        tests that call any function of the changed file. A test file whose calls are not recorded
-        runs as a whole if it is in the folder of the module's test file; otherwise the test file
-        does not run.
+        The test file named after the changed module comes first, because the records lack calls of
+        compiled functions, and repeated calls of cached functions. Next come tests that call the
+        innermost recorded function around the change, then tests that call any function of the
+        changed file. A test file whose calls are not recorded runs as a whole if it is in the
+        folder of the module's test file; otherwise the test file does not run.
         """
         name = self.file.removeprefix("mxnum")
         own = f"tests{name.rpartition('/')[0]}/test_{name.rpartition('/')[2]}"
@@ -138,8 +137,8 @@ _Change = tuple[ast.expr | ast.stmt, tuple[str, ...], str, str]
 def _changes(node: ast.AST, functions: tuple[str, ...], prefix: str) -> Iterator[_Change]:
     """Yield each possible change below a node: (node, functions around the node, kind, new text).
 
-    `prefix` precedes the qualified names of functions defined below the node. No change is in
-    decorators, defaults or annotations.
+    `prefix` precedes the qualified names of functions defined below the node. Decorators, defaults
+    and annotations are never changed.
     """
     if isinstance(node, _SKIPPED) or _is_type_checking(node):
         return

@@ -14,8 +14,8 @@ from typing import Any
 from tests.mutants import calls, drawn, forked
 from tests.mutants.drawn import Drawn
 
-#: For each mistake, tests run in two calls of pytest, the quickest tests first. `FIRST` and
-#: `SECOND` limit the total time of each call in seconds, as recorded without mistakes.
+#: For each mistake, tests run in two calls of pytest, the quickest tests first. The recorded times
+#: of the tests in a call add up to at most `FIRST` or `SECOND` seconds.
 FIRST, SECOND = 10.0, 60.0
 #: The assumed seconds of a test file without a record.
 UNKNOWN = 10.0

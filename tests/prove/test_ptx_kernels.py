@@ -164,8 +164,8 @@ def test_a_kernel_of_triton(tmp_path):
     ("right", "wrong"),
     [
         ("1056964608", "1056964609"),
-        ("@%p1 st.global", "@%p2 st.global"),  # With this change, the condition of the store depends on the number.
-        ("@%p1 st.global", "st.global"),  # With this change, the store is unconditional, unlike the load.
+        ("@%p1 st.global", "@%p2 st.global"),  # Now the condition of the store depends on the loaded number.
+        ("@%p1 st.global", "st.global"),  # Now the store is unconditional, unlike the load.
     ],
 )
 def test_a_mistake_in_a_kernel_is_refuted(tmp_path, right, wrong):

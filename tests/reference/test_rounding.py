@@ -190,7 +190,7 @@ def test_stochastic_rounding_by_its_definition() -> None:
 
 @pytest.mark.parametrize("name", ELEMENTS)
 def test_stochastic_rounding_is_unbiased(name: str) -> None:
-    """Check that the mean over all words is x, truncated to r bits below the element's last bit."""
+    """Check that the mean over all words is x truncated to r bits below the element's last bit."""
     m, emax, emin, *_ = TABLE[name]
     for exponent in {emin, max(emin, emax - 1)}:
         gap = Fraction(2) ** (exponent - m)

@@ -68,7 +68,7 @@ def with_codes(change):
 
 
 def at(kernel, place, change):
-    """Return a kernel that changes the answer of `kernel` to case number `place`."""
+    """Return a copy of `kernel` that gives another answer to case number `place`."""
 
     def one_wrong(*arguments):
         result = kernel(*arguments).copy()

@@ -74,7 +74,7 @@ def test_quantize_and_scale(fmt, modes):
             nonfinite=task.nonfinite, random_bits=inputs["random"][i] if task.is_stochastic else None,
         )  # fmt: skip
         assert got["scale"][i].tolist() == want.scales.tolist()
-        known = ~np.isnan(x)  # the sign of a NaN may be lost on the way to Python
+        known = ~np.isnan(x)  # converting a NaN to Python may lose its sign
         assert got["codes"][i][known].tolist() == want.codes[known].tolist()
 
 

@@ -32,7 +32,7 @@ def uniform(seed, shape):
 
 
 def with_bits(bits, seed, x, whole=np.floor, least=0):
-    """Round as mxnum does, with a random integer and a position in the gap of `bits` bits each.
+    """Round as mxnum does, with `bits` bits for the random integer and the position in the gap.
 
     The random integer is at least `least`.
     """
@@ -108,7 +108,7 @@ def shift_register(seed, shape):
 def stream_from(seed, shape):
     """Return the words of one stream, from a position that depends on the seed.
 
-    The next seed gives the same words, shifted by four positions.
+    Consecutive seeds give the same words, shifted by four positions.
     """
     stream = np.random.Philox(0)
     stream.advance(seed)

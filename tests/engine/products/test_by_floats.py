@@ -1,4 +1,4 @@
-"""Tests that products summed in float hardware equal the definition, and are used.
+"""Tests that sums in float hardware are used, and equal the definition.
 
 `test_blocks` checks every shape with every pair of formats, and varies the memory orders and the
 spreads of scales from case to case.

@@ -33,7 +33,7 @@ def test_plans():
         assert how.always != ("e5m2" in (a, b) and {a, b} <= {"e4m3", "e5m2"})
         assert how.if_split
     e3m2, e5m2 = ELEMENTS["e3m2"], ELEMENTS["e5m2"]
-    assert exactness.exactness_of(e3m2, e3m2, 83).word == "float32"  # 83 products sum below 2**24: 83 * 448**2
+    assert exactness.exactness_of(e3m2, e3m2, 83).word == "float32"  # sums of 83 products stay below 2**24: 83 * 448**2
     assert exactness.exactness_of(e3m2, e3m2, 84).word == "float64"
     assert exactness.exactness_of(e5m2, e5m2, 36).if_split
     assert not exactness.exactness_of(e5m2, e5m2, 37).if_split
@@ -180,4 +180,4 @@ def test_a_sum_just_beyond_float64():
     assert held(a, b) is None
     assert (mx.matmul(a, b.T) == np.float32(2.0**21 + 2.0**-2)).all()
     halved = mx.MXArray.from_parts(np.where(a.codes > 64, a.codes - 4, a.codes), a.scales, a.format, block_size=64)
-    assert held(halved, b) == Held("float64")  # the elements span 47 bits, which allows 64 products
+    assert held(halved, b) == Held("float64")  # products take 47 bits, so 64 of them fit 53 bits

@@ -126,7 +126,8 @@ from tests.engine.products import test_integers
 """
 
 
-#: The machines of `OTHERS` that the fast tier tests. Compiling for a machine takes ten seconds.
+#: The processors in `OTHERS` that the fast tier tests. Compiling for one processor takes ten
+#: seconds.
 SAMPLE = "avx2", "none"
 
 

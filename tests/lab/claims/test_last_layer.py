@@ -78,7 +78,7 @@ def test_recipes_at_the_end():
 
 
 def test_gaps_that_grow_or_shrink():
-    """Check that all but small gaps are compared with the gaps of a study that stops early."""
+    """Check that each gap, unless it is small, is compared with the gap in a shorter study."""
     kinds = "E4M3", "E5M2", "E2M3", "E3M2"
     names = [
         *kinds,

@@ -170,7 +170,7 @@ def test_training_of_a_study_names_its_claims(tmp_path, monkeypatch):
 
 
 def test_claims_about_language_models_train_them(tmp_path, monkeypatch):
-    """Check that claims about language models train them, or report that torch is missing."""
+    """Check that claims about language models train models, or report that torch is missing."""
     told = Told()
     with monkeypatch.context() as patch:
         patch.setattr(reproduction.importlib.util, "find_spec", lambda name: None)

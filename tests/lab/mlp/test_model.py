@@ -98,7 +98,7 @@ OPERANDS = {
 @pytest.mark.parametrize("width", [32, 48])
 @pytest.mark.parametrize("operands", OPERANDS.values(), ids=OPERANDS)
 def test_products_are_those_of_the_library(operands, width, seeds):
-    """Check that a layer's six products have the bits of mxnum's linear layer."""
+    """Check that a layer's six products have the same bits as mxnum's linear layer."""
     backward = {f"{kind}_backward": operands[kind] for kind in ("activations", "weights")}
     precision = Recipe(**operands, **backward)
     network, x, y = network_and_batch(SMALL.but(layers=1, width=width, precision=precision), seeds)

@@ -19,7 +19,7 @@ PAIRS = list(itertools.product(mx.formats.names("e8m0"), mx.ScaleRule))
 def test_jumps_are_what_the_kernel_does_to_a_block(name, rule):
     zone = dead_zone(name, scale_rule=rule)
     crossing = float(2 * scale_threshold(name, rule))
-    u = 0.5 + (np.arange(999) + 0.37) / 2000  # no number of u is a tie
+    u = 0.5 + (np.arange(999) + 0.37) / 2000  # no element of u is a tie
     before, after = (
         mx.fake_quantize(np.concatenate([u, [m]]) * crossing, name, scale_rule=rule, block_size=1000)[:-1] / crossing
         for m in (1 - 1e-12, 1 + 1e-12)

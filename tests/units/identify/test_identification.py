@@ -1,4 +1,4 @@
-"""Tests that `mxnum.units.identify` finds the rule of random units and GPUs, or that none fits."""
+"""Tests that `mxnum.units.identify` finds the rules of random units and GPUs, or that none fits."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_units_with_block_scales_are_named(row):
 ALIKE: list[set[str]] = [
     *({f"{gpus[0]}_{kind}", f"{gpus[1]}_{kind}"}
       for gpus in (("ampere", "ada"), ("hopper", "blackwell")) for kind in ("float16", "bfloat16", "tf32")),
-    {"hopper_float16_acc16", "blackwell_float16_acc16"},  # before the next set, which contains both units
+    {"hopper_float16_acc16", "blackwell_float16_acc16"},  # must precede the next set, which contains both units
     {f"{gpu}_float16_acc16" for gpu in ("ampere", "ada", "hopper", "blackwell")},
     {"hopper_fp8_acc16", "blackwell_fp8_mma_acc16"},
 ]  # fmt: skip
