@@ -232,10 +232,10 @@ def _readings(name: str, kinds: dict[str, str]) -> Any:
     for scale in (f"{name}_scale", f"{name}_weight_scale"):
         if kind == "U8" and scale in kinds and f"{scale}_2" in kinds:
             yield name, "nvfp4 modelopt", (name, scale, f"{scale}_2")
-    scales = [scale for scale in (f"{name}_scale_inv", f"{name}_scale") if kind in _FP8 and scale in kinds]
-    if len(scales) == 2:
-        raise ValueError(f"Weight {name!r} must have one tensor of scales, not both {scales[0]!r} and {scales[1]!r}.")
-    for scale in scales:
+    fitting = [scale for scale in (f"{name}_scale_inv", f"{name}_scale") if kind in _FP8 and scale in kinds]
+    if len(fitting) == 2:
+        raise ValueError(f"Weight {name!r} must have one tensor of scales, not both {fitting[0]!r} and {fitting[1]!r}.")
+    for scale in fitting:
         yield name, "fp8", (name, scale)
 
 

@@ -121,9 +121,10 @@ class MatrixUnit:
         ):
             errors.choose(argument, value, accepted)
         errors.require(bool(self.operands), "operands", "at least one format", self.operands)
-        errors.require(bool(self.k), "k", "one positive length or more", self.k)
         for k in self.k:
             errors.positive_integer("k", k)
+        ascends = bool(self.k) and list(self.k) == sorted(self.k)
+        errors.require(ascends, "k", "one positive length or more, in ascending order", self.k)
         errors.integer("terms", self.terms, 1, max(self.k))
         errors.integer("group", self.group, 1, self.terms)
         errors.require(self.terms % self.group == 0, "terms", f"a multiple of group ({self.group})", self.terms)

@@ -57,6 +57,7 @@ def test_units_of_your_own(monkeypatch):
         ({"scales": (("e8m0", 16),)}, "'scales' must be given in blocks of whole fused sums"),
         ({"promotion": 100}, "'promotion' must be a multiple of 32"),
         ({"k": ()}, "'k' must be one positive length or more"),
+        ({"k": (16, 8)}, "in ascending order, not (16, 8)"),
         ({"k": (0,)}, "'k' must be at least 1, not 0"),
         ({"k": ("32",)}, "'k' must be an integer, not '32'"),
         ({"k": 32}, "'k' must be a tuple, not 32"),
