@@ -332,7 +332,7 @@ def just_below_one(table: Table) -> list[Statement]:
     above, gap = _above(table), mean_gap(table, "E4M3, centred")
     setting, arm = table["arms"]["float32"]["experiment"], table["arms"]["E4M3, centred"]
     numbers = (
-        f"{gap:+.4f}, predicted {arm['sampled_rest']:.4f} by the simulation, {arm['at_rest']:.4f} from the "
+        f"{gap:+.4f}, predicted {arm['sampled_rest']:.4f} by the simulation, {arm['at_rest']:.4f} by the "
         f"targets' components alone; float32's loss is {above:.3f} above the entropy"
     )
     symbols = f"{setting['vocabulary']:,} symbols of {setting['classes']} classes"

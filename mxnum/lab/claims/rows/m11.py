@@ -149,7 +149,7 @@ def _mlp(shape: TransformerShape) -> Statement:
 
 
 def _changing_share(at_fp8: float, at_fp4: float, fp8: float, mx4: float) -> float:
-    """Return the share of linear products that run at FP8's rate in `at_fp8`, at FP4's in `at_fp4`."""
+    """Return the share of linear products at FP8's rate in `at_fp8` and at FP4's in `at_fp4`."""
     return (1 / at_fp8 - 1 / at_fp4) / (1 / fp8 - 1 / mx4)
 
 
