@@ -213,7 +213,7 @@ def lost_to_the_drift(table: Table) -> list[Statement]:
             f"{at}: rceil {listed[f'{logits}, rceil']}, the factor {listed[f'{logits}, factor']}",
         ),
         Statement(
-            "E2M1 with the rule `even` loses runs too, but none with a centred gradient; its drift has another cause "
+            "E2M1 with the rule 'even' loses runs too, but none with a centred gradient; its drift has another cause "
             "than E4M3's",
             decided(again and never == 0, counts[even][-1] <= 1 or never >= sum(counts[even])),
             f"{at}: {listed[even]}, centred {listed[f'{even}, centred']}",
@@ -288,7 +288,7 @@ def four_bits_in_two_layers(table: Table) -> list[Statement]:
             f"{listed(centred)} of the gap",
         ),
         Statement(
-            "with two layers, stochastic rounding of gradients under `even` leaves less than a third of the gap",
+            "with two layers, stochastic rounding of gradients under 'even' leaves less than a third of the gap",
             decided(max(mended) < 1 / 3, min(mended) > 2 / 3),
             f"{listed(mended)} of the gap",
         ),

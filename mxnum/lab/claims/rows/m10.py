@@ -15,7 +15,7 @@ CLAIM = Claim(
     "M10",
     "Which MXFP4 trains",
     "MXFP4 with default settings diverges or has a growing gap to BF16. With stochastic rounding of gradients, "
-    "E2M1 with `even`, and E2M1 and E3M0 with `ceil`, reduce the gap to about 0.02. MXFP6 and MXFP8 end close to BF16.",
+    "E2M1 with 'even', and E2M1 and E3M0 with 'ceil', reduce the gap to about 0.02. MXFP6 and MXFP8 end close to BF16.",
     BY_TRAINING,
     "Language models would decide the claim; the residual MLP gives only hints.",
     needs=("recipes.json",),

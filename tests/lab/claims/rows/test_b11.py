@@ -41,7 +41,7 @@ def test_the_stored_study(checked):
     assert held.pop(f"{weights} in models trained to the end") is False
     assert (
         held.pop(
-            "on text, the mean row of the last layer is large if E2M1 with `even` or `rceil` is rounded to nearest, "
+            "on text, the mean row of the last layer is large if E2M1 with 'even' or 'rceil' is rounded to nearest, "
             "and small if gradients are rounded stochastically"
         )
         is False
