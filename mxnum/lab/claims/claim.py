@@ -25,7 +25,7 @@ SOURCES = {
 #: Descriptions of checks that several claims share.
 BY_TRAINING = "The check reads stored results of training runs, which `mxnum.lab` makes."
 BY_FORMULA = (
-    "`mxnum.analysis` gives the exact expectation. The mean over normal numbers that the kernels quantize must "
+    "`mxnum.analysis` gives the exact expectation. The mean over N(0, 1) numbers that the kernels quantize must "
     "match the expectation within 5 standard errors."
 )
 

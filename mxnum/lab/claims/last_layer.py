@@ -102,7 +102,7 @@ def recipes_at_the_end(table: Table) -> list[Statement]:
         mended("E4M3"),
         mended("E5M2", "E2M3", "E3M2"),
         Statement(
-            "in models trained to the end, also rounding layer norm to the recipe's format changes the gap",
+            "in models trained to the end, rounding layer norm to the recipe's format, too, changes the gap",
             decided(max(p.values()) < LEVEL, all(alike)),
             "; ".join(f"{kind} {words(values)} more, p {p[kind]:.2g} after Holm" for kind, values in normed.items()),
         ),
@@ -194,7 +194,7 @@ def on_text(table: Table) -> list[Statement]:
             f"{last:.2f} and {rest:.2f}",
         ),
         Statement(
-            "on text, E2M1 rounded to nearest has a larger gap with the rules even and rceil than with floor",
+            "on text, E2M1 rounded to nearest has a larger gap with 'even' and 'rceil' than with 'floor'",
             decided(all(cost > 0 for cost in costs), any(cost < 0 for cost in costs)),
             "; ".join(f"{rule} {words(more[rule])} more, p {p[rule]:.2g}" for rule in nearest),
         ),
@@ -205,7 +205,7 @@ def on_text(table: Table) -> list[Statement]:
             f"{words(gaps(table, mended))} and {words(gaps(table, 'E2M1'))}",
         ),
         Statement(
-            "on text, the mean row of the last layer is large if E2M1 with even or rceil is rounded to nearest, "
+            "on text, the mean row of the last layer is large if E2M1 with 'even' or 'rceil' is rounded to nearest, "
             "and small if gradients are rounded stochastically",
             decided(with_row, all(over[arm] < 0.2 for arm in nearest)),
             ", ".join(f"{arm} {value:+.2f}" for arm, value in over.items()) + " over float32's",

@@ -57,7 +57,7 @@ def round_bf16(x, out, bf16):
 
 @_jit
 def largest_of_blocks(bits, largest):
-    """Write, for each row and offset in a block, the bits of the largest magnitude over all blocks.
+    """Write the bits of the largest magnitude at each offset, over all blocks of a row.
 
     `bits` has the shape (rows, blocks, offsets). NaN counts as the largest magnitude.
     """

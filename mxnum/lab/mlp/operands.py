@@ -94,10 +94,9 @@ def rounded(
 def _released_bump(x: Array, operand: Operand, axis: int, out: Array) -> Array:
     """Round by the scale rule of the paper's code, which takes the maxima over the wrong axis.
 
-    The rule finds the largest magnitude *at an element's offset within its block*, over all blocks
-    of the row. The rule doubles the element's scale if this magnitude has a larger mantissa than
-    the format's largest element value. So neighbours in a block may have different scales under
-    'released_bump'.
+    The rule finds, for each offset within a block, the largest magnitude over all blocks of the
+    row. If this magnitude has a larger mantissa than the format's largest element value, the rule
+    doubles the scales of all elements at this offset. So neighbours may have different scales.
     """
     fmt, along = operand.mx_format, axis % x.ndim
     block, length = operand.block_size or fmt.block, x.shape[along]
@@ -158,7 +157,7 @@ def affine(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor
 
 
 def _matched(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor: int) -> Array:
-    """Return gamma or beta with an error of the operand's kind, as large as the floor rule's."""
+    """Return gamma or beta with the operand's kind of error, as large (RMS) as the floor rule's."""
     floor = affine(x, Operand(operand.format, block_size=operand.block_size), seeds, step, tensor)
     size = _size(floor - x)
     if operand.error == "clamp":

@@ -20,8 +20,8 @@ RISE = 20.0
 #: The first loss of an excursion must exceed this share of the loss before training. Without layer
 #: norm a loss may rise a hundredfold and still be small.
 FORGOTTEN = 0.1
-#: An excursion ends at the first loss that is at most `BACK` times the base. The median of the
-#: `WINDOW` losses from that loss on must not exceed `BACK` times the base either.
+#: An excursion ends at the first step at which the loss, and the median of the `WINDOW` losses from
+#: this step on, are at most `BACK` times the base.
 BACK = 5.0
 #: The number of steps in a running median, and in the window that ends an excursion.
 WINDOW = 100
@@ -45,8 +45,8 @@ class Excursion:
     peak: float
     #: The sum of log10(loss / base) over the steps of the excursion.
     area: float
-    #: The step at which the loss was back at the threshold that began the excursion. This threshold
-    #: is higher than the limit for `end`.
+    #: The step at which the loss fell back to the threshold that began the excursion; the limit for
+    #: `end` is lower.
     under: int | None = None
 
     def lasts_until(self, steps: int) -> int:

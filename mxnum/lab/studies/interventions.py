@@ -348,7 +348,7 @@ def summary(table: dict[str, Any]) -> str:
         f"Runs were watched for {table['plan']['watch']} steps; a run whose loss did not rise counts with this "
         "number. A delay is the number of steps by which the loss rises later than in the perturbed controls of "
         f"the same seed. The test counts all choices of the signs of the delays, so {len(table['seeds'])} seeds "
-        f"cannot give a p-value below {2.0 ** (1 - len(table['seeds'])):.2g}, times the number of actions."
+        f"cannot give a p-value below {2.0 ** (1 - len(table['seeds'])):.2g}, even before Holm's correction."
     )
     return f"{markdown_table(headings, found)}\n\n{note}"
 

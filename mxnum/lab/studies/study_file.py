@@ -1,4 +1,4 @@
-"""Read a study from a TOML file; errors are one sentence that names the position in the file."""
+"""Read a study from a TOML file; each error message names the position in the file."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def at_the_end(table: dict[str, Any], arm: str) -> list[float]:
 
 
 def rows(table: dict[str, Any], arms: Sequence[str], *, ever: bool) -> list[tuple[str, ...]]:
-    """Count, for each arm and threshold, the jumping runs whose loss stays at least that high.
+    """Count, for each arm and threshold, the runs that jump and stay at or above the threshold.
 
     With `ever` the least loss after the jump counts, otherwise the final loss. The thresholds are
     `LINES`.

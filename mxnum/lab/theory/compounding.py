@@ -40,7 +40,7 @@ class CompoundedGain:
 
 
 def layer_factor(bias: Any, variance: Any, branch: Any, skip: int) -> tuple[Any, Any]:
-    """Return the first and second moment of the ratio of a layer's factors with and without error.
+    """Return the first two moments of a layer's factor divided by its factor without error.
 
     Arguments are numbers or sympy symbols.
     """

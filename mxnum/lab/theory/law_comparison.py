@@ -50,8 +50,8 @@ def compare_laws(
 ) -> LawComparison:
     """Return how far two laws lie apart, and the probability of this distance by chance.
 
-    The probability comes from resampling both tables, cell by cell. Too few draws raise ValueError:
-    p is at least 1 / (1 + draws), so no laws could differ significantly.
+    The probability comes from bootstrap draws of whole cells (N, D). Too few draws raise
+    ValueError: p is at least 1 / (1 + draws), so no laws could differ significantly.
     """
     errors.require(0 < level < 1, "level", "between 0 and 1", level)
     enough = (1 + errors.positive_integer("draws", draws)) * (1 - level) > 1

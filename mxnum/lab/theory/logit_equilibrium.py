@@ -5,8 +5,8 @@ on the loss over number of tokens), the mean gradient of logit j is
 
     g_j = p_j (1 - q_j) - q_j (1 - p_j) (1 + b(p_j)).
 
-b(p) is the relative change of the target's component by rounding. Rounding is assumed to leave all
-components but the target's right on average. Without rounding, b(p) is zero and the mean gradient
+b(p) is the relative change that rounding causes in the target's component. Rounding is assumed to
+leave all components but the target's right on average. Without rounding, b(p) is zero and the mean gradient
 of logit j is p_j - q_j. With rounding, the sum of the g_j is the drift, -sum q_j (1 - p_j) b(p_j):
 all logits move together, which does not change the loss. The differences of the logits are at rest
 if all mean gradients g_j are equal.
@@ -130,7 +130,7 @@ def logit_advice(
     `logit_gradient_bias`.
 
     >>> print(logit_advice("mxfp8_e4m3", 32768, 0.01))
-    Rounding changes the components of the targets by -11.6 %. Overflow causes -11.6 %; it affects 100 % of the tokens.
+    Rounding changes the targets' components by -11.6 %, overflow alone by -11.6 %; 100 % of the tokens overflow.
     Multiply the loss by 1.5422 (Adam's steps stay the same): then 0 % of the tokens overflow; the change is -1.8 %.
     Or use the scale rule 'ceil', 'rceil' or 'half_up' for the gradient of the logits, so that nothing overflows.
     Or leave the gradients of the last layer in higher precision.
@@ -153,10 +153,8 @@ def logit_advice(
         named = [str(rule) for rule in ScaleRule]
         never = tuple(rule for rule in named if overflow_region(fmt, rule).empty and rule != "floor_plus_one")
     rules = {rule: at(c, rule) for rule in named}
-    advice = [
-        f"Rounding changes the components of the targets by {now.bias:.1%}. Overflow causes {now.overflow_bias:.1%}; "
-    ]
-    advice[0] += f"it affects {now.overflow:.0%} of the tokens."
+    advice = [f"Rounding changes the targets' components by {now.bias:.1%}, overflow alone by "]
+    advice[0] += f"{now.overflow_bias:.1%}; {now.overflow:.0%} of the tokens overflow."
     if abs(by_factor[best].overflow_bias) < 0.9 * abs(now.overflow_bias):
         found = by_factor[best]
         words = f"Multiply the loss by {best / float(c):.5g} (Adam's steps stay the same): then {found.overflow:.0%} "

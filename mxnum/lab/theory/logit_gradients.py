@@ -234,7 +234,7 @@ class LogitGradientBias:
 
     @cached_property
     def _tables(self) -> tuple[Array, Array, Array]:
-        """For each scale: the lower end of its block maxima, its value, True if the end is open."""
+        """For each scale: its least block maximum, its value, True if that maximum is excluded."""
         begins, units = (
             np.array([float(x / self.unit) for x in each]) for each in (self.ladder.begins, self.ladder.units)
         )

@@ -72,8 +72,8 @@ def _check(context: Context) -> Evidence:
                 samples.append((float(expected.bias), zeta.mean(axis=1)))
                 samples.append((float(expected.variance), ((zeta - expected.bias) ** 2).mean(axis=1)))
     note = (
-        "Each cluster has 32 normal numbers. Blocks are independent of each other; the quantized numbers "
-        "within a block are not."
+        "Each block has 32 numbers from the normal distribution of its cluster. Blocks are independent of each other; "
+        "the quantized numbers within a block are not."
     )
     clusters = {"clusters": [list(c) for c in CLUSTERS], "blocks": BLOCKS, "seed": SEED, "error bar": f"{SIGMA} sigma"}
     answer = (

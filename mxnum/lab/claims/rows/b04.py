@@ -67,7 +67,7 @@ def _check(context: Context) -> Evidence:
     statements, shown = [], ""
     shipped, text = (arms.get(way * len(studies.DIFFERENCES)) for way in "CT")
     if shipped is not None and text is not None:
-        shown = f" {_rises([shipped])} runs rise with the code, {_rises([text])} with the text."
+        shown = f" The loss rises in {_rises([shipped])} runs with the code, in {_rises([text])} with the text."
         what = (
             "the loss of runs in E2M1 rises more often or sooner with the released code than with the text's settings"
         )
@@ -103,7 +103,7 @@ def _rises(group: Sequence[Arm]) -> str:
 
 
 def _mean_time(arms: list[Arm], seed: int) -> float:
-    """Return the mean step of a seed's rise; an arm without a rise counts with the horizon."""
+    """Return the mean step of a seed's rises; a run without a rise counts with the horizon."""
     return float(np.mean([arm.by_seed()[seed][0] for arm in arms]))
 
 

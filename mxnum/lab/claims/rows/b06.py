@@ -65,7 +65,7 @@ def _check(context: Context) -> Evidence:
         statements += _runaways(context.json(name))
     at_size = at_the_size_of_the_paper(context)
     answer = (
-        f"In the small MLP ({LEVEL:.0%} level) runs jump sooner than in FP32 in "
+        f"At the {LEVEL:.0%} level, runs of the small MLP jump sooner than in FP32 in "
         f"{', '.join(sooner) or 'no format for sure'}"
         + ", not in E4M3" * (hazard is not None and hazard.holds is False and "E4M3" not in sooner)
         + _on_lost_runs(context) + ". Undecided: the paper's size" * (unanimous(at_size) is None) + "."
@@ -187,7 +187,7 @@ def lost_to_the_drift(table: Table) -> list[Statement]:
     counts = {kind: [sum(at.values()) for at in found] for kind, found in gone.items()}
     listed = {kind: " and ".join(map(str, found)) for kind, found in counts.items()}
     runs = len(gone[PLAIN][0])
-    at = f"runs lost of {runs}, at {' and '.join(rates)}"
+    at = f"runs lost of {runs} at rates {' and '.join(rates)}"
     logits, even, others = "E4M3, logits", "E2M1 even, logits", "E4M3, all but the last layer"
     first = counts[logits][-1] >= runs - 1 and counts[others][-1] == counts[PLAIN][-1] == 0
     plain, without = sum(counts[logits]), sum(counts[f"{logits}, centred"])
@@ -213,8 +213,8 @@ def lost_to_the_drift(table: Table) -> list[Statement]:
             f"{at}: rceil {listed[f'{logits}, rceil']}, the factor {listed[f'{logits}, factor']}",
         ),
         Statement(
-            "E2M1 under the rule even, whose drift has another cause than E4M3's, also loses runs, but none with a "
-            "centred gradient",
+            "E2M1 with the rule 'even' loses runs too, but none with a centred gradient; its drift has another cause "
+            "than E4M3's",
             decided(again and never == 0, counts[even][-1] <= 1 or never >= sum(counts[even])),
             f"{at}: {listed[even]}, centred {listed[f'{even}, centred']}",
         ),
@@ -288,7 +288,7 @@ def four_bits_in_two_layers(table: Table) -> list[Statement]:
             f"{listed(centred)} of the gap",
         ),
         Statement(
-            "with two layers, stochastic rounding of gradients under the rule even leaves less than a third of the gap",
+            "with two layers, stochastic rounding of gradients under 'even' leaves less than a third of the gap",
             decided(max(mended) < 1 / 3, min(mended) > 2 / 3),
             f"{listed(mended)} of the gap",
         ),

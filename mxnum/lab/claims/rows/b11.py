@@ -163,14 +163,14 @@ def _biases(table: Table) -> list[Statement]:
         Statement(
             f"the analysis gives the bias of the target's component {formats} to within {BIAS[0]}",
             within(max(off), BIAS),
-            f"the error is {max(off):.4f} at most",
+            f"the largest error is {max(off):.4f}",
         )
         for formats, off in groups.items()
     ]
 
 
 def _answer(context: Context, statements: Sequence[Statement]) -> str:
-    """Return, as text, the gap that overflow causes, and the error of the kernels' prediction."""
+    """Return, as text, the gap that overflow causes, and the errors of simulated gaps."""
     table = context.json(CONVERGED if context.has(CONVERGED) else STUDY)
     one, left = (mean_gap(table, arm) for arm in ("last x 1", "last x 1, rceil"))
     if not unanimous(s for s in statements if "overflow causes the gap:" in s.what):
@@ -190,8 +190,8 @@ def _answer(context: Context, statements: Sequence[Statement]) -> str:
     )
     if "near" not in sizes or len(sizes) == 1:
         return answer
-    met = f"In 8 bits near the entropy, the kernels predict the gap to within {sizes.pop('near')}"
-    return f"{answer} {met}. Largest errors elsewhere: {', '.join(f'{kind} ({size})' for kind, size in sizes.items())}."
+    met = f"Near the entropy, simulations predict gaps in 8 bits to within {sizes.pop('near')} nats"
+    return f"{answer} {met}. Largest other errors: {', '.join(f'{kind} ({size})' for kind, size in sizes.items())}."
 
 
 def _above(table: Table, control: str = "float32") -> float:
@@ -328,19 +328,19 @@ def far_from_a_power_of_two(table: Table) -> list[Statement]:
 
 
 def just_below_one(table: Table) -> list[Statement]:
-    """Judge if the gap in the study `logits-1024-classes` has the size that the kernels predict."""
+    """Judge if the gap in the study `logits-1024-classes` has the simulated size."""
     above, gap = _above(table), mean_gap(table, "E4M3, centred")
     setting, arm = table["arms"]["float32"]["experiment"], table["arms"]["E4M3, centred"]
     numbers = (
-        f"{gap:+.4f}, predicted {arm['sampled_rest']:.4f} by the kernels, {arm['at_rest']:.4f} by the targets' "
-        f"components alone; float32's loss is {above:.3f} above the entropy"
+        f"{gap:+.4f}, predicted {arm['sampled_rest']:.4f} by the simulation, {arm['at_rest']:.4f} by the "
+        f"targets' components alone; float32's loss is {above:.3f} above the entropy"
     )
     symbols = f"{setting['vocabulary']:,} symbols of {setting['classes']} classes"
     holds = within(abs(gap - arm["sampled_rest"]), (BIAS[0], SIZE[0])) if above < AT_THE_ENTROPY else None
     return [
         Statement(
-            f"with {symbols} the gap has the size that the kernels predict; the prediction includes overflow in "
-            "symbols that are not the target",
+            f"with {symbols} the gap has the size that a simulation with the kernels predicts; the simulation "
+            "includes overflow in the components of symbols other than the target",
             holds,
             numbers,
         )
@@ -348,7 +348,7 @@ def just_below_one(table: Table) -> list[Statement]:
 
 
 def _by_the_kernels(table: Table, what: str, arms: Iterable[str], limit: float = SIZE[0]) -> Statement:
-    """Judge if gaps have the sizes that the kernels predict, to within `limit`."""
+    """Judge if gaps equal the gaps of a simulation with the kernels, to within `limit`."""
     pairs = {arm: (mean_gap(table, arm), table["arms"][arm]["sampled_rest"]) for arm in arms}
     off = max(abs(gap - rest) for gap, rest in pairs.values())
     listed = (f"{arm.removesuffix(', centred')} {gap:+.4f}, predicted {rest:.4f}" for arm, (gap, rest) in pairs.items())
@@ -369,7 +369,8 @@ def of_factors(table: Table) -> list[Statement]:
     return [
         _by_the_kernels(
             table,
-            "in formats of 6 and 8 bits with a factor on the loss, the gap has the size that the kernels predict",
+            "in formats of 6 and 8 bits with a factor on the loss, the gap has the size that a simulation with the "
+            "kernels predicts",
             [arm for arm in plain if arm not in in_e2m1],
         ),
         Statement(
@@ -381,7 +382,7 @@ def of_factors(table: Table) -> list[Statement]:
         ),
         _by_the_kernels(
             table,
-            "in E2M1 with a factor on the loss, the gap has the size that the kernels predict",
+            "in E2M1 with a factor on the loss, the gap has the size that a simulation with the kernels predicts",
             [*in_e2m1, "E2M1 x 2^(4/8), rceil, centred"],
             2 * SIZE[0],
         ),

@@ -24,8 +24,8 @@ CLAIM = Claim(
     "The library's unit `hopper_fp8` multiplies random matrices in E4M3 with one scale each; its 13 fraction bits "
     "reproduce outputs of H100 and H200. Mean sums of positive numbers are compared with bounds, which "
     "`mxnum.lab.theory.mean_sum` derives.",
-    "The distribution of the paper's matrices, and the quantity to which its error is relative, would decide the "
-    "claim. The paper states neither.",
+    "The distribution of the paper's matrices, and the quantity by which the paper divides the error, would decide "
+    "the claim. The paper states neither.",
 )
 PLAIN, PROMOTED = "hopper_fp8", "hopper_fp8_promoted"
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192)
@@ -73,7 +73,7 @@ def _elements(x: Array) -> Array:
 
 def _sum(a: Array, b: Array, unit: str) -> Array:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", units.EvidenceWarning)  # warns of a clause that no outputs of a GPU confirm
+        warnings.simplefilter("ignore", units.EvidenceWarning)  # a clause of the unit is not confirmed on a GPU
         return matmul(a, b, accumulate=unit).astype(np.float64)
 
 
@@ -117,7 +117,7 @@ def within_bounds(unit: str, k: int) -> tuple[bool, str]:
     lost = bounds.shrinking[0]
     return (
         low <= found <= high,
-        f"{unit}, K = {k}: shrinks by {percent(-found / bounds.exact, 4)}, derived {percent(lost, 4)}",
+        f"{unit}, K = {k}: sums shrink by {percent(-found / bounds.exact, 4)}, derived {percent(lost, 4)}",
     )
 
 
@@ -155,7 +155,7 @@ def _check(context: Context) -> Evidence:
     normal, positive = (percent(at[name, PLAIN].largest) for name in (names[0], names[-1]))
     answer = (
         f"The unit keeps {comparisons[0].found} bits. At K = {K} the error of sums is at most {normal} of the "
-        f"typical result for normal matrices, and {positive} for positive matrices "
+        f"typical result for N(0, 1) matrices, and {positive} for positive matrices "
         f"({percent(at[names[-1], PROMOTED].largest)} with promotion). Undecided: which matrices gave nearly 2 %."
     )
     note = (

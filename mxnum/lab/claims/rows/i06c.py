@@ -61,7 +61,7 @@ def _check(context: Context) -> Evidence:
         f"{theirs.events} of {theirs.runs}, at {RATE}."
     )
     note = (
-        "A runaway is an excursion that starts before the horizon and is not back at twice the horizon. In the arm "
+        "A runaway is an excursion that starts before the horizon and has not ended at twice the horizon. In the arm "
         "LN E2M1 only gamma and beta are in E2M1, and all else is in bfloat16. FP32 runs are lost too, but later "
         "and at higher learning rates."
     )

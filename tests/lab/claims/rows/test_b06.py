@@ -25,7 +25,7 @@ def test_b6(tmp_path):
     assert [s.holds for s in found.statements] == [True, None, None]  # the last statement is about width 512
     assert (
         found.answer
-        == "In the small MLP (5% level) runs jump sooner than in FP32 in E2M1. Undecided: the paper's size."
+        == "At the 5% level, runs of the small MLP jump sooner than in FP32 in E2M1. Undecided: the paper's size."
     )
     assert found.number == "E2M1: p 0.00098 after Holm"
     lost, back = [(100 + i, None) for i in range(12)], [(100 + i, 300) for i in range(12)]
