@@ -100,7 +100,9 @@ class Emulation:
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
         """Set the seed and the step from `state_dict`, to continue a training run."""
-        errors.require(set(state) == {"seed", "step"}, "state", "a mapping with 'seed' and 'step' alone", sorted(state))
+        errors.require(
+            set(state) == {"seed", "step"}, "state", "a mapping with the two keys 'seed' and 'step'", sorted(state)
+        )
         step = errors.integer("step", state["step"], 0, STEPS - 1)
         self.seed = seed_of(state["seed"])
         self._steps.position = position_of(step, *self._steps.position[1:].tolist())
@@ -194,7 +196,7 @@ def emulate(
     found: list[tuple[str, nn.Module, str, How]] = []
     emulated: tuple[str, ...] = ()  # Prefixes of names inside emulated MultiheadAttention modules.
     attentions: tuple[str, ...] = ()  # Prefixes of names inside any MultiheadAttention.
-    attending: tuple[str, ...] = ()  # Prefixes of names inside modules that attention= names.
+    attending: tuple[str, ...] = ()  # Prefixes of names inside modules that `attention` selects.
     for name, module in model.named_modules():
         if isinstance(module, Emulated):
             raise ValueError(
@@ -257,7 +259,8 @@ def restore(model: nn.Module) -> None:
     emulation = emulation_of(model)
     for name, module in emulation.modules.items():
         exchanged = "emulates" in type(module).__dict__
-        errors.require(exchanged, "model", f"as emulate() left it at {name!r}", type(module).__name__)
+        accepted = f"one whose module {name!r} still has the class that emulate() gave it"
+        errors.require(exchanged, "model", accepted, type(module).__name__)
     for module in emulation.modules.values():
         leave(module)
     for fast, attribute, value in emulation._fast_paths:
@@ -296,7 +299,7 @@ def _check_shared(found: Iterable[tuple[str, nn.Module, How]]) -> None:
             first, before = seen.setdefault(id(weight), (name, operand))
             if before != operand:
                 raise ValueError(
-                    f"Argument 'recipe' must round the weight that {first!r} and {name!r} share in one way, not to "
+                    f"Argument 'recipe' must round the shared weight of {first!r} and {name!r} in one way, not to "
                     f"{before} and to {operand}."
                 )
 
@@ -318,7 +321,7 @@ def _attention_reason(module: nn.Module) -> str | None:
 
 
 def _has_weights(module: nn.Module) -> bool:
-    """Return True if a module has own parameters.
+    """Return True if a module has parameters of its own.
 
     The packed parameters of torch's quantized modules count as parameters too.
     """
@@ -326,7 +329,7 @@ def _has_weights(module: nn.Module) -> bool:
 
 
 def _may_multiply(module: nn.Module) -> bool:
-    """Return True if a module has own weights of two or more axes, except embedding tables."""
+    """Return True if a module itself has weights of two or more axes, except embedding tables."""
     if isinstance(module, nn.Embedding | nn.EmbeddingBag):
         return False
     parameters = [p for name, p in module.named_parameters(recurse=False) if not _TABLE.search(name)]
@@ -345,9 +348,9 @@ def _warn(model: nn.Module, left_alone: Mapping[str, str]) -> None:
     }
     if multiplying:
         warnings.warn(
-            f"emulate() leaves alone modules that may multiply by their weights: {_reasons(multiplying)}. If you "
-            "mean this, leave them out by filter= or the recipe None; emulation.coverage(inputs) shows their share of "
-            "the FLOPs.",
+            f"emulate() leaves alone modules that may multiply by their weights: {_reasons(multiplying)}. If "
+            "this is intended, leave them out by filter= or the recipe None; emulation.coverage(inputs) shows their "
+            "share of the FLOPs.",
             stacklevel=3,
         )
 
