@@ -50,7 +50,7 @@ class Candidate:
     #: True if each block has a float16 offset.
     asymmetric: bool
     #: Bits stored per element: the bits of a code, and an element's share of the block's scale and
-    #: offset. A tensor scale does not count.
+    #: offset, but not of a tensor scale.
     bits_per_element: float
     #: The error by which candidates are ranked: the root of sum((x_q - x)**2) / sum(x**2).
     normalized_rmse: float

@@ -142,8 +142,9 @@ def compare_products(
     """Divide the difference of two stacks' matrix products into parts.
 
     The difference is the second stack's result minus the first stack's. Each stack's result is
-    reached from exact sums by adding one property of the stack at a time. A part is the difference
-    of the effects that one property has in the two stacks, so the parts add up to the difference:
+    reached from exact sums by adding one property of the stack at a time. A part is the effect of
+    one property in the second stack minus its effect in the first; the parts add up to the
+    difference:
 
     - **quantizer**: exact sums of each stack's operands, rounded once to float32;
     - **order**: fused sums, or float32 sums, in the stack's order, each rounded to nearest;

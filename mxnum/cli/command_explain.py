@@ -291,7 +291,7 @@ def _show_element(step: ElementSteps, bits: int, task: Any, word: int) -> None:
 
 
 def _show_line(step: ElementSteps) -> None:
-    """Print a line between the two nearest element values, with an x where the number lies."""
+    """Draw the interval between the two nearest element values, with an x at the number."""
     width = 48
     position = round(float(step.fraction or 0) * width)
     if 0 < (step.fraction or 0) < 1:

@@ -39,7 +39,7 @@ _PART = "is inside a MultiheadAttention that is left out"
 #: Matches names of parameters that are looked up or added but not multiplied: positions,
 #: embeddings, class tokens.
 _TABLE = re.compile("pos|emb|token|bias")
-#: The classes of torch's encoders, and the attribute that enables the fast path of each.
+#: The classes of torch's encoders, each with the attribute that enables its fast path.
 _FAST_PATHS = (
     (nn.TransformerEncoderLayer, "activation_relu_or_gelu"),
     (nn.TransformerEncoder, "use_nested_tensor"),
@@ -79,7 +79,7 @@ class Emulation:
     def set_samples(self, first: int, count: int) -> None:
         """Set which samples of the whole batch this process holds: `count` samples from `first` on.
 
-        By default all processes hold equally many samples, in the order of the process numbers.
+        By default each process holds the same number of samples, in the order of the processes.
         """
         first, count = errors.integer("first", first, 0, (1 << 31) - 1), errors.positive_integer("count", count)
         self._steps.position = position_of(self.step, first, count)

@@ -270,7 +270,7 @@ def _for_unit(x: Any, unit: mx.units.MatrixUnit) -> Any:
 
 
 def _fits_bfloat16(operand: Operand) -> bool:
-    """Return True if bfloat16 holds all values of the operand.
+    """Return True if bfloat16 can represent all values of the operand.
 
     If the scale is a power of two, an MX value has at most eight significant bits.
     """

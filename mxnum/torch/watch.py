@@ -166,7 +166,7 @@ class Watch:
         return dict(row)
 
     def stop(self) -> None:
-        """Stop watching the model. The rows that were observed stay."""
+        """Stop watching the model. The observed rows are kept."""
         for number in self._numbers:
             watching.pop(number, None)
         self._codes.clear()
