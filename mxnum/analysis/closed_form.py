@@ -216,7 +216,7 @@ def integrals(machine: Machine, law: Any) -> dict[str, Any]:
         total = n(Fraction(0))
         if first:
             if a * b <= 0:
-                raise ValueError("Argument 'rounding' must round small numbers to zero, or the mean is not finite.")
+                raise ValueError("Argument 'rounding' must round small numbers to zero, else the mean is not finite.")
             total = total + n(first) * law.inverse(a, b)
         return total + n(second) * law.mass(a, b) if second else total
 

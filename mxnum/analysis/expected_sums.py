@@ -50,8 +50,8 @@ class Sums:
     def cut(self, segment: int, terms: int, order: tuple[int, ...] = (), bits: int = 53) -> _Terms:
         """Return the products in segments of `segment` products and steps of `terms` products.
 
-        The last segment, and the last step of each segment, are padded with zeros. Mantissas of
-        operands count as having at most `bits` bits.
+        The last segment, and the last step of each segment, are padded with zeros. The
+        mantissa of each operand is assumed to have at most `bits` bits.
         """
         count, k = self.a.shape
         period = len(order) or 1
@@ -133,6 +133,6 @@ def _lowest_bits(x: Array) -> Array:
 
 
 def _dropped(x: Array, last: Array, fraction_bits: int) -> Array:
-    """Return the unit in the last place after rounding to `fraction_bits` bits, or 0 if exact."""
+    """Return the unit in the last place if x keeps `fraction_bits` bits, or 0 if x is exact."""
     exponent = _exponents(x) - fraction_bits
     return np.where((x == 0) | (exponent <= last), 0.0, np.ldexp(1.0, np.maximum(exponent, -1000)))

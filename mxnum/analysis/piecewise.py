@@ -102,7 +102,7 @@ def _derive(element: ElementFormat, rounding: Rounding) -> PiecewiseQuantizer:
         if rounding.is_stochastic:
             rows.append((value, beyond))
             continue
-        # Round the points at 1/4, 1/2 and 3/4 of the gap between the two values by the definition.
+        # By the definition, round the points at 1/4, 1/2 and 3/4 of the gap between the two values.
         quarter = (beyond - value) / 4
         low, middle, high = (rounded(value + i * quarter) for i in (1, 2, 3))
         rows.append((low, low))

@@ -142,15 +142,17 @@ def compare_products(
     """Divide the difference of two stacks' matrix products into parts.
 
     The difference is the second stack's result minus the first stack's. Each stack's result is
-    reached from exact sums by adding one property of the stack at a time. A part is the difference
-    of the effects that one property has in the two stacks, so the parts add up to the difference:
+    reached from exact sums by adding one property of the stack at a time. A part is the effect of
+    one property in the second stack minus its effect in the first; the parts add up to the
+    difference:
 
     - **quantizer**: exact sums of each stack's operands, rounded once to float32;
     - **order**: fused sums, or float32 sums, in the stack's order, each rounded to nearest;
     - **truncation**: the bits that the unit keeps of terms and results, and the type of its
       results;
     - **promotion**: partial sums move to float32 after a number of products. If the unit multiplies
-      by the operands' scales only when it promotes a sum, promotion counts as order;
+      by the operands' scales only when it promotes a sum, the effect of promotion
+      is part of **order**;
     - **tensor scale**: scales of whole tensors or rows multiply sums in float32.
 
     Parameters
@@ -173,7 +175,7 @@ def compare_products(
     errors.require(len(units) == 2, "units", "two stacks", len(units))
     for each in units:
         known = isinstance(each, (ProductStack, MatrixUnit, Accumulate, str))
-        errors.require(known, "units", "stacks, units, or names of units or modes", type(each).__name__)
+        errors.require(known, "units", "ProductStacks, matrix units, or names of units or modes", type(each).__name__)
     stacks = [each if isinstance(each, ProductStack) else ProductStack(each) for each in units]
     first, second = (_Chain(stack, stack.operand(a, -1), stack.operand(b, -2)) for stack in stacks)
     with np.errstate(invalid="ignore"):
@@ -244,9 +246,9 @@ def _expected_squares(first: _Chain, second: _Chain, values: dict[str, Array]) -
 
 
 def _variants(unit: MatrixUnit, keeps_promotion: bool) -> list[MatrixUnit]:
-    """Return a unit with as many bits as possible, the unit without promotions, and `unit` itself.
+    """Return `unit` in three variants: with all possible bits, without promotions, and unchanged.
 
-    The first returned unit rounds to nearest. Only `unit` itself warns about missing evidence.
+    The first variant rounds to nearest. Only the last variant warns about missing evidence.
     """
     silent = tuple(Evidence(clause, "replayed") for clause in CLAUSES)
     promotion = unit.promotion if keeps_promotion else 0  # promotion also applies block scales
@@ -305,8 +307,8 @@ def _differences(first: list[Array], second: list[Array]) -> dict[str, Array]:
 def _round_to_a_grid(steps: list[Array]) -> None:
     """Round the arrays in `steps`, in place, so that their differences are exact in float64.
 
-    If v is the largest value of a result in `steps`, the spacing of the result's grid is at most
-    2**-48 v, and the grid contains all float32 numbers down to 2**-25 v.
+    Each result has a grid of its own. If v is the result's largest magnitude in `steps`, the grid's
+    spacing is at most 2**-48 v, and the grid contains all float32 numbers down to 2**-25 v.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         largest = np.max([np.where(np.isfinite(step), abs(step), 0) for step in steps], axis=0)

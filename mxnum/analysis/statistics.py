@@ -21,8 +21,7 @@ from mxnum.memory.dtypes import Array, as_array, float_array
 from mxnum.modes import FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule, scale_rule_of
 from mxnum.ops import quantize, shared_scale
 
-#: The number of elements that are measured at a time. Measuring takes about 130 bytes of memory for
-#: each of these elements.
+#: The number of elements that are measured at a time. Measuring takes about 130 bytes each.
 CHUNK = 1 << 16
 
 #: The size of the largest array that numpy quantizes by the definition. numpy takes milliseconds,
@@ -59,15 +58,15 @@ class Statistics:
     measured: Any = field(metadata=_COUNT)
     #: Measured elements that are finite after quantization.
     compared: Any = field(metadata=_COUNT)
-    #: Elements whose magnitude is above the format's largest value times the scale. The share of
-    #: these elements is one of two definitions of *last-bin occupancy*; see `at_max`.
+    #: Elements whose magnitude is above the format's largest value times the scale.
+    #: `beyond_max_rate` is one of two definitions of *last-bin occupancy*; see `max_code_rate`.
     beyond_max: Any = field(metadata=_COUNT)
-    #: Elements that would round to above the format's largest value with an unbounded exponent.
+    #: Elements that, with an unbounded exponent, would round to above the format's largest value.
     #: overflow="saturate" clamps exactly these elements. If the scale is zero, all numbers except 0
     #: are clamped.
     clamped: Any = field(metadata=_COUNT)
-    #: Elements with the code of the format's largest value. The share of these elements is the
-    #: other definition of *last-bin occupancy*; see `beyond_max`.
+    #: Elements with the code of the format's largest value. `max_code_rate` is one of two
+    #: definitions of *last-bin occupancy*; see `beyond_max_rate`.
     at_max: Any = field(metadata=_COUNT)
     #: Elements that are not zero, but get the code of zero.
     underflowed: Any = field(metadata=_COUNT)
@@ -113,7 +112,7 @@ class Statistics:
 
     @property
     def overflowing_blocks(self) -> Any:
-        """The share of blocks with an element that `beyond_max` counts, without NaN blocks."""
+        """The share of blocks with an element that `beyond_max` counts. NaN blocks are left out."""
         return self._of_blocks(self.blocks_beyond_max)
 
     @property

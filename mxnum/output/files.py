@@ -128,7 +128,7 @@ def _why(problem: Exception) -> str:
         return f"it lacks {said}"
     # numpy treats any unknown content as a pickle, and its message says how to load a pickle.
     if "pickle" in said:
-        return "it holds Python objects, or is no file of arrays"
+        return "it contains Python objects, or is not a file of arrays"
     known = {"mmap length is greater than file size": "it is truncated", "No data left in file": "it is empty"}
     return known.get(said, said.split(". ")[0]) or type(problem).__name__
 

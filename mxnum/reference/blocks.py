@@ -201,7 +201,7 @@ def _numbers(codes: Array, scale: ScaleFormat) -> Array:
 def _tensor_scale(array: Array, fmt: MXFormat, asked: Any) -> Array | None:
     """Return the tensor scale as an array that broadcasts with x; None if the format has none."""
     if fmt.tensor_scale is None:
-        errors.require(asked is None, "tensor_scale", f"None for {fmt.name}, which has none", asked)
+        errors.require(asked is None, "tensor_scale", f"None for {fmt.name}, which has no tensor scale", asked)
         return None
     if asked is not None and not isinstance(asked, str):
         return np.asarray(asked, np.float32)

@@ -143,7 +143,7 @@ def _groups(
 
 
 def _at(parts: Sequence[Part], index: int) -> Part:
-    """Return the part at an index of a vector, or a zero beyond the vector's end."""
+    """Return the `Part` at an index of a vector, or zero beyond the vector's end."""
     return parts[index] if index < len(parts) else _ZERO
 
 

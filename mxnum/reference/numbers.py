@@ -98,7 +98,7 @@ class Layout(NamedTuple):
     largest: int  # The code of the largest finite number.
     infinity: int | None
     nan: int | None  # The NaN code that quantization writes, with the sign bit clear.
-    emin: int  # The exponent of the smallest normal numbers; it sets the spacing of subnormals and integers.
+    emin: int  # The least normal exponent, which sets the spacing of subnormals and of integer codes.
 
 
 @cache

@@ -160,7 +160,7 @@ def _attention(_: Tensor, query: Tensor, key: Tensor, value: Tensor, *__: Any) -
 
 
 def _recurrent(_: Tensor, x: Tensor, *rest: Any) -> Any:
-    weights = rest[0] if isinstance(rest[0], list | tuple) else rest[:2]  # a list for cuDNN, two tensors for oneDNN
+    weights = rest[0] if isinstance(rest[0], list | tuple) else rest[:2]  # cuDNN gets a list, oneDNN two tensors
     return 2 * prod(x.shape[:-1]) * sum(weight.numel() for weight in weights if weight.ndim > 1)
 
 

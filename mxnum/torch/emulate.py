@@ -39,7 +39,7 @@ _PART = "is inside a MultiheadAttention that is left out"
 #: Matches names of parameters that are looked up or added but not multiplied: positions,
 #: embeddings, class tokens.
 _TABLE = re.compile("pos|emb|token|bias")
-#: The classes of torch's encoders, and the attribute that enables the fast path of each.
+#: The classes of torch's encoders, each with the attribute that enables its fast path.
 _FAST_PATHS = (
     (nn.TransformerEncoderLayer, "activation_relu_or_gelu"),
     (nn.TransformerEncoder, "use_nested_tensor"),
@@ -79,7 +79,7 @@ class Emulation:
     def set_samples(self, first: int, count: int) -> None:
         """Set which samples of the whole batch this process holds: `count` samples from `first` on.
 
-        By default all processes hold equally many samples, in the order of the process numbers.
+        By default each process holds the same number of samples, in the order of the processes.
         """
         first, count = errors.integer("first", first, 0, (1 << 31) - 1), errors.positive_integer("count", count)
         self._steps.position = position_of(self.step, first, count)
@@ -100,7 +100,9 @@ class Emulation:
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
         """Set the seed and the step from `state_dict`, to continue a training run."""
-        errors.require(set(state) == {"seed", "step"}, "state", "a mapping with 'seed' and 'step' alone", sorted(state))
+        errors.require(
+            set(state) == {"seed", "step"}, "state", "a mapping with the two keys 'seed' and 'step'", sorted(state)
+        )
         step = errors.integer("step", state["step"], 0, STEPS - 1)
         self.seed = seed_of(state["seed"])
         self._steps.position = position_of(step, *self._steps.position[1:].tolist())
@@ -194,7 +196,7 @@ def emulate(
     found: list[tuple[str, nn.Module, str, How]] = []
     emulated: tuple[str, ...] = ()  # Prefixes of names inside emulated MultiheadAttention modules.
     attentions: tuple[str, ...] = ()  # Prefixes of names inside any MultiheadAttention.
-    attending: tuple[str, ...] = ()  # Prefixes of names inside modules that attention= names.
+    attending: tuple[str, ...] = ()  # Prefixes of names inside modules that `attention` selects.
     for name, module in model.named_modules():
         if isinstance(module, Emulated):
             raise ValueError(
@@ -257,7 +259,8 @@ def restore(model: nn.Module) -> None:
     emulation = emulation_of(model)
     for name, module in emulation.modules.items():
         exchanged = "emulates" in type(module).__dict__
-        errors.require(exchanged, "model", f"as emulate() left it at {name!r}", type(module).__name__)
+        accepted = f"one whose module {name!r} still has the class that emulate() gave it"
+        errors.require(exchanged, "model", accepted, type(module).__name__)
     for module in emulation.modules.values():
         leave(module)
     for fast, attribute, value in emulation._fast_paths:
@@ -296,7 +299,7 @@ def _check_shared(found: Iterable[tuple[str, nn.Module, How]]) -> None:
             first, before = seen.setdefault(id(weight), (name, operand))
             if before != operand:
                 raise ValueError(
-                    f"Argument 'recipe' must round the weight that {first!r} and {name!r} share in one way, not to "
+                    f"Argument 'recipe' must round the shared weight of {first!r} and {name!r} in one way, not to "
                     f"{before} and to {operand}."
                 )
 
@@ -318,7 +321,7 @@ def _attention_reason(module: nn.Module) -> str | None:
 
 
 def _has_weights(module: nn.Module) -> bool:
-    """Return True if a module has own parameters.
+    """Return True if a module has parameters of its own.
 
     The packed parameters of torch's quantized modules count as parameters too.
     """
@@ -326,7 +329,7 @@ def _has_weights(module: nn.Module) -> bool:
 
 
 def _may_multiply(module: nn.Module) -> bool:
-    """Return True if a module has own weights of two or more axes, except embedding tables."""
+    """Return True if a module itself has weights of two or more axes, except embedding tables."""
     if isinstance(module, nn.Embedding | nn.EmbeddingBag):
         return False
     parameters = [p for name, p in module.named_parameters(recurse=False) if not _TABLE.search(name)]
@@ -345,9 +348,9 @@ def _warn(model: nn.Module, left_alone: Mapping[str, str]) -> None:
     }
     if multiplying:
         warnings.warn(
-            f"emulate() leaves alone modules that may multiply by their weights: {_reasons(multiplying)}. If you "
-            "mean this, leave them out by filter= or the recipe None; emulation.coverage(inputs) shows their share of "
-            "the FLOPs.",
+            f"emulate() leaves alone modules that may multiply by their weights: {_reasons(multiplying)}. If "
+            "this is intended, leave them out by filter= or the recipe None; emulation.coverage(inputs) shows their "
+            "share of the FLOPs.",
             stacklevel=3,
         )
 

@@ -317,7 +317,7 @@ def layer_norm_how(x: Tensor, shape: Any, weight: Any, bias: Any, eps: float, ho
     if how.is_stepwise:
         last = x.shape[-1:]
         is_plain = last == tuple(shape) and all(p is not None and p.shape == last for p in (gamma, beta))
-        accepted = "the last axis alone, with weight and bias of its length, for vector_steps"
+        accepted = "the last axis alone, with weight and bias of that length, because the recipe has vector_steps"
         errors.require(is_plain, "normalized_shape", accepted, tuple(shape))
         return LayerNorm.apply(x, gamma, beta, eps, how.rounding)[0]
     return _between(lambda x: torch.nn.functional.layer_norm(x, shape, gamma, beta, eps), x, how)
@@ -421,7 +421,7 @@ def _refuse_studies(argument: str, operand: Operand) -> None:
 def _refuse_alone(operand: Operand) -> None:
     """Raise ValueError if an operand outside of products has settings that only products allow."""
     _refuse_studies("operand", operand)
-    errors.require(operand.transform is None, "transform", "None where there is no product", operand.transform)
+    errors.require(operand.transform is None, "transform", "None for an operand outside of products", operand.transform)
 
 
 def _refuse_function_transforms() -> None:

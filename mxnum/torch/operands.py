@@ -77,7 +77,7 @@ class Product(NamedTuple):
 
 
 class Key(NamedTuple):
-    """The data on which an operation's random bits depend, and the number of its watcher.
+    """The data on which an operation's random bits depend, and the number of the module's `Site`.
 
     The first four fields are arguments of the operations in `library`.
     """
@@ -181,7 +181,7 @@ def rounded(x: Tensor, operand: Operand, axis: int, key: Key, slot: int, buffer:
             fits = isinstance(value, torch.Tensor) and (value.shape, value.dtype) == (x.shape, x.dtype)
             got = f"{tuple(value.shape)}, {value.dtype}" if isinstance(value, torch.Tensor) else type(value).__name__
             errors.require(
-                fits, "kernel", f"a function that returns tensors of shape {tuple(x.shape)} and {x.dtype}", got
+                fits, "kernel", f"a function that returns tensors of shape {tuple(x.shape)} and type {x.dtype}", got
             )
         elif buffer is None or not x.is_cpu:
             value = mx.fake_quantize(x, fmt, out=torch.empty_like(x), **keywords, **drawn)
@@ -199,8 +199,8 @@ def rounding_by(kernel: Callable[..., Tensor]) -> Iterator[None]:
 
     The kernel is called as ``kernel(x, operand, axis)`` and returns a tensor of the shape and type
     of x. For stochastic rounding, the kernel also gets the keywords `seed` and `stream`, and
-    `first` if it is not 0. Products raise ValueError if `accumulate` is set, except to "amx",
-    because they are then computed from codes and not from values.
+    `first` if it is not 0. Products raise ValueError if `accumulate` is neither None nor
+    "amx", because such products use codes, not values.
     """
     errors.require_type(callable(kernel), "kernel", "a function", kernel)
     _others.append(kernel)
@@ -270,7 +270,7 @@ def _for_unit(x: Any, unit: mx.units.MatrixUnit) -> Any:
 
 
 def _fits_bfloat16(operand: Operand) -> bool:
-    """Return True if bfloat16 holds all values of the operand.
+    """Return True if bfloat16 can represent all values of the operand.
 
     If the scale is a power of two, an MX value has at most eight significant bits.
     """
@@ -346,7 +346,7 @@ def _exceeds(x: Tensor, q: mx.MXArray, positive: tuple[float, bool], negative: t
     unit, magnitude = cast(Tensor, ones.dequantize(torch.float64)), x.double().abs()
 
     def exceeds(threshold: float, inclusive: bool) -> Tensor:
-        limit = unit * (threshold / q.format.element.value(1))  # exact, because both factors have few digits
+        limit = unit * (threshold / q.format.element.value(1))  # exact, because both factors have few bits
         return magnitude >= limit if inclusive else magnitude > limit
 
     return torch.where(x > 0, exceeds(*positive), exceeds(*negative)) & (magnitude > 0)

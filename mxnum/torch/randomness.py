@@ -96,7 +96,7 @@ class Steps:
 
     @property
     def current(self) -> Any:
-        """The position for random bits; in a recomputation, the position of the forward pass."""
+        """The position for random bits; in a recomputation, the position of the recomputed pass."""
         return self._returning if self._returning is not None and recomputing() else self.position
 
     def advance(self) -> None:

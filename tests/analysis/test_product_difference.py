@@ -169,7 +169,10 @@ def test_text_and_dictionary():
     ("units", "message"),
     [
         (["hopper_fp8"], "'units' must be two stacks, not 1"),
-        (["exact", np.ones((4, 4))], "'units' must be stacks, units, or names of units or modes, not 'ndarray'"),
+        (
+            ["exact", np.ones((4, 4))],
+            "'units' must be ProductStacks, matrix units, or names of units or modes, not 'ndarray'",
+        ),
         (["hoper_fp8", "exact"], "did you mean 'hopper_fp8'"),
         (
             [ProductStack("hopper_fp8", "mxfp4_e2m1"), "exact"],

@@ -218,7 +218,7 @@ def test_errors_of_readers_become_one_sentence_about_the_file(tmp_path):
         "KeyError": "it lacks 'scales'.",
         "BadZipFile": "it is a damaged archive.",
         "NotImplementedError": "compression type 99.",
-        "ValueError": "it holds Python objects, or is no file of arrays.",
+        "ValueError": "it contains Python objects, or is not a file of arrays.",
         "OSError": "a bad block.",
         "RecursionError": "RecursionError.",
     }

@@ -195,7 +195,7 @@ def test_one_warning_names_modules_that_multiply_by_their_own_weights():
     assert [str(each.message) for each in seen] == [
         "emulate() leaves alone modules that may multiply by their weights: layers.*.gru (GRU) is of a class that "
         "emulate() does not know; layers.*.experts (Experts) is of a class that emulate() does not know; bilinear "
-        "(Bilinear) is of a class that emulate() does not know. If you mean this, leave them out by filter= or the "
+        "(Bilinear) is of a class that emulate() does not know. If this is intended, leave them out by filter= or the "
         "recipe None; emulation.coverage(inputs) shows their share of the FLOPs."
     ]
     assert seen[0].filename == __file__

@@ -93,7 +93,7 @@ def test_units_of_your_own_must_be_registered():
 
 def test_convolutions_are_left_alone_and_wide_numbers_raise():
     model = torch.nn.Sequential(torch.nn.Conv1d(8, 8, 3), torch.nn.Linear(8, 8))
-    with pytest.warns(UserWarning, match="is a convolution, whose products only torch can sum"):
+    with pytest.warns(UserWarning, match="is a convolution, whose products only torch or AMX can sum"):
         assert list(mxt.emulate(model, "blackwell mxfp8").left_alone) == ["0"]
     with pytest.raises(ValueError, match="'recipe' must be one that rounds operands to bfloat16"):
         mxt.linear(numbers(2, 16), numbers(3, 16), None, "float32", accumulate="hopper_bfloat16")
