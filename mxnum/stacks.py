@@ -122,7 +122,7 @@ def fake_quantize(
 
 
 def _checked(x: Array, stack: str | Stack, blocks: Blocks | None) -> tuple[Stack, Blocks, bool]:
-    """Return the stack, the blocks, and True if the blocks are rows because `blocks` was None.
+    """Return the stack, the blocks, and True if `blocks` is None, so that each row is a block.
 
     Raise an error for an array that the stack does not take.
     """

@@ -2,8 +2,9 @@
 
 The definition computes 31 more binary digits of the quotient than an element has. The definition's
 long division is proved right digit by digit (`proofs.machines.long_division`). The fast formulation
-compares |x| with a product of factor and random bits. Each step of the fast formulation is proved
-exact on symbolic words of 64 bits, and on symbolic words of 32 bits that wrap around.
+compares |x| with the factor times a threshold that depends on the random bits. Each step of the
+fast formulation is proved exact on symbolic words of 64 bits, and on symbolic words of 32 bits that
+wrap around.
 """
 
 from __future__ import annotations
