@@ -91,7 +91,7 @@ _DIGITS = "0123456789"
 def _guess(value: Any, accepted: Sequence[str]) -> str:
     """Return the end of an error message that lists accepted strings: a suggestion, or a full stop.
 
-    The suggestion is an accepted string with a similar spelling, or one with which the value ends
+    The suggestion is an accepted string with a similar spelling, or one that the value ends with,
     after an underscore. A type that differs from the value only in its width is not suggested,
     because a user who writes "float64" does not mean "float16".
     """

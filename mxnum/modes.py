@@ -294,7 +294,7 @@ class Accumulate(_DocumentedEnum):
 
     @cached_property
     def by_block(self) -> bool:
-        """True if elements are summed block by block before they are scaled.
+        """True if products of elements are summed block by block before they are scaled.
 
         If True, the blocks of the two operands must have the same length.
         """

@@ -22,7 +22,7 @@ from proofs.specs.tables import RANDOM_BITS, SCALE_BIAS, SCALE_NAN, Element, Flo
 ROUNDINGS = ("rne", "rna", "rtz", "rtp", "rtn", "rto", "sr")
 OVERFLOWS = ("saturate", "ieee")
 MODES = {"rne": z3.RNE(), "rna": z3.RNA(), "rtz": z3.RTZ(), "rtp": z3.RTP(), "rtn": z3.RTN()}
-EXACTLY = z3.RNE()  # for operations that do not round, because the exact result is representable
+EXACTLY = z3.RNE()  # the mode for operations whose result is exact
 
 #: Equations that define new constants, and that theorems take as hypotheses. Each equation has a
 #: solution for all inputs, so the hypotheses exclude no input.

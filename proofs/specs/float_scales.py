@@ -27,10 +27,10 @@ SCALES: Any = tuple(scale for scale in formats.SCALES.values() if scale.number i
 
 
 def unpacking(make_unpack: Any, *exponents: Any, sign: int = 0) -> Any:
-    """Return a replacement of `make_unpack`, to make functions that take a significand as argument.
+    """Return a replacement of `make_unpack` that makes functions with a significand as argument.
 
-    The function that call n makes returns entry n of `exponents` as the exponent. If the entry is
-    None, call n makes the original function.
+    Call n of the replacement makes a function that returns entry n of `exponents` as the exponent.
+    If the entry is None, call n makes the original function.
     """
     left = iter(exponents)
 
