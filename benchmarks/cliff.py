@@ -52,8 +52,8 @@ OTHERS: dict[str | mx.MXFormat, str] = {
     INT6: "mxint8",
 }
 
-#: WIDTHS are widths in bits that no OCP element has. SIX_BITS is the OCP format that is the
-#: baseline for packed codes of WIDTHS.
+#: WIDTHS are widths in bits that no OCP element has. SIX_BITS is the OCP format with which packed
+#: codes of these widths are compared.
 WIDTHS, SIX_BITS = (3, 5, 7), "mxfp6_e2m3"
 
 

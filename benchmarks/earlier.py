@@ -207,7 +207,7 @@ def _compared(table: Table, prepare: tuple[Any, ...], row: str, session: Session
 def _ratios(earlier: Callable[[int], int], now: Callable[[int], int], session: Session) -> list[float]:
     """Return for each round the time of this version divided by the time of the earlier version.
 
-    The order of the versions alternates from round to round. A round takes some milliseconds.
+    The order of the versions alternates from round to round. A round takes a few milliseconds.
     """
     earlier(1), now(1)  # the first calls compile
     calls = ceil(3e6 / max(1, earlier(1)))

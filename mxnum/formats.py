@@ -17,7 +17,7 @@ from mxnum.output.text_table import text_table
 
 _SPECIALS = ("none", "nan", "ieee")
 
-#: The public names of this module. `mxnum` exports its classes too.
+#: The public names of this module. `mxnum` also exports the classes.
 __all__ = ["describe", "element", "get", "names"]
 
 
@@ -275,7 +275,7 @@ _SHORT = {
 def meant(argument: str, name: object, known: Sequence[str], settings: str | None = None) -> str:
     """Return the known name that equals `name` up to case and separators, or raise an error.
 
-    Give `settings` if the argument may also be a notation (see `get`). If `name` is an element and
+    Pass `settings` if the argument may also be a notation (see `get`). If `name` is an element and
     not a format, the error message then suggests the notation ``name:settings``.
     """
     found = find(argument, name, known) if isinstance(name, str) else None
@@ -389,7 +389,7 @@ class MXFormat:
 
     @property
     def bits_per_element(self) -> float:
-        """The bits stored per element, a share of the block's scale included. MXFP4 has 4.25.
+        """The bits stored per element, with its share of the block's scale. MXFP4 has 4.25.
 
         The bits of a tensor scale are not counted.
         """
@@ -541,8 +541,8 @@ def _parsed(text: str) -> MXFormat:
     return _around(text, ElementFormat(base, exponent_bits, mantissa_bits, bias, specials), given)
 
 
-#: The keys of a notation. `_OF_ELEMENTS` describe the element, and `_OF_BLOCKS` describe the blocks
-#: and the scales.
+#: The keys of a notation: those that describe the element, and those that describe the blocks and
+#: the scales.
 _OF_ELEMENTS, _OF_BLOCKS = ("bias", "specials"), ("block", "scale", "tensor_scale")
 
 

@@ -4,9 +4,9 @@ Each kind of choice is a string enum: ``Rounding.RNE == "rne"``. Functions of th
 the string or the enum's member.
 
 Code that depends on a mode matches all members, looks the mode up in a table of all members, calls
-`which`, or reads a property that this module defines. No code has an `else` for all remaining
-modes. Code that does not handle a new mode yet therefore raises an error for this mode.
-tests/test_modes.py checks that the whole package follows this rule.
+`which`, or reads a property that this module defines. No function has an `else` for all remaining
+modes, so a function that does not handle a new mode raises an error for it. tests/test_modes.py
+checks that the whole package follows this rule.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Self, assert_never
 from mxnum import errors
 from mxnum.formats import ELEMENTS, MXFormat
 
-#: The public names of this module. Only the package itself uses `which`.
+#: The public names of this module. `which` is for mxnum's own modules.
 __all__ = ["Accumulate", "FloatScaleRule", "Nonfinite", "OffsetRange", "Overflow", "Rounding", "ScaleRule"]
 
 
@@ -119,7 +119,7 @@ class Overflow(_DocumentedEnum):
 class ScaleRule(_DocumentedEnum):
     """The exponent of the E8M0 scale of a block with largest magnitude A = f * 2**E, 1 <= f < 2.
 
-    Only finite numbers count for A. Each member below gives an exponent, which is then clamped to
+    A is the largest finite magnitude. Each member below gives an exponent, which is then clamped to
     -127..127. A block with A = 0 or without finite elements has scale code 0.
     """
 
@@ -134,8 +134,8 @@ class ScaleRule(_DocumentedEnum):
     )
     FLOOR_PLUS_ONE = (
         "floor_plus_one",
-        "E - emax + 1, so that no number is in the binade of the largest element. AWS Neuron uses this rule for MXFP8 "
-        "(nki.isa.quantize_mx).",
+        "E - emax + 1, so that every |x| / 2**s is below the binade of the largest element. AWS Neuron uses this rule "
+        "for MXFP8 (nki.isa.quantize_mx).",
     )
 
 
@@ -253,7 +253,7 @@ class OffsetRange(_DocumentedEnum):
 
     @cached_property
     def is_half(self) -> bool:
-        """True if half the range of a block sets the scale, and not the largest difference."""
+        """True if half the range sets a block's scale, False if the largest difference does."""
         match self:
             case OffsetRange.EXACT:
                 return False
@@ -294,7 +294,7 @@ class Accumulate(_DocumentedEnum):
 
     @cached_property
     def by_block(self) -> bool:
-        """True if elements are summed block by block before they are scaled.
+        """True if products of elements are summed block by block before they are scaled.
 
         If True, the blocks of the two operands must have the same length.
         """

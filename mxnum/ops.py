@@ -89,11 +89,10 @@ def quantize(
         shape of `MXArray.tensor_scale`. ``"row"`` computes a tensor scale for each row of the last
         axis. By default one tensor scale is computed for the whole array.
     arithmetic
-        ``"exact"`` computes what the library defines. For ``nvfp4``, `arithmetic` may also name a
-        stack of `mxnum.stacks`, to reproduce the stack's float32 operations bit for bit. A stack
-        has fixed modes, computes its own scales, and uses no random bits, so the arguments for
-        modes, scales and random bits must be left out. `mxnum.stacks.quantize` takes a global scale
-        for a stack.
+        ``"exact"`` follows the definition. For ``nvfp4``, `arithmetic` may also name a stack of
+        `mxnum.stacks`, to reproduce the stack's float32 operations bit for bit. A stack has fixed
+        modes, computes its own scales, and uses no random bits, so the arguments for modes, scales
+        and random bits must be left out. `mxnum.stacks.quantize` takes a global scale for a stack.
     offset
         ``"float16"`` selects asymmetric scaling: the midpoint of each block, rounded to float16, is
         subtracted before scaling. `offset_range` selects the magnitude that sets the scale (see

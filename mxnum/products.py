@@ -241,7 +241,7 @@ def _warn(unit: MatrixUnit, k: int, length: int, has_addend: bool, result: Array
 
 
 def _held(operand: Any) -> Any:
-    """Return an array that comes from the same library (numpy or torch) as the operand."""
+    """Return the operand, or the scales of an `MXArray`: an array of the operand's library."""
     return operand.scales if isinstance(operand, MXArray) else operand
 
 

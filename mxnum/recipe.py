@@ -44,9 +44,9 @@ class Operand:
     #: without blocks or scales.
     error: str = "quantize"
     step: float = 0.0
-    #: If True, the error of each layer is scaled, so that its root mean square is that of the floor
-    #: rule's error in the same format, with rounding to nearest. With "clamp", x is cut off at the
-    #: magnitude for which the error has the same root mean square.
+    #: If True, the error e of each layer is scaled to the root mean square of the error that the
+    #: floor rule makes in the same format, with rounding to nearest. With "clamp", the magnitude at
+    #: which x is cut off is chosen to give this root mean square.
     matched: bool = False
     #: The rows and columns of tiles, which replace blocks along the summed axis. With tiles, the
     #: forward and the backward product of a weight use the same rounded numbers.
@@ -213,7 +213,7 @@ class Recipe:
         for_weights = "gradients" if self.gradients_for_weights is None else "gradients_for_weights"
         for first, second in (*_TOGETHER, ("activations_backward", for_weights)):
             one, other = getattr(self, first), getattr(self, second)
-            accepted = f"{one.transform!r}, like that of {first!r}, with which it is multiplied"
+            accepted = f"{one.transform!r}, the transform of {first!r} in the same product"
             errors.require(one.transform == other.transform, f"{second}.transform", accepted, other.transform)
 
     @classmethod

@@ -90,7 +90,7 @@ def _checked_signs(signs: Any, size: int) -> Array:
         return np.ones(size)
     if isinstance(signs, str):
         signs = SIGNS[errors.choose("signs", signs, tuple(SIGNS))]
-        errors.require(size == len(signs), "size", f"{len(signs)} with signs of that name", size)
+        errors.require(size == len(signs), "size", f"{len(signs)}, the number of the named signs", size)
     given = as_array("signs", signs, anywhere=False)
     errors.require(given.shape == (size,), "signs", f"of shape {(size,)}", given.shape)
     errors.require_type(given.dtype.kind in "iuf", "signs", "an array of integers or floats", given.dtype.name)

@@ -70,7 +70,7 @@ def encode_kernel(source: str, element: str, rounding: str, overflow: str) -> Ca
 
 
 def encode_loop(source: str, element: str, rounding: str, overflow: str, random: Random | None) -> Any:
-    """Return the compiled loop that redoes, by the definition, the groups that fast loops skip."""
+    """Return the compiled loop that encodes, by the definition, the panels that fast loops skip."""
     modes = FLOATS[source], ELEMENTS[element], Rounding[rounding.upper()], Overflow[overflow.upper()]
     draw = None if random is None else draw_from_words(random.bits)
     return MarkedLoop(formulation.quantizing(*modes), draw, 0)

@@ -29,8 +29,8 @@ from proofs.theorem import Outcome, Theorem
 OPTIONAL_MODULES = ("proofs.machines.llvm", "proofs.machines.ptx", "proofs.mutants.planted", "proofs.exhaustive")
 #: Seconds after which a theorem's check is stopped.
 HARD_LIMIT = {"fast": 900, "full": 6 * 3600}
-#: Time limits for theorems of the sample, as multiples of the median time: for the quickest theorem
-#: of a family, and for the other theorems of the family.
+#: Time limits for theorems of the sample, as multiples of the median time: one for the quickest
+#: theorem of a family, one for the rest of the family.
 QUICK_FAMILY, QUICK = 4.0, 0.4
 
 

@@ -68,7 +68,7 @@ CASES = {
     "stream without sr": (lambda: mx.encode(X, "e4m3", stream=-1), "'stream' must be between 0 and 18446744073709551615, not -1"),
     "stream beside words": (lambda: mx.quantize(X, "mxint8", rounding="sr", random_bits=WORDS, stream="a"), "'stream' must be an integer, not 'a'"),
     "another scale": (lambda: mx.MXFormat("e4m3", mx.ScaleFormat("e5m3", 8, 15, 255)), "'scale' must be one of ['e8m0', 'e4m3', 'ue5m3', 'float32', 'bfloat16', 'float16'], not"),
-    "two formats of that name": (lambda: mx.quantize(X, "mxfp8"), "'format' must be 'mxfp8_e4m3' or 'mxfp8_e5m2', not 'mxfp8', which may be either"),
+    "two formats of that name": (lambda: mx.quantize(X, "mxfp8"), "'format' must be 'mxfp8_e4m3' or 'mxfp8_e5m2', not 'mxfp8', which may mean either"),
     "a format that is not here": (lambda: mx.quantize(X, "nvfp8"), "'format' must be one of"),
     "both": (lambda: mx.quantize(X, "mxint8", rounding="sr", seed=1, random_bits=WORDS), "'seed' must not be given together with 'random_bits'"),
     "bits of the wrong type": (lambda: mx.quantize(X, "mxint8", rounding="sr", random_bits=WORDS.astype(int)), "'random_bits' must be a uint32 array, not 'int64'"),

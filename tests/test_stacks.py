@@ -504,7 +504,9 @@ def test_constants_are_rounded_quotients():
 def test_what_is_refused():
     with pytest.raises(ValueError, match=r"'stack' must be one of \['transformer_engine', .*'torchao'"):
         stacks.quantize(np.ones((1, 16), np.float32), "torcha")
-    with pytest.raises(ValueError, match=r"'x' must be blocks as rows, of shape \(n, 16\), unless `blocks` is given"):
+    with pytest.raises(
+        ValueError, match=r"must be of shape \(n, 16\), with a block in each row, unless `blocks` is given"
+    ):
         stacks.quantize(np.ones(16, np.float32), "torchao")
     for wrong in (-3.0, np.nan):
         with pytest.raises(ValueError, match=r"'global_scale' must be a number that is not negative, not (-3\.0|nan)"):

@@ -41,11 +41,11 @@ def quantize(x: Any, format: str | MXFormat, **options: Any) -> MXChunks:
 
     Blocks must not straddle chunks, so every chunk but the last along an axis must hold whole
     blocks. The keywords are those of `mxnum.quantize` except `arithmetic`, `offset`, `scales`,
-    `out`, `packed` and `seed`. (Random words from a seed would depend on the chunks.) `random_bits`
-    may be a dask array of uint32. For ``nvfp4``, all chunks share one tensor scale, which the
-    caller gives or an extra pass over the array computes. Wrong arguments raise an error when
-    `quantize` is called. Wrong numbers raise an error when chunks are computed. The error of
-    ``nonfinite="raise"`` gives the index within a chunk.
+    `out`, `packed` and `seed`. `seed` is excluded because its random words would depend on the
+    chunks. `random_bits` may be a dask array of uint32. For ``nvfp4``, all chunks share one tensor
+    scale, which the caller gives or an extra pass over the array computes. Wrong arguments raise an
+    error when `quantize` is called. Wrong numbers raise an error when chunks are computed. The
+    error of ``nonfinite="raise"`` gives the index within a chunk.
     """
     inputs, tensor, settings, fmt, array = _prepared(x, options, format)
     blocks = settings["blocks"]

@@ -1,9 +1,9 @@
 """Read and write blocks of GGUF files (llama.cpp): MXFP4, NVFP4, and groups of integers.
 
-A block begins with its scale. In a block of 32 elements of four bits, byte i then holds element i
-in the low bits and element i + 16 in the high bits. In gpt-oss checkpoints, byte i holds elements
-2i and 2i + 1 (`mxnum.interop.gpt_oss`). A reader that confuses the orders of GGUF and gpt-oss
-silently permutes the values.
+A block begins with its scale. In a block of 32 elements of four bits, byte i holds element i in the
+low bits and element i + 16 in the high bits. In gpt-oss checkpoints, byte i holds elements 2i and
+2i + 1 (`mxnum.interop.gpt_oss`). A reader that confuses the orders of GGUF and gpt-oss silently
+permutes the values.
 
 - MXFP4: a block is an E8M0 code and 16 bytes of elements.
 - NVFP4: a block has four E4M3 codes, then 8 bytes with 16 elements for each code. NVFP4 is read as
@@ -37,8 +37,8 @@ from mxnum.memory.dtypes import Array, as_array
 from mxnum.memory.tensors import in_kind
 from mxnum.output.files import as_path, reading
 
-#: The GGUF types that this module reads and writes: for each, the format of the MX array, and the
-#: numbers of elements and of bytes in a block.
+#: For each GGUF type that this module reads and writes: the format of the MX array, and the numbers
+#: of elements and of bytes in a block.
 KINDS = {
     "MXFP4": ("mxfp4_e2m1", 32, 17),
     "NVFP4": ("e2m1:block=16,scale=e4m3", 64, 36),
@@ -145,7 +145,7 @@ def to_gguf_blocks(q: MXArray, *, kind: str = "MXFP4") -> Array:
     elif kind == "NVFP4":
         q = in_rows("q", q, "e2m1", "e4m3", 16)
         errors.require(q.tensor_scale is None, "q", "an array without a tensor scale", q.format.name)
-        errors.require(q.shape[-1] % 64 == 0, "q", "in rows of a multiple of 64", q.shape)
+        errors.require(q.shape[-1] % 64 == 0, "q", "in rows of a multiple of 64 elements", q.shape)
         scales = np.ascontiguousarray(q.scales).reshape(-1, 4)
         wrong = scales == _E4M3.nan_code
         if wrong.any():

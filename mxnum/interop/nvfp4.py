@@ -65,9 +65,9 @@ def to_nvfp4(q: MXArray, *, direction: str, global_scale: Any = None) -> tuple[A
     """Return bytes, scales (float8_e4m3fn) and global scale of an array of NVFP4.
 
     The array must have whole blocks along the last axis. The array must have one tensor scale, or
-    one tensor scale for each expert (an index of the first of three axes). An array with a tensor
-    scale for each row raises ValueError, because neither compressed-tensors nor ModelOpt can read
-    it.
+    three axes and one tensor scale for each index of the first axis (an expert). An array with a
+    tensor scale for each row raises ValueError, because neither compressed-tensors nor ModelOpt can
+    read it.
 
     A global scale for encoding is a float32 number whose reciprocal is the tensor scale. Several
     numbers may have the same reciprocal in float32, so pass the global scale of the original file
@@ -80,7 +80,7 @@ def to_nvfp4(q: MXArray, *, direction: str, global_scale: Any = None) -> tuple[A
     errors.require(q.tensor_scale is not None, "q", "of a format with a tensor scale", q.format.name)
     tensor = np.asarray(q.tensor_scale)
     own = tensor.size == 1 or (tensor.ndim > 2 and tensor.size == len(tensor))
-    errors.require(own, "q", "of one tensor scale, or one for each index of the first of three axes", tensor.shape)
+    errors.require(own, "q", "of one tensor scale, or of three axes with one per index of the first axis", tensor.shape)
     number = _global_scale(tensor, direction, global_scale)
     return q.pack(), np.ascontiguousarray(typed_scales(q)), number
 
@@ -120,7 +120,7 @@ def _reciprocal(numbers: Array) -> Array:
 
 
 def _reciprocals(tensor: Array, given: Any) -> Array:
-    """Return the global scales in `given` after a check, or else the reciprocals of `tensor`."""
+    """Return `given` as global scales after a check; for None, the reciprocals of `tensor`."""
     if given is not None:
         number = np.asarray(as_array("global_scale", given, anywhere=False)).reshape(-1)
         errors.require_dtype("global_scale", number.dtype, np.dtype(np.float32))

@@ -102,7 +102,7 @@ class Digit(Whole):
 
 @dataclass
 class Answer:
-    """The outcome of a comparison; `of` is the number, if it was compared with a constant."""
+    """The outcome of a comparison; `of` is the number compared with a constant, if any."""
 
     division: Division
     holds: z3.BoolRef

@@ -42,8 +42,8 @@ def prove(
     """Prove that the hypotheses imply the goal; every engine must confirm the proof.
 
     A witness gives the values of the inputs in `show`. `example` has values of inputs that satisfy
-    the hypotheses, which makes it cheap to check that the hypotheses can be satisfied. Without
-    `example`, a solver searches for inputs that satisfy the hypotheses.
+    the hypotheses, so it is cheap to check that the hypotheses can be satisfied. Without `example`,
+    a solver searches for inputs that satisfy the hypotheses.
     """
     started = time.perf_counter()
     hypotheses = list(hypotheses)

@@ -173,7 +173,7 @@ def _decide(
 ) -> Outcome:
     """Prove like `prove`, but first try the question without z3's simplifications.
 
-    `prove` lets z3 simplify every question, because questions with floats need it. Without z3's
+    `prove` has z3 simplify every question, as questions with floats require. Without z3's
     simplifications bitwuzla is three times as fast, because it recognizes that compiled code and
     Python function are nearly the same circuit.
     """

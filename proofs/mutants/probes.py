@@ -25,8 +25,8 @@ class Input:
 
     name: str
     bits: int
-    #: True if the input is sign-extended to the kernel's word, as arrays of floats are;
-    #: False if it is a natural number.
+    #: True if the input is sign-extended to the kernel's word, as bit patterns of floats are; False
+    #: if the input is a natural number.
     signed: bool = False
     #: The exclusive end of the values that callers pass; None if callers pass all values.
     end: int | None = None

@@ -22,7 +22,7 @@ from proofs.specs.tables import RANDOM_BITS, SCALE_BIAS, SCALE_NAN, Element, Flo
 ROUNDINGS = ("rne", "rna", "rtz", "rtp", "rtn", "rto", "sr")
 OVERFLOWS = ("saturate", "ieee")
 MODES = {"rne": z3.RNE(), "rna": z3.RNA(), "rtz": z3.RTZ(), "rtp": z3.RTP(), "rtn": z3.RTN()}
-EXACTLY = z3.RNE()  # the rounding of operations whose exact result is representable, so that no rounding occurs
+EXACTLY = z3.RNE()  # the mode for operations whose result is exact
 
 #: Equations that define new constants, and that theorems take as hypotheses. Each equation has a
 #: solution for all inputs, so the hypotheses exclude no input.
@@ -35,7 +35,7 @@ def sort_of(float_type: Float) -> z3.FPSortRef:
 
 
 def wide_sort(*types: Float | Element, extra: int = 0) -> z3.FPSortRef:
-    """Return a float sort that holds the types' values, scaled by 2**-128 to 2**128, exactly.
+    """Return a solver float type that represents x * 2**k exactly, for x in `types` and |k| <= 128.
 
     The significand has at least 11 bits.
     """

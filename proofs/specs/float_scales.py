@@ -27,10 +27,10 @@ SCALES: Any = tuple(scale for scale in formats.SCALES.values() if scale.number i
 
 
 def unpacking(make_unpack: Any, *exponents: Any, sign: int = 0) -> Any:
-    """Return a replacement of `make_unpack` whose functions take significands as arguments.
+    """Return a replacement of `make_unpack` that makes functions with a significand as argument.
 
-    The n-th function that the replacement makes returns the n-th entry of `exponents` as the
-    exponent. If the entry is None, the n-th function is the original one.
+    Call n of the replacement makes a function that returns entry n of `exponents` as the exponent.
+    If the entry is None, call n makes the original function.
     """
     left = iter(exponents)
 
@@ -78,7 +78,7 @@ def over_tensor_scales(find: Any, source: Any) -> Iterator[tuple[Ratios, Any]]:
 
 
 def is_leading(got: tuple[Any, int], ratios: Ratios, digits: int, down: int = 0) -> bool:
-    """Return True if `got` equals `leading` of the ratios, with the exponent reduced by `down`."""
+    """Return True if `got` is `leading` of the ratios, with `down` subtracted from the exponent."""
     exponent, significand = leading(ratios, digits)
     return got[1] == significand and bool(np.all(got[0] == EXPONENTS + exponent - down))
 

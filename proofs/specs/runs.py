@@ -50,7 +50,7 @@ class Random:
 
 @lru_cache(maxsize=64)
 def _floors(source: str, element: str, points: str, random: Random) -> tuple[Array, Array]:
-    """Return the largest pattern at or below a point of each gap, and True if it equals the point.
+    """Return, for each gap, the largest pattern up to a point, and True if it is at the point.
 
     The results have a row for each scale. `points` selects a point in each gap: "start", "middle",
     "end", or "random". The point "random" is the lowest point that stochastic rounding with the

@@ -28,7 +28,7 @@ LARGEST = bits(0x7F7FFFFF)
 SIXTH = bits(0x3E2AAAAB)  # The float32 number that is nearest to 1/6.
 # The bit patterns of 448, 2^-9 and 2^-6.
 LARGEST_E4M3, LEAST_E4M3, LEAST_NORMAL_E4M3 = bits(0x43E00000), bits(0x3B000000), bits(0x3C800000)
-# The bit patterns of 448 * 6, and of the float32 number nearest to its inverse.
+# The bit patterns of 448 * 6, and of the float32 number nearest to 1 / (448 * 6).
 BOTH, BOTH_INVERSE = bits(0x45280000), bits(0x39C30C31)
 HUNDRED_MILLION = bits(0x4CBEBC20)
 
@@ -59,8 +59,7 @@ class Statement:
     reads: Callable[[z3.FPRef, z3.FPRef, z3.FPRef, z3.FPRef], z3.FPRef]
     #: True if elements are x / factor, False if they are x * factor.
     divides: bool = False
-    #: True if every zero becomes +0, even if it comes from a negative number that became zero in
-    #: float32.
+    #: True if every zero becomes +0, even one from a negative number that underflowed in float32.
     zero_loses_sign: bool = False
     in_type: bool = False
     #: The E4M3 code that replaces a scale of zero; 0 if the stack keeps a scale of zero.

@@ -239,7 +239,7 @@ def _prove_safe(element: AnyElement, premises: list[z3.BoolRef], owed: list[z3.B
 
 
 def _converted(value: z3.BitVecRef, target: Any) -> z3.BitVecRef:
-    """Return the result of `make_convert_value` for a value.
+    """Return a float32 value, as bits, converted to a float type.
 
     The conversion is that of IEEE 754; NaN becomes the target's own NaN.
     """

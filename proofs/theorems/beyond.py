@@ -1,6 +1,6 @@
 """A fast formulation whose domain lacks a scale multiplies numbers so that the scale becomes 1.
 
-The theorems say that bringing numbers to scale 1 by a product changes no code and no value.
+The theorems say that these products change no element code and no value.
 """
 
 from __future__ import annotations

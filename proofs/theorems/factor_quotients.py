@@ -1,4 +1,4 @@
-"""Float scales, all elements: the definition divides rightly, and so does the fast formulation.
+"""Float scales, all elements: the definition and the fast formulation divide correctly.
 
 By the theorems of `factor_arithmetic` a quotient rounded to 53 bits lies on the same side of every
 threshold as the exact quotient.

@@ -1,8 +1,8 @@
 """Finding float scales: the definition and the fast formulation give the same scale.
 
-Definition and fast formulation divide the largest magnitude by the product of largest element and
-tensor scale. The definition computes the leading digits of the quotient; the fast formulation
-computes a float64 quotient.
+Definition and fast formulation divide the largest magnitude by (tensor scale * largest value of the
+element). The definition computes the leading digits of the quotient; the fast formulation computes
+a float64 quotient.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def _made(source: Any, element: Any, scale: Any, over: Any) -> tuple[Any, list[A
     """Return a function that computes a tensor scale, and lists of its divisions and packings.
 
     The arguments of the returned function are the largest magnitude's significand, and the code
-    that the replaced packing function returns.
+    that the replacement of the packing function returns.
     """
     calls, packed, code = list[Any](), list[Any](), [0]
 

@@ -1,10 +1,10 @@
 """Four over six: lemmas about the choice between two scales.
 
 A block takes the scale with the smaller sum of rounding errors. The loop first sums the errors in
-float32, and decides if the two sums differ by more than their error bound. For undecided blocks,
-the loop sums the errors in pairs of float64 numbers. For blocks that are still undecided, the
-loop's caller sums the errors in rational numbers. This module proves that decisions by float32 and
-float64 sums are right.
+float32. If the two sums differ by more than their error bound, these sums decide. For undecided
+blocks, the loop sums the errors in pairs of float64 numbers. For blocks that are still undecided,
+the loop's caller sums the errors in rational numbers. This module proves that decisions by float32
+and float64 sums are right.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ ROUNDED = (
 )
 #: The number of bits of the integers in the statements.
 WIDE = 128
-#: The range of exponents of terms and sums, which is that of products of two float32 numbers under
-#: two E8M0 scales.
+#: A bound on the magnitude of exponents of terms and sums; a term is a product of two float32
+#: numbers and two E8M0 scales.
 FARTHEST = 600
 MOST_BITS = 40
 WORD = 64

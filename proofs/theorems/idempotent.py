@@ -54,9 +54,10 @@ def roundings(element: str, rule: str) -> tuple[str, ...]:
     """Return the modes in which the theorem rounds a block's largest magnitude A.
 
     The modes are `ANY`, except for the rule `even` in e4m3, where they are `NEAREST`. Under `even`,
-    rounding A toward zero can give a T that is 480 times T's own scale, but the largest e4m3 value
-    is 448. For every rule except `ceil`, the theorem also covers an infinite largest magnitude, so
-    the result includes `INFINITY`. Under `ceil` the theorem is false for an infinity.
+    rounding A toward zero can give a largest quantized magnitude that is 480 times its own scale,
+    but the largest e4m3 value is 448. For every rule except `ceil`, the theorem also covers an
+    infinite largest magnitude, so the result includes `INFINITY`. Under `ceil` the theorem is false
+    for an infinity.
     """
     modes = NEAREST if (element, rule) == ("e4m3", "even") else ANY
     return modes if rule == "ceil" else (*modes, INFINITY)

@@ -50,7 +50,7 @@ def bound(code: z3.BitVecRef, sort: z3.FPSortRef, bounds: list[Fraction | None])
 
 
 def stands_for(code: z3.BitVecRef, size: z3.FPRef, negative: z3.BoolRef, element: Element, rounding: str) -> z3.BoolRef:
-    """Return the condition that `code` is the right magnitude code of a number of magnitude `size`.
+    """Return the condition that `code` is the right magnitude code for the magnitude `size`.
 
     The condition is false for a code without a value.
     """

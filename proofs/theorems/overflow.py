@@ -40,9 +40,8 @@ NUMBERS = (
 LARGEST = {"e4m3": 448, "e5m2": 57344}
 NEXT = {"e4m3": 480, "e5m2": 65536}
 HALFWAY = {"e4m3": 464, "e5m2": 61440}
-#: True if rounding to nearest even gives the largest value at the midpoint between this value and
-#: the value that would follow. The code of the largest value is even in e4m3 (448), and odd in e5m2
-#: (57344).
+#: True if rounding to nearest even rounds the number in `HALFWAY` to the one in `LARGEST`. The code
+#: of the largest value is even in e4m3 (448), and odd in e5m2 (57344).
 TIE_STAYS = {"e4m3": True, "e5m2": False}
 
 

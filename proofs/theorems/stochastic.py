@@ -91,7 +91,7 @@ def threshold(source: str, element: str, engines: tuple[str, ...]) -> Outcome:
     amount, in_reach = fixed_point(x, scale, float_type, target)
     gap = Gap(amount, target)
     # delta30 = floor(delta * 2**30) means delta30 * gap <= (amount - low) * 2**30 < (delta30 + 1) *
-    # gap. The inequalities below are divided by 2**30, of which the gap is a multiple.
+    # gap. The gap is a multiple of 2**30, so the inequalities below are divided by 2**30.
     delta30 = z3.FreshConst(z3.BitVecSort(RANDOM_BITS + 1), "delta30")
     step = z3.LShR(gap.high - gap.low, RANDOM_BITS)
     lower = z3.ZeroExt(WIDE - delta30.size(), delta30) * step

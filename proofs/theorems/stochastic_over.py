@@ -2,8 +2,9 @@
 
 The definition computes 31 more binary digits of the quotient than an element has. The definition's
 long division is proved right digit by digit (`proofs.machines.long_division`). The fast formulation
-compares |x| with a product of factor and random bits. Each step of the fast formulation is proved
-exact on symbolic words of 64 bits, and on symbolic words of 32 bits that wrap around.
+compares |x| with the factor times a threshold that depends on the random bits. Each step of the
+fast formulation is proved exact on symbolic words of 64 bits, and on symbolic words of 32 bits that
+wrap around.
 """
 
 from __future__ import annotations
@@ -99,8 +100,8 @@ def check_threshold(element: ElementFormat, over: Any = float_scale) -> Outcome:
     code = z3.If(sign == 0, packed, (1 << element.bits) - packed if element.integer else packed)
     magnitude = z3.Extract(element.bits - 1, 0, code) & ((1 << (element.bits - 1)) - 1)
     # `amount` is floor(quotient * 2**30) in units of the smallest step. The last digit of
-    # `significand`, which says whether a remainder is left, does not change this floor. The last
-    # digit stands for at most 2**-32 of a gap between two values of the element.
+    # `significand`, which says whether a remainder is left, does not change `amount`: it stands for
+    # at most 2**-32 of a gap between two values of the element.
     power = z3.SignExt(WIDE - 64, exponent) - leading - table.unit + RANDOM_BITS
     wide = z3.ZeroExt(WIDE - 64, significand)
     amount = z3.If(power < 0, z3.LShR(wide, -power), wide << power)
@@ -201,7 +202,7 @@ def _decided(element: ElementFormat, bits: int, code: int, fast: Any) -> Outcome
 
     def multiply(a: Sym, b: Sym) -> tuple[Sym, ...]:
         seen.append((a.value, b.value))
-        given = z3.If(b.value == 0, z3.BitVecVal(0, 64), words)  # a word of 32 bits holds 0 for 2**32
+        given = z3.If(b.value == 0, z3.BitVecVal(0, 64), words)  # in 32 bits, 2**32 is stored as 0
         halves = z3.Extract(63, 32, given), z3.Extract(31, 0, given)
         return tuple(make(z3.ZeroExt(bits - 32, half), obligations) for half in halves)
 
@@ -236,7 +237,7 @@ def _decided(element: ElementFormat, bits: int, code: int, fast: Any) -> Outcome
     return prove(premises, goal, engines=("bitwuzla",), show=(x, digits, exponent, drawn, words))
 
 
-# The constants of a block, and the codes and values that are made from them
+# The constants of a block, and the codes and values that functions compute from these constants
 
 
 class _Anything:
@@ -281,7 +282,7 @@ class _Number:
 
 
 def check_chosen(element: ElementFormat, target: ElementFormat | None, fast: Any = stochastic_over) -> Outcome:
-    """Check the statement `CHOSEN` for every lower code, both if x rounds up and if x does not."""
+    """Check the statement `CHOSEN` for every code, both if x rounds up and if x does not."""
     source, up = target or FLOAT32, 0
     real, asked, kept = inspect.unwrap(by_factors.by_seven_places), list[tuple[Any, ...]](), ("significand", "exponent")
 
