@@ -257,12 +257,12 @@ class MXArray:
 
     @property
     def nbytes(self) -> int:
-        """The bytes in memory of the codes (as they are held), scales, tensor scale and offsets."""
+        """The bytes that codes (as stored), scales, tensor scale and offsets take in memory."""
         return math.prod(self._stored.shape) + self._side_bytes
 
     @property
     def packed_nbytes(self) -> int:
-        """The bytes that packed codes, scales, tensor scale and offsets take."""
+        """The bytes that scales, tensor scale, offsets and packed codes take."""
         if self.ndim == 0:
             return 1 + self._side_bytes
         row = packed_length(self.shape[-1], self.format.element.bits)
@@ -374,7 +374,7 @@ class MXArray:
         errors.require(
             not element.integer or element.bits == 8,
             "format",
-            "one whose codes have the same bits in ml_dtypes",
+            "a format whose element codes have the same bits in ml_dtypes",
             element.name,
         )
         return self.to_host().codes.view(numpy_dtype(element))

@@ -22,7 +22,7 @@ from mxnum.formats import ScaleFormat
 from mxnum.memory.dtypes import Array
 from mxnum.units.unit import ZERO_EXPONENT, MatrixUnit
 
-#: The fewest products that are worth the start of a thread.
+#: A thread for fewer products than this costs more time than it saves.
 PRODUCTS_PER_THREAD = 1 << 20
 Scales = tuple[ScaleFormat | None, ScaleFormat | None]
 #: The greatest |exponent| of an E8M0 scale with which float hardware computes group sums.
