@@ -47,7 +47,7 @@ _WHERE = types.UniTuple(types.int64, 8)
 #: The distances in bytes at which loops prefetch: for memory that they read, and for memory that
 #: they will write.
 READ_AHEAD, WRITE_AHEAD = 8192, 2048
-#: How many elements a loop prefetches at once; with a constant block length, it prefetches a block.
+#: How many elements a loop prefetches at once; for constant block lengths, one block.
 #: Loops with much work for each element use `PART`, and loops with little work use `LONG_PART`.
 PART, LONG_PART = 64, 256
 #: The size of a cache line in bytes.

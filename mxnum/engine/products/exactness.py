@@ -67,7 +67,7 @@ def held(a: Operand, b: Operand) -> Held | None:
 
 @dataclass(frozen=True)
 class Exactness:
-    """How hardware can hold exact block sums of products of elements in two formats."""
+    """How hardware can hold exact block sums, for elements of two formats."""
 
     word: str
     #: True if sums for any elements fit exactly in `word`. If False, the elements of the given

@@ -80,8 +80,7 @@ def multiply(a: Operand, b: Operand, scales: Scales, unit: MatrixUnit, k: int, o
     Both matrices come from `Operand.by_rows`. `out` holds c on entry and d on return. Rows in which
     `special_rows` finds an infinity or NaN get wrong results.
     """
-    # Instructions shorter than a fused sum are padded with zeros, whose terms do not change the
-    # sum.
+    # If K is less than the terms per fused sum, zeros pad the operands, which changes no sum.
     sums = -(-(-(-a.array.shape[1] // k) * k) // unit.terms)
     if not sums:
         return
