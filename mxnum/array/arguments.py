@@ -57,7 +57,7 @@ def checked_codes(argument: str, value: Any, bits: int) -> Any:
     errors.require_dtype(argument, codes.dtype, dtype)
     if codes.size and bits < 8 * dtype.itemsize:
         largest = dispatch_engine(codes=codes).largest(codes)
-        errors.require(largest < 1 << bits, argument, f"below {1 << bits}, its high bits zero", largest)
+        errors.require(largest < 1 << bits, argument, f"below {1 << bits}", largest)
     return codes
 
 
@@ -115,8 +115,8 @@ def checked_tensor_scale(
         )
     )
     accepted = (
-        f"without axes, or of {len(shape)} axes of length 1; axes whose block length in {blocks} is 1 may be as long "
-        f"as in {shape}"
+        f"without axes, or of {len(shape)} axes: each has length 1, or the length in {shape} if its block length in "
+        f"{blocks} is 1"
     )
     errors.require(fits, "tensor_scale", accepted, tensor.shape)
     if positive:

@@ -257,12 +257,12 @@ class MXArray:
 
     @property
     def nbytes(self) -> int:
-        """The bytes in memory of the codes (as they are held), scales, tensor scale and offsets."""
+        """The bytes that codes (as stored), scales, tensor scale and offsets take in memory."""
         return math.prod(self._stored.shape) + self._side_bytes
 
     @property
     def packed_nbytes(self) -> int:
-        """The bytes that packed codes, scales, tensor scale and offsets take."""
+        """The bytes that scales, tensor scale, offsets and packed codes take."""
         if self.ndim == 0:
             return 1 + self._side_bytes
         row = packed_length(self.shape[-1], self.format.element.bits)
@@ -305,7 +305,7 @@ class MXArray:
 
     def __eq__(self, other: object) -> bool:
         """Raise TypeError, because == could mean equal codes, equal values or the same object."""
-        raise TypeError("An MXArray is not compared with == or !=: use a.equals(b), or compare values, a.dequantize().")
+        raise TypeError("An MXArray does not support == or !=: use a.equals(b), or compare the values a.dequantize().")
 
     # Values
 
@@ -330,7 +330,7 @@ class MXArray:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is False:
-            raise ValueError("Argument 'copy' must be True or None for an MXArray, not False: its values are computed.")
+            raise ValueError("Argument 'copy' must be True or None, not False: an MXArray holds codes, not values.")
         self._require_host("array", "use dequantize() there, or to_host() first")
         return self.to_host().dequantize("float32" if dtype is None else dtype)
 
@@ -374,7 +374,7 @@ class MXArray:
         errors.require(
             not element.integer or element.bits == 8,
             "format",
-            "one whose codes have the same bits in ml_dtypes",
+            "a format whose element codes have the same bits in ml_dtypes",
             element.name,
         )
         return self.to_host().codes.view(numpy_dtype(element))
@@ -523,7 +523,7 @@ class MXArray:
                 errors.require_type(not isinstance(file, np.ndarray), "path", "an archive", "one array")
                 parts = {name: file[name] for name in _PARTS if name in file.files}
             description = json.loads(str(parts["description"]))
-            errors.require(description["mxnum"] == 1, "mxnum", "version 1 of its description", description["mxnum"])
+            errors.require(description["mxnum"] == 1, "mxnum", "version 1 of the file format", description["mxnum"])
             kind = description["scale"], description["block"], description["name"], description.get("tensor_scale")
             fmt = MXFormat(formats.ElementFormat(**description["element"]), *kind)
             shape, blocks = tuple(description["shape"]), tuple(description["blocks"])

@@ -106,9 +106,9 @@ def on_device(value: Any) -> bool:
         return False
     if isinstance(value, DeviceArray):
         return True
-    if is_tensor(value):  # before hasattr, because a tensor's interface may raise an error
+    if is_tensor(value):  # hasattr may raise an error for a tensor
         return bool(value.is_cuda)
-    # Arrays of numba's CUDA simulator have numba's own attribute and no CUDA array interface.
+    # Arrays of numba's CUDA simulator have only numba's attribute, `__cuda_ndarray__`.
     return hasattr(value, "__cuda_array_interface__") or getattr(value, "__cuda_ndarray__", False) is True
 
 
@@ -162,7 +162,7 @@ def described(argument: str, value: Any) -> DeviceArray:
 
 def _in_elements(argument: str, steps: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     errors.require(
-        all(step % itemsize == 0 for step in steps), argument, f"of strides that are multiples of {itemsize}", steps
+        all(step % itemsize == 0 for step in steps), argument, f"of strides in multiples of {itemsize} bytes", steps
     )
     return tuple(step // itemsize for step in steps)
 

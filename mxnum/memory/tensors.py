@@ -146,7 +146,7 @@ def _as_jax(array: np.ndarray[Any, Any]) -> Any:
     made = sys.modules["jax"].numpy.asarray(array) if _jax_holds(array.dtype) else None
     if made is None:
         raise TypeError(
-            f"A result of {array.dtype} must fit JAX: call jax.config.update('jax_enable_x64', True) first."
+            f"JAX would narrow a result of {array.dtype}: call jax.config.update('jax_enable_x64', True) first."
         )
     return made
 

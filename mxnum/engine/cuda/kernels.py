@@ -348,7 +348,7 @@ def block_scales(
 
 @dialect
 def _place_of_run(which, number, corner, shape, blocks, counts, source_by):
-    """Return the index of the first element of row number `which` of a block.
+    """Return the index at which row number `which` of a block begins.
 
     A row of a block lies along the last axis.
     """

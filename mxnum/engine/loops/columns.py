@@ -64,7 +64,7 @@ def quantize(
 def _quantize(source: ElementFormat, constant_run: int) -> Any:
     """Return the compiled loop of `quantize`; one loop serves all conversion functions.
 
-    The loop's first argument is (kernel, result of `address_of`, scales given).
+    The loop's first argument is (kernel, result of `address_of`, 1 if scales are given, else 0).
     """
     Magnitude = magnitude_type(source)
     panel_maxima, fast_scales = make_panel_maxima(source, False), make_fast_scales(source)

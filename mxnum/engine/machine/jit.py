@@ -47,9 +47,8 @@ _WHERE = types.UniTuple(types.int64, 8)
 #: The distances in bytes at which loops prefetch: for memory that they read, and for memory that
 #: they will write.
 READ_AHEAD, WRITE_AHEAD = 8192, 2048
-#: The number of elements that a loop prefetches at once, unless a constant block length gives this
-#: number. Loops with much work for each element use `PART`, and loops with little work use
-#: `LONG_PART`.
+#: How many elements a loop prefetches at once; for constant block lengths, one block.
+#: Loops with much work for each element use `PART`, and loops with little work use `LONG_PART`.
 PART, LONG_PART = 64, 256
 #: The size of a cache line in bytes.
 _LINE = 64
@@ -278,7 +277,7 @@ def _call_kernel(context, kernel, x, out, scales, drawn, numbers, where):
         words = builder.inttoptr(values[0], word.as_pointer())
         address, number = (builder.load(builder.gep(words, [word(i)])) for i in range(2))
         with builder.if_then(builder.icmp_unsigned("!=", number, word(_number_of(kinds))), likely=False):
-            convention.return_user_exc(builder, TypeError, ("A kernel was compiled for arrays of other types.",))
+            convention.return_user_exc(builder, TypeError, ("A kernel was called with arrays of wrong types.",))
         function = builder.inttoptr(address, convention.get_function_type(types.none, kinds).as_pointer())
         first = [make_array(kind)(target, builder, array).data for kind, array in zip(given, values[1:-1], strict=True)]
         convention.call_function(builder, function, types.none, kinds, (*first, values[-1]))

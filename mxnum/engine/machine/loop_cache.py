@@ -30,8 +30,8 @@ def name_by_content(function: Callable[..., Any]) -> None:
     The name must be changed before numba sees the function.
 
     numba names machine code by the function's name, the types of its arguments, and a counter that
-    starts anew in each process. So two processes can give different loops of one factory the same
-    name. A third process that loads two loops of the same name from disk would call the wrong loop.
+    starts anew in each process. So two processes can give the same name to different loops that one
+    factory made. A third process that loads both loops from disk would call the wrong loop.
     """
     if "content" not in function.__dict__:
         content = hashlib.sha256(_made_of(function)).hexdigest()[:32]
@@ -75,7 +75,7 @@ def keep(loop: Any, before_compiling: Callable[[Callable[..., Any]], object]) ->
 
 
 class _Cache(FunctionCache):  # type: ignore[misc]
-    """numba's cache, in which an entry also expires when a file of `source_hash` changes.
+    """numba's cache, in which an entry also expires when `source_hash` changes.
 
     By itself, numba checks only the loop's closure and the file that defines the loop. numba would
     not notice changes of functions that a loop calls through module globals, such as `select` and

@@ -30,7 +30,7 @@ def many(index: Any) -> Any:
 
     Only compiled code can call this function.
     """
-    raise NotImplementedError("Vectors of lanes are compiled.")
+    raise NotImplementedError("Only compiled code can use vectors of lanes.")
 
 
 def available() -> bool:
@@ -111,7 +111,7 @@ def load_nibbles(array: Any, index: Any) -> Any:
 
     Only compiled code can call this function.
     """
-    raise NotImplementedError("Vectors of lanes are compiled.")
+    raise NotImplementedError("Only compiled code can use vectors of lanes.")
 
 
 def store_nibbles(array: Any, index: Any, vector: Any) -> None:
@@ -119,7 +119,7 @@ def store_nibbles(array: Any, index: Any, vector: Any) -> None:
 
     Only compiled code can call this function.
     """
-    raise NotImplementedError("Vectors of lanes are compiled.")
+    raise NotImplementedError("Only compiled code can use vectors of lanes.")
 
 
 def total_float32(vector: Any) -> Any:
@@ -127,7 +127,7 @@ def total_float32(vector: Any) -> Any:
 
     Only compiled code can call this function.
     """
-    raise NotImplementedError("Vectors of lanes are compiled.")
+    raise NotImplementedError("Only compiled code can use vectors of lanes.")
 
 
 @intrinsic

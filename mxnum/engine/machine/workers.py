@@ -71,8 +71,7 @@ def usual_threads() -> int:
 
     Calling `numba.get_num_threads` starts numba's threads. Starting OpenMP threads undoes settings
     of other libraries, such as `torch.set_num_threads`. So this function asks numba only if numba's
-    threads are already running. Before numba's threads run, nobody can have changed their number
-    from the default.
+    threads are already running. Until numba's threads run, their number is the default.
     """
     try:
         numba.threading_layer()

@@ -25,7 +25,7 @@ from mxnum.memory.dtypes import Array
 
 __all__ = ["HAS_FMA", "add_to_rows", "by_blocks", "by_blocks_of_stack", "in_sequence", "scale"]
 
-#: The fewest multiplications that are worth the start of a thread.
+#: A thread for fewer multiplications than this costs more time than it saves.
 MULTIPLICATIONS_PER_THREAD = 1 << 22
 #: About how many bytes of panels are packed at a time, so that the panels stay in the second- or
 #: third-level cache.

@@ -1,4 +1,4 @@
-"""Decides how hardware can hold the sums of blocks exactly.
+"""Decides how hardware can hold exact sums of blocks.
 
 The elements of a format are integer multiples of one unit. Sums of products of elements are exact
 in any order up to 2**24 units in float32, and up to 2**53 units in float64. If sums of a format
@@ -67,14 +67,14 @@ def held(a: Operand, b: Operand) -> Held | None:
 
 @dataclass(frozen=True)
 class Exactness:
-    """How hardware can hold the block sums of two element formats exactly."""
+    """How hardware can hold exact block sums, for elements of two formats."""
 
     word: str
-    #: True if `word` holds the sums of any elements. If False, the elements of the given arrays
-    #: decide whether `word` suffices.
+    #: True if sums for any elements fit exactly in `word`. If False, the elements of the given
+    #: arrays decide whether `word` suffices.
     always: bool
-    #: True if `word` holds the sums of any elements after each element of the first operand is
-    #: split into two parts.
+    #: True if sums for any elements fit exactly in `word`, once each element of the first operand
+    #: is split into two parts.
     if_split: bool
     unit_a: int
     unit_b: int

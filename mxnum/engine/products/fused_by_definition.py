@@ -22,7 +22,7 @@ from mxnum.memory.dtypes import Array, stored_bits
 from mxnum.modes import Rounding
 from mxnum.units.unit import MatrixUnit
 
-#: The fewest products that are worth the start of a thread.
+#: A thread for fewer products than this costs more time than it saves.
 PRODUCTS_PER_THREAD = 1 << 13
 
 

@@ -22,7 +22,7 @@ from mxnum.formats import ScaleFormat
 from mxnum.memory.dtypes import Array
 from mxnum.units.unit import ZERO_EXPONENT, MatrixUnit
 
-#: The fewest products that are worth the start of a thread.
+#: A thread for fewer products than this costs more time than it saves.
 PRODUCTS_PER_THREAD = 1 << 20
 Scales = tuple[ScaleFormat | None, ScaleFormat | None]
 #: The greatest |exponent| of an E8M0 scale with which float hardware computes group sums.
@@ -80,8 +80,7 @@ def multiply(a: Operand, b: Operand, scales: Scales, unit: MatrixUnit, k: int, o
     Both matrices come from `Operand.by_rows`. `out` holds c on entry and d on return. Rows in which
     `special_rows` finds an infinity or NaN get wrong results.
     """
-    # Instructions shorter than a fused sum are padded with zeros, whose terms do not change the
-    # sum.
+    # If K is less than the terms per fused sum, zeros pad the operands, which changes no sum.
     sums = -(-(-(-a.array.shape[1] // k) * k) // unit.terms)
     if not sums:
         return

@@ -25,8 +25,8 @@ def _group_tile(typing_context, panels, tile, p, q, numbers):
     `multiply` describes `panels`. Each group has a float32 scale, and the int32 exponent of this
     scale.
 
-    `numbers` are five counts: fused sums, groups of a fused sum, products of a group, fraction
-    bits, and the float64 bits that the result drops.
+    `numbers` are five counts: fused sums, groups per fused sum, products per group, fraction bits,
+    and the float64 bits that the result drops.
     """
 
     def generate(context, builder, signature, arguments):

@@ -125,10 +125,10 @@ def _fused_tile(typing_context, panels, tile, p, q, numbers):
     `multiply` describes `panels`. Scales, given as int32 exponents, belong to fused sums; float32
     factors belong to promotions of partial sums. Scales and factors may be None.
 
-    `numbers[:3]` are counts: fused sums, terms of a fused sum, and terms that are added as integers
-    at a time. `numbers[3:6]` are counts of bits: the fraction bits of a sum, this count minus the
+    `numbers[:3]` are three counts: fused sums, terms per fused sum, and terms per 32-bit integer
+    sum. `numbers[3:6]` are counts of bits: the fraction bits of a sum, this count minus the
     fraction bits of a product, and the float64 bits that the result drops. `numbers[6:]` are the
-    `quantum` of `_Tile.rounded`, the number of fused sums of a promotion, and 1 if the addend is
+    `quantum` of `_Tile.rounded`, the number of fused sums per promotion, and 1 if the addend is
     added after the products, else 0.
     """
     sa, sb, ea, eb, scale_a, scale_b, factor_a, factor_b = panels.types

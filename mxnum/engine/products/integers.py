@@ -93,7 +93,7 @@ def integers_of(element: ElementFormat) -> Integers | None:
 
 
 def word_for(a: ElementFormat, b: ElementFormat, run: int, given: str) -> str | None:
-    """Return the integer type whose products the instructions `given` add exactly, or None.
+    """Return the integer type whose products the instruction set `given` adds exactly, or None.
 
     The caller ensures that no sum of `run` products exceeds 2**24 units, so 32 bits hold every sum.
     Without VNNI, a sum of 8-bit products is kept as two partial sums, which must fit 16 bits each.
@@ -306,7 +306,7 @@ def _splat(builder: Any, scalar: Any, count: int) -> Any:
 
 
 def _chosen(builder: Any, a: Any, b: Any, which: Any) -> Any:
-    """Return IR that joins the vectors `a` and `b` and picks the elements `which`."""
+    """Return IR that joins the vectors `a` and `b` and picks elements by the indices `which`."""
     return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_I32, len(which)), list(which)))
 
 

@@ -81,7 +81,7 @@ class Operand:
         return per_block
 
     def rows(self, some: slice) -> Operand:
-        """Return the rows `some` of this operand, a matrix that `by_rows` returned."""
+        """Return the rows in the slice `some` of a matrix that `by_rows` returned."""
         return self.viewed(lambda x: x[some], self.blocks)
 
 

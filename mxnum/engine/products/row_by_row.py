@@ -15,7 +15,7 @@ from mxnum.engine.machine.jit import compile_loop
 from mxnum.engine.machine.workers import bounds, run_in_threads, worth
 from mxnum.memory.dtypes import Array
 
-#: The fewest products that are worth the start of a thread.
+#: A thread for fewer products than this costs more time than it saves.
 PRODUCTS_PER_THREAD = 1 << 18
 
 

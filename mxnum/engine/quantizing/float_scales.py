@@ -55,7 +55,7 @@ transform = lru_cache(maxsize=None)(FloatScales)
 
 
 def _applying(asked: Settings, target: ElementFormat | None) -> Operation:
-    """Return the operation that makes codes if `target` is None, else values of that type."""
+    """Return the operation that makes codes, or values in `target` if it is given."""
     chooses = asked.float_rule.error_power and not asked.scales_given
     given = replace(asked, scales_given=True) if chooses else asked
     source, scale = asked.source, asked.format.scale
@@ -142,7 +142,7 @@ _defined_scale = lru_cache(maxsize=1024)(make_float_scale)
 
 
 def _fast(asked: Settings, target: ElementFormat | None) -> Formulation | None:
-    """Return the fast formulation that makes codes if `target` is None, else values of that type.
+    """Return the fast formulation that makes codes, or values in `target` if it is given.
 
     Returns None if `paths` lists no fast formulation for the formats and modes.
     """
@@ -161,7 +161,7 @@ def _fast(asked: Settings, target: ElementFormat | None) -> Formulation | None:
 def _after_choosing(asked: Settings, convert: Operation) -> Operation:
     """Return the operation that chooses scales with `choosing`, and then runs `convert`.
 
-    `convert` is an operation that takes the scales as given.
+    `convert` must be an operation that reads given scales.
     """
 
     def along(walk: Walk, draw: Draw) -> Run:

@@ -5,10 +5,10 @@ Functions that return values then multiply the rounded quotient by the scale. Lo
 for blocks whose scale or magnitudes lie outside the domain in which `float_additions` is right.
 
 Scales are powers of two. `bring` divides by a scale exactly, but may raise the quotient's magnitude
-to 2**-126 or lower it to 2**100. The limits change no code, because 2**-126 is far below half the
-quantum of every element, and 2**100 is larger than every element. `return_to` multiplies by a scale
-and rounds once, to nearest even, as the definition does. Multiplying subnormal numbers is slow on
-many processors, so additions convert subnormal numbers to normal ones and back.
+to 2**-126 or lower it to 2**100. The limits change no element code, because 2**-126 is far below
+half the quantum of every element, and 2**100 is larger than every element. `return_to` multiplies
+by a scale and rounds once, to nearest even, as the definition does. Multiplying subnormal numbers
+is slow on many processors, so additions convert subnormal numbers to normal ones and back.
 """
 
 from __future__ import annotations

@@ -89,8 +89,8 @@ class Formulation(NamedTuple):
     prepare_more: Callable[..., Any] | None = None
 
 
-#: Pairs (function, number), one for each row of the tables of constants. In its row, the entry of a
-#: block with the factor f is function(f, number).
+#: Pairs (function, number), one for each row of the tables of constants. For a block with the
+#: factor f, this row holds function(f, number).
 Entries = tuple[tuple[Callable[..., Any], int], ...]
 
 
@@ -379,10 +379,10 @@ def by_doublings(
 ) -> Formulation:
     """Return the `Formulation` that rounds by comparisons to E2M1.
 
-    Above the least normal number of the element, thresholds and values
-    double from binade to binade. Adding 1 to its exponent doubles a normal number and commutes with
-    rounding, so one product gives several thresholds or values. Blocks whose thresholds or values
-    may not be normal numbers are left to the definition.
+    Above the least normal number of the element, thresholds and values double from binade to
+    binade. Doubling a normal number adds 1 to its exponent, before rounding or after. So one
+    product gives the thresholds or values of several binades. Blocks whose thresholds or values may
+    be subnormal or infinite are left to the definition.
     """
     MAKES_VALUES = target is not None
     (p3, f3), (p4, f4) = ((_bits(place), on) for place, on in _places(element, rounding)[2:4])

@@ -44,7 +44,7 @@ _value_of: Callable[..., Any] = _decoding.element
 
 
 class Arithmetic(Protocol):
-    """The float32 operations of a stack.
+    """The float32 operations of a software stack.
 
     `mxnum.definition.stack_arithmetic.Stack` implements this protocol.
     """

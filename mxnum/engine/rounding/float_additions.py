@@ -39,7 +39,7 @@ FLOAT32 = FLOATS["float32"]
 LAST_SCALE = E8M0.nan_code - 1
 _NEVER = 1 << 30
 _SIGN = -0x80000000
-#: The bits of the first NaN of float32, and of 2**23, whose unit in the last place is 1.
+#: The least bit pattern of a float32 NaN, and the bits of 2**23, whose last bit is worth 1.
 _FIRST_NAN = FLOAT32.max_code + 2
 _COUNTS = (FLOAT32.bias + FLOAT32.mantissa_bits) << FLOAT32.mantissa_bits
 _BIAS_DIFFERENCE = FLOAT32.bias - FLOATS["float16"].bias
@@ -80,7 +80,7 @@ class Constants(NamedTuple):
     #: zeros have a sign, else 0.
     largest: int
     zero_sign: int
-    #: The magnitude codes of infinity and of the first NaN.
+    #: The magnitude code of infinity, and the least magnitude code of a NaN.
     infinity: int
     first_nan: int
     #: The scale code of a block is ((b + scale_bump) >> 23) + scale_bias, where b is the bit
@@ -215,7 +215,7 @@ def make_value(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
         limit = select(special == 0, largest, special)
         keeps = select(value > largest, select(special == 0, _SIGN, e.special_sign), _SIGN)
         value = select(value > largest, limit, value)
-        return value | (x & select(value == 0, e.zero_sign, keeps))  # Integer elements have no -0, and NaN has no sign.
+        return value | (x & select(value == 0, e.zero_sign, keeps))  # No -0 of integers; no sign if overflow gives NaN.
 
     fast_value.__name__ = f"fast_value_{rounding}{'_by_parity' if by_parity else ''}"
     return fast_value

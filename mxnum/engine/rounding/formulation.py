@@ -224,7 +224,7 @@ def quantizing(source: ElementFormat, target: ElementFormat, rounding: Rounding,
 def requantizing(
     source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow, target: ElementFormat
 ) -> Definition:
-    """Return the conversion of floats to values of their codes by `mxnum.definition`."""
+    """Return the conversion of floats to quantized values, by `mxnum.definition`."""
     to_code, to_value = quantizing(source, element, rounding, overflow), decoding(element, target)
     encode, decode = to_code.function, to_value.function
 

@@ -103,7 +103,7 @@ NARROWED = FastPath(
     rules=RULES,
 )
 VALUES = FastPath(
-    name="float32 additions round to a value",
+    name="float32 additions round to a value of the element",
     float_types=("float32",),
     elements=_ELEMENTS,
     evidence=("magic/value/{element}/{rounding}/{overflow}",),

@@ -116,7 +116,7 @@ class Walk:
 
     @cached_property
     def extent(self) -> tuple[int, int, int]:
-        """The number of rows (or bands), the number of blocks (or columns) in each, and a step.
+        """The number of rows (or bands), of blocks per row (or columns per band), and a step.
 
         The step is the number of blocks (or columns) that the loop processes at once.
         """

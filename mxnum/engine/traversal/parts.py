@@ -250,8 +250,8 @@ def _clipped(shape: tuple[int, ...], blocks: Blocks) -> Blocks:
 def _by_blocks(array: Array, blocks: Blocks) -> Array:
     """Return a view of an array of whole blocks, with twice as many axes.
 
-    The first half of the axes counts the blocks along each axis of `array`. The second half of the
-    axes counts the elements of a block along each axis.
+    The first half of the indices selects a block of `array`, and the second half selects an element
+    of this block.
     """
     pairs = [(length // size, size) for length, size in zip(array.shape, blocks, strict=True)]
     rank = 2 * array.ndim
