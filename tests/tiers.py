@@ -2,9 +2,8 @@
 
 Exhaustive and slow tests have the mark `full` and run only with ``--tier full``. With ``--record``
 the outcomes of slow tests are written to ``full_tier.json``. `full_tier.json` has an entry for each
-slow test function, with the number of cases and a hash of the tested code. Each test run ends with
-a list of the slow tests that have no record, whose last run was stopped between cases, or whose
-code has changed since the record. A test run does not fail because of this list.
+slow test function, with the number of cases and a hash of the tested code. Each test run lists the
+slow tests whose record is missing, incomplete or older than the code, but does not fail for them.
 ``python -m tests.tiers`` prints the record.
 """
 

@@ -143,7 +143,7 @@ def test_quantizing_twice_is_quantizing_once(source):
         ("e5m2", "ceil", "rne", "saturate", [np.inf, 1.0, 2.0**-31]),
         # The number 447 rounds to 448 = 7/4 * 256, for which half_up doubles the scale.
         ("e4m3", "half_up", "rne", "saturate", [447.0, 2.0**-9]),
-        ("e2m1", "floor_plus_one", "rne", "saturate", [7.9, 1.0]),  # quantized once: (8, 1); twice: (8, 0)
+        ("e2m1", "floor_plus_one", "rne", "saturate", [7.9, 1.0]),  # (8, 1); quantized again: (8, 0)
     ],
 )
 def test_where_it_is_not(element, rule, rounding, overflow, x):

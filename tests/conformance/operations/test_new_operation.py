@@ -1,4 +1,4 @@
-"""Tests that a new operation, which is one object, is checked, diagnosed and shrunk."""
+"""Tests that an operation defined by one object is checked and diagnosed, and inputs are shrunk."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ def test_centred_gradients_sum_to_zero():
 
 
 def test_centred_weight_has_no_mean_row_after_any_step():
-    """Check that a centred weight has no mean row after any step; its random start has one."""
+    """Check that the mean row of a centred weight is zero after each step, but not at the start."""
     whole, plain = (train(TINY.but(centred_weight=c, **LAST), 2, measure_every=2) for c in (True, False))
     assert whole.losses[0] == plain.losses[0]
     assert whole.losses[1:] != plain.losses[1:]
