@@ -317,7 +317,7 @@ def test_roundings_equal_gfloat(family):
 
 @pytest.mark.parametrize("stack", stacks.STACKS)
 def test_equals_the_definition_where_no_scale_is_rounded(stack):
-    """Check a tensor whose maximum is 2688, in blocks with maxima 6 * 2**n."""
+    """Check a tensor whose maximum is 2688, and whose other blocks have maxima 6 * 2**n."""
     draw = np.random.default_rng(0)
     x = draw.integers(-127, 128, (32, 16)).astype(np.float32) / 128
     x[:, 3] = 1

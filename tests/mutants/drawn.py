@@ -61,7 +61,7 @@ class Drawn:
         The test file named after the changed module comes first, because the records lack calls of
         compiled functions, and repeated calls of cached functions. Next come tests that call the
         innermost recorded function around the change, then tests that call any function of the
-        changed file. Test files without recorded calls run as a whole, but only those in the
+        changed file. Test files without recorded calls run as a whole if they are in the
         folder of the module's test file.
         """
         name = self.file.removeprefix("mxnum")

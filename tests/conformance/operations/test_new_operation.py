@@ -1,4 +1,4 @@
-"""Tests that an operation defined by one object is checked and diagnosed, and inputs are shrunk."""
+"""Tests that one object is enough to define an operation whose kernels can be checked."""
 
 from __future__ import annotations
 
