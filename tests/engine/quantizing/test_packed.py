@@ -239,4 +239,4 @@ def test_any_shape_and_block(shape, fmt, block, seed):
 
 def test_every_narrow_element_has_a_format_here():
     widths = {ELEMENTS[mx.formats.get(name).element.name].bits for name in NARROW} | {fmt.element.bits for fmt in OWN}
-    assert widths == {3, 4, 5, 6}  # test_bit_stream has the others
+    assert widths == {3, 4, 5, 6}  # test_bit_stream has the other widths

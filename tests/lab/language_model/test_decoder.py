@@ -89,8 +89,8 @@ def test_training_continues_bit_for_bit(tmp_path, changes):
     assert not path.exists()
     with pytest.raises(KeyboardInterrupt):
         train(stochastic, 3, checkpoint=path, checkpoint_every=2, report=stop)
-    # A run with another setting or seed must not continue from this checkpoint: its losses would be
-    # those of two runs.
+    # A run with another setting or seed must not continue from this checkpoint, because its losses
+    # would come from two runs.
     for other, seed in ((stochastic.but(rate=1e-3), 3), (stochastic, 4)):
         with pytest.raises(ValueError, match="was made with another setting or seed; remove it"):
             train(other, seed, checkpoint=path)
