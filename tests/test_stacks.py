@@ -274,7 +274,7 @@ READERS = {"torchao": torchao_reads, "modelopt": modelopt_reads, "compressed_ten
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_elements_equal_onnx(family):
-    """Check stacks that divide: their elements equal ONNX's, x / scale to nearest even.
+    """Check that stacks that divide have ONNX's elements, x / scale rounded to nearest even.
 
     ModelOpt has NaN scales for tensors with infinities and for tensors of zeros. The test does not
     compare elements under NaN scales, which are 0 in ONNX and 6 in ModelOpt.
@@ -377,8 +377,8 @@ def test_a_part_of_a_tensor_and_a_given_scale():
             assert np.array_equal(each.scales, whole.scales[:7])
 
 
-#: The stacks of the fast tier. torchao multiplies by a reciprocal; compressed_tensors divides, and
-#: first computes in the type of the tensor.
+#: The stacks of the fast tier. torchao multiplies by a reciprocal. compressed_tensors divides; its
+#: first step computes in the type of the tensor.
 SAMPLE = "torchao", "compressed_tensors"
 #: Families of tensors in which loops do not handle some blocks, so that numpy computes the whole
 #: tensor.

@@ -25,7 +25,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 RECORD = Path(__file__).with_name("full_tier.json")
-#: Packages on whose versions the outcomes of tests depend.
+#: Packages whose versions may change the outcomes of tests.
 TOOLS = ("numpy", "numba", "llvmlite")
 HOW = "python -m pytest -n auto --tier full -m full --record"
 
@@ -51,8 +51,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     slow = [item for item in items if item.get_closest_marker("full")]
     cases = Counter(function_of(item.nodeid) for item in slow)
     config.stash[_MARKED] = sorted(cases)
-    # Count cases before other plugins deselect any. Test reports carry the count to the process
-    # that writes the record.
+    # Count cases before other plugins deselect any. Test reports carry the counts of cases to the
+    # process that writes the record.
     for item in slow:
         item.user_properties.append(("cases", cases[function_of(item.nodeid)]))
     if config.getoption("tier") == "fast" and slow:

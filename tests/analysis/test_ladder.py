@@ -17,7 +17,7 @@ UE5M3 = np.array([c * 2.0**-17 if c < 8 else (8 + c % 8) * 2.0 ** (c // 8 - 18) 
 
 
 def nearest(v, table):
-    """Return the index of the nearest number in a table, or the even index in a tie."""
+    """Return the index of the nearest number in a table; in a tie, return the even index."""
     middles = (table[1:] + table[:-1]) / 2
     place = np.searchsorted(middles, v)
     tie = middles[np.minimum(place, len(middles) - 1)] == v

@@ -117,8 +117,8 @@ def test_quantizing_twice_is_quantizing_once(source):
 
     The theorems (idempotent/...) cover float32 and float64.
     """
-    # E4M3 with the rule even is checked only in rounding to nearest. In other modes, a second
-    # quantization can change its values.
+    # With the scale rule `even`, E4M3 is checked only in rounding to nearest. In other modes, a
+    # second quantization can change E4M3 values.
     rng = np.random.default_rng(5)
     float_type = FLOATS[source]
     magnitudes = np.arange(1, float_type.max_code + 1)[:, None]

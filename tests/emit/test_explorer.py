@@ -409,7 +409,7 @@ def test_keys_move_bars(page):
     assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Number 3"
     assert page.input_value("#x") == "0.05"
     page.keyboard.press("ArrowUp")
-    assert page.input_value("#x") == "0.125"  # a key press moves the bar by 1/32 of the axis, which ends at 4
+    assert page.input_value("#x") == "0.125"  # the axis ends at 4; a key press moves the bar by 1/32 of it
     page.keyboard.press("Shift+ArrowDown")
     assert page.input_value("#x") == "0.12109375"
     page.keyboard.press("-")

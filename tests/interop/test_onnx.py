@@ -17,7 +17,7 @@ def onnx():
 
 
 def evaluated(onnx, operator, inputs, scales, result, **attributes):
-    """Run ONNX's reference evaluator for an operator on an array and scales along rows."""
+    """Run an operator on an array and its scales along rows, by ONNX's reference evaluator."""
     from onnx.reference import ReferenceEvaluator
 
     helper = onnx.helper

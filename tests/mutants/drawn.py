@@ -83,7 +83,7 @@ class Drawn:
 
 
 def draw(root: Path, count: int, seed: int) -> list[Drawn]:
-    """Return `count` random mistakes, each drawn by first drawing a kind of mistake.
+    """Return `count` random mistakes: draw the kind of each mistake first, then the mistake.
 
     Drawing kinds first makes a rare kind as likely as the numerous mistakes in constants and
     arguments. Hashes of labels order the mistakes of a kind, so a change of the library changes few

@@ -36,7 +36,7 @@ def request(x, name="e4m3", blocks=(1, 32), **changes):
 
 
 def inputs(shape=(48, 160), dtype="float32"):
-    """Return ordinary, tiny and huge blocks, zeros, ties, NaN and infinities."""
+    """Return an array with ordinary, tiny and huge numbers, zeros, ties, NaN and infinities."""
     rng = samples.generator("host", dtype, shape)
     with np.errstate(over="ignore"):
         x = rng.standard_normal(shape)

@@ -91,7 +91,7 @@ def test_a_process_that_dies_fails_its_task_alone():
 
 
 def page_faults(megabytes):
-    """Make an array twice; return how many page faults the second and the first time caused."""
+    """Make an array twice; return the counts of page faults, of the second time and of the first."""
     import resource
 
     counts = []
