@@ -274,7 +274,7 @@ READERS = {"torchao": torchao_reads, "modelopt": modelopt_reads, "compressed_ten
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_elements_equal_onnx(family):
-    """Check that stacks that divide have ONNX's elements, x / scale rounded to nearest even.
+    """Check the elements of stacks that divide against ONNX's: x / scale, to nearest even.
 
     ModelOpt has NaN scales for tensors with infinities and for tensors of zeros. The test does not
     compare elements under NaN scales, which are 0 in ONNX and 6 in ModelOpt.

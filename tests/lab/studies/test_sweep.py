@@ -91,7 +91,7 @@ def test_a_process_that_dies_fails_its_task_alone():
 
 
 def page_faults(megabytes):
-    """Make an array twice; return the counts of page faults, of the second time and of the first."""
+    """Return how many page faults making an array causes the second time, and the first time."""
     import resource
 
     counts = []
