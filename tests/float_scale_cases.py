@@ -90,7 +90,7 @@ def case(rng):
 
 
 def tensor_scale(rng, shape, blocks):
-    """Return keywords for a tensor scale of the array or of rows, computed or given."""
+    """Return random keywords: a tensor scale for the array or for each row, computed or given."""
     kind = rng.integers(4)
     if kind == 1 and shape and all(block == 1 for block in blocks[:-1]):
         return {"tensor_scale": "row"}

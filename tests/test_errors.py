@@ -1,4 +1,4 @@
-"""Tests that an error about an argument is one sentence: what was wrong, what is accepted."""
+"""Tests that errors about arguments say in one sentence what was wrong and what is accepted."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_compiled(what, orders):
 
 
 def test_the_definition_takes_what_fast_loops_leave():
-    """Check arrays in which some blocks have infinities, or NaN, infinite or zero scales."""
+    """Check blocks that have infinities, or a scale that is NaN, infinite or zero."""
     x = X.copy()
     x[1, 3], x[2, 40] = np.inf, np.nan
     scales = np.full((4, 4), 0x38, np.uint8)

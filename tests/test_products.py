@@ -439,7 +439,7 @@ def test_layouts_of_operands():
     assert turned.equals(b)
     for accumulate in Accumulate:
         assert mx.matmul(a, b, accumulate=accumulate).tobytes() == mx.matmul(a, turned, accumulate=accumulate).tobytes()
-        # The transpose of the product is the product of the transposes, term by term.
+        # (a b)^T = b^T a^T, with the same terms in the same order.
         if accumulate != "blas":
             turned_product = mx.matmul(b.T, a.T, accumulate=accumulate)
             assert turned_product.T.tobytes() == mx.matmul(a, b, accumulate=accumulate).tobytes()

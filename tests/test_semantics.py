@@ -1,6 +1,6 @@
 """Tests of sentences in `docs/reference/semantics.md` that no other test file covers.
 
-Code cells of semantics.md check other sentences.
+The code cells of semantics.md check the other sentences of the page.
 """
 
 from __future__ import annotations

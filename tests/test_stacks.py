@@ -274,7 +274,7 @@ READERS = {"torchao": torchao_reads, "modelopt": modelopt_reads, "compressed_ten
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_elements_equal_onnx(family):
-    """Check stacks that divide: their elements equal ONNX's, x / scale to nearest even.
+    """Check the elements of stacks that divide against ONNX's: x / scale, to nearest even.
 
     ModelOpt has NaN scales for tensors with infinities and for tensors of zeros. The test does not
     compare elements under NaN scales, which are 0 in ONNX and 6 in ModelOpt.
@@ -317,7 +317,7 @@ def test_roundings_equal_gfloat(family):
 
 @pytest.mark.parametrize("stack", stacks.STACKS)
 def test_equals_the_definition_where_no_scale_is_rounded(stack):
-    """Check a tensor with largest number 2688, and largest numbers 6 * 2**n in its blocks."""
+    """Check a tensor whose maximum is 2688, and whose other blocks have maxima 6 * 2**n."""
     draw = np.random.default_rng(0)
     x = draw.integers(-127, 128, (32, 16)).astype(np.float32) / 128
     x[:, 3] = 1
@@ -377,8 +377,8 @@ def test_a_part_of_a_tensor_and_a_given_scale():
             assert np.array_equal(each.scales, whole.scales[:7])
 
 
-#: The stacks of the fast tier. torchao multiplies by a reciprocal; compressed_tensors divides, and
-#: first computes in the type of the tensor.
+#: The stacks of the fast tier. torchao multiplies by a reciprocal. compressed_tensors divides; its
+#: first step computes in the type of the tensor.
 SAMPLE = "torchao", "compressed_tensors"
 #: Families of tensors in which loops do not handle some blocks, so that numpy computes the whole
 #: tensor.

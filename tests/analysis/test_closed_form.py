@@ -1,4 +1,4 @@
-"""Tests that formulas agree in ball arithmetic, interval arithmetic, symbols and floats."""
+"""Tests that formulas agree in ball arithmetic, interval arithmetic, sympy and floats."""
 
 from __future__ import annotations
 

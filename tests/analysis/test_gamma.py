@@ -46,10 +46,7 @@ def sample(name, rule, rounding, mu, sigma, block, *, uniform=False, blocks=BLOC
 
 
 def z_score(values, expected):
-    """Return the distance of the mean of independent blocks from the prediction.
-
-    The distance is measured in standard errors; it is 0 if mean and prediction are equal.
-    """
+    """Return how many standard errors the mean over independent blocks is from the prediction."""
     means = values.reshape(len(values), -1).mean(axis=1)
     error = means.std(ddof=1) / np.sqrt(len(means))
     return abs(means.mean() - expected) / max(error, 1e-15 * (1 + abs(expected)))

@@ -315,7 +315,7 @@ def test_scales_may_be_answered_in_several_types():
     # A NaN scale has no sign, so both NaN codes are the same.
     assert scales(lambda n: np.full(n, -np.nan, ml_dtypes.float8_e4m3fn)) == [0x7F] * 4
     assert scales(lambda n: np.full(n, 0xFF, np.uint8)) == [0x7F] * 4
-    # A scale with a sign bit is not a valid code, and must reach the judge unchanged.
+    # A scale with a sign bit is not a valid code, but the answer must keep the bit.
     assert scales(lambda n: np.full(n, 0xB8, np.uint8)) == [0xB8] * 4
     wide = make_task("scale", "e2m1:block=16,scale=float32")
     assert scales(lambda n: np.full(n, 1.5, np.float32), wide) == [0x3FC00000] * 4

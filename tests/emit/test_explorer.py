@@ -253,7 +253,7 @@ def test_steps_are_those_of_explain(answers, fmt, seed):
 
 @pytest.mark.parametrize("fmt", NAMES)
 def test_steps_beyond_the_largest_under_a_given_scale(answers, fmt):
-    """Check that numbers beyond the largest element are explained as with an unbounded exponent."""
+    """Check that the page explains numbers beyond the largest element as `explain_element` does."""
     scale = 120 if formats.get(fmt).scale.power_of_two else 0x18
     tensor = 2.0**-9 if formats.get(fmt).tensor_scale else None
     bits = np.array([1e3, -77, 13.37, 1e30, -0.33, 2.0**20], np.float32).view(np.uint32).tolist()
@@ -409,7 +409,7 @@ def test_keys_move_bars(page):
     assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Number 3"
     assert page.input_value("#x") == "0.05"
     page.keyboard.press("ArrowUp")
-    assert page.input_value("#x") == "0.125"  # a key press moves the bar by 1/32 of the axis, which ends at 4
+    assert page.input_value("#x") == "0.125"  # the axis ends at 4; a key press moves the bar by 1/32 of it
     page.keyboard.press("Shift+ArrowDown")
     assert page.input_value("#x") == "0.12109375"
     page.keyboard.press("-")

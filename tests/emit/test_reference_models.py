@@ -81,7 +81,7 @@ class Built:
 
     @property
     def callable(self):
-        """The quantizer, with the parameters that `check` passes for these settings."""
+        """The quantizer, as a function of the arguments that `check` passes for these settings."""
         if self.tensor and self.random:
             return lambda x, random, tensor_scale: self.quantize(x, random, tensor_scale)
         if self.tensor:

@@ -97,7 +97,7 @@ def test_kernels_use_vector_loads_and_no_fma_or_calls(case, capability):
     wide = {16: ["v4.u16"], 32: ["v4.u32"], 64: ["v2.u64"]}[bits]
     if kind != "dequantize":
         assert [op for op in found if op.startswith("ld.global")] == [f"ld.global.{w}" for w in wide]
-        assert sum(op.startswith("shfl.sync.bfly") for op in found) == 3  # eight lanes share a block
+        assert sum(op.startswith("shfl.sync.bfly") for op in found) == 3  # eight threads share a block of elements
     stores = [op for op in found if op.startswith("st.global")]
     if kind == "quantize":
         assert sorted(stores) == ["st.global.u32", "st.global.u8"]  # four codes; one scale
@@ -142,7 +142,7 @@ def test_all_threads_fit_a_multiprocessor(case, capability, tmp_path):
 def vector(memory: Memory, array: np.ndarray) -> list[int]:
     """Store a vector in memory, and return the seven arguments that describe it to a kernel.
 
-    numba's kernels take 0, 0, size, bytes of an element, address, shape and stride.
+    The arguments are 0, 0, size, bytes of an element, address, shape and stride.
     """
     return [0, 0, array.size, array.itemsize, memory.place(array), array.size, array.itemsize]
 

@@ -1,6 +1,6 @@
 """Random mistakes: small changes of the library's syntax trees.
 
-A mistake changes a comparison, an integer by one, an axis, `and` to `or`, or the order of two
+A mistake changes a comparison or an axis, adds or subtracts 1, replaces `and` by `or`, swaps two
 arguments, or deletes a statement. No mistake changes error messages, annotations or docstrings.
 """
 
@@ -61,8 +61,8 @@ class Drawn:
         The test file named after the changed module comes first, because the records lack calls of
         compiled functions, and repeated calls of cached functions. Next come tests that call the
         innermost recorded function around the change, then tests that call any function of the
-        changed file. A test file whose calls are not recorded runs as a whole if it is in the
-        folder of the module's test file; otherwise the test file does not run.
+        changed file. Test files without recorded calls run as a whole if they are in the
+        folder of the module's test file.
         """
         name = self.file.removeprefix("mxnum")
         own = f"tests{name.rpartition('/')[0]}/test_{name.rpartition('/')[2]}"
@@ -83,7 +83,7 @@ class Drawn:
 
 
 def draw(root: Path, count: int, seed: int) -> list[Drawn]:
-    """Return `count` random mistakes, each drawn by first drawing a kind of mistake.
+    """Return `count` random mistakes: draw the kind of each mistake first, then the mistake.
 
     Drawing kinds first makes a rare kind as likely as the numerous mistakes in constants and
     arguments. Hashes of labels order the mistakes of a kind, so a change of the library changes few

@@ -178,7 +178,7 @@ def test_what_cannot_be_written_is_named(tmp_path, monkeypatch):
     path = tmp_path / "x.bin"
     path.write_bytes(b"old")
     path.chmod(0o444)
-    # Deny access, since root may write to every file.
+    # Pretend that access is denied, since root may write to every file.
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(PermissionError) as raised:
         write(path)

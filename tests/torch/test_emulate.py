@@ -363,7 +363,7 @@ def test_layers_that_are_left_alone_say_why():
 @pytest.mark.parametrize("options", [{"filter": lambda name, module: isinstance(module, nn.Linear)},
                                      {"recipe": {"*.self_attn": None, "*": "mxint8"}}])  # fmt: skip
 def test_parts_of_attention_that_is_left_out_are_listed(options):
-    """Check that the out_proj of an attention that a filter leaves out is listed as left out."""
+    """Check that `left_alone` lists the out_proj of each attention module that is left out."""
     model = nn.Sequential(nn.TransformerEncoderLayer(32, 2, 64), nn.MultiheadAttention(32, 2))
     emulation = mxt.emulate(model, filter=options.get("filter"), recipe=options.get("recipe", "mxint8"))
     assert {"0.linear1", "0.linear2"} <= set(emulation.modules)

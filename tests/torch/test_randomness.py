@@ -88,7 +88,7 @@ def test_a_restart_continues_with_the_same_bits():
         second.load_state_dict({"seed": 1})
     with pytest.raises(ValueError, match="'step' must be between 0"):
         second.load_state_dict({"seed": 1, "step": -1})
-    assert second.seed == 9  # Regression: the seed was loaded although the step raised an error
+    assert second.seed == 9  # Regression: the seed changed although the step raised an error
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
@@ -177,7 +177,7 @@ def test_generators():
 
 
 class Mixed(nn.Module):
-    """A model with each kind of module whose operands belong to samples."""
+    """A model with each kind of module whose operands are split if the batch is split."""
 
     def __init__(self):
         super().__init__()
@@ -219,7 +219,7 @@ def test_samples_draw_the_bits_that_they_have_in_the_whole_batch():
         for (seed, stream, first, size), *these in zip(whole, *parts, strict=True):
             assert first == 0
             assert all(part[:2] == (seed, stream) for part in these)
-            # Parameters get the same bits in all parts of a batch.
+            # Parameters get the same random bits in all parts of a batch.
             if all(part[3] == size for part in these):
                 assert all(part[2] == 0 for part in these)
                 shared += 1

@@ -52,7 +52,7 @@ def test_level_1_of_quantize_reaches_every_scale_extreme_and_class():
         inputs = gathered(task)
         want = expected(task, inputs)
         scales = set(want["scale"][:, 0].tolist())
-        highest = 246 + (rule != "floor")  # the largest scale code of a finite float32 block
+        highest = 246 + (rule != "floor")  # the scale code of the largest finite float32
         assert {0, 1, 2, 126, 127, 128, highest - 1, highest, 255} <= scales
         at_one = inputs["x"][want["scale"][:, 0] == 127]
         found = grid.places(grid.as_magnitudes(at_one, task.source), task.element)

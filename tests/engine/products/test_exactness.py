@@ -180,4 +180,4 @@ def test_a_sum_just_beyond_float64():
     assert held(a, b) is None
     assert (mx.matmul(a, b.T) == np.float32(2.0**21 + 2.0**-2)).all()
     halved = mx.MXArray.from_parts(np.where(a.codes > 64, a.codes - 4, a.codes), a.scales, a.format, block_size=64)
-    assert held(halved, b) == Held("float64")  # products take 47 bits, so 64 of them fit 53 bits
+    assert held(halved, b) == Held("float64")  # a sum of 64 products of 47 bits fits 53 bits

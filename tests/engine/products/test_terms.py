@@ -20,7 +20,7 @@ def operand(q):
 
 
 def class_of(value):
-    """Return a number's class (zero, finite, infinite or NaN), plus 1 for a negative number."""
+    """Return the code of a number's class (zero, finite, infinite, NaN); add 1 for a minus sign."""
     if math.isnan(value):
         return NOT_A_NUMBER
     kind = INFINITY if math.isinf(value) else NUMBER if value else ZERO

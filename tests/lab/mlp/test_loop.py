@@ -180,8 +180,8 @@ def test_a_frozen_gain_is_a_rate_and_a_start_of_w1(power, seed, optimizer, preci
     W1's start is multiplied by g, and its learning rate by g in Adam and by g^2 in SGD. Freezing
     and scaling are equivalent because W1 (g LN(x)) = (g W1) LN(x). If g is a power of two and no
     number leaves its range, the runs are equal in every bit, at any precision. Scaling W1 by g
-    scales its gradient and the first moment by 1 / g, and the second moment by 1 / g^2. Adam
-    divides the factors 1 / g out, because epsilon is negligible in this test.
+    scales its gradient and the first moment by 1 / g, and the second moment by 1 / g^2. The
+    factors 1 / g cancel in Adam's step, because epsilon is negligible in this test.
     """
     gain = 2.0**power
     base = Experiment(

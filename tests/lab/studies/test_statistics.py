@@ -100,8 +100,8 @@ def test_the_statistic_is_that_of_scipys_log_rank_test():
 
 
 def test_which_run_of_a_pair_comes_first():
-    # The six pairs are: a sooner; a later; a tie; no event; a's event at the last step of b; a's
-    # event after b ended.
+    # The six pairs: a's event first; a's event after b ended; a tie; no event; a's event at b's
+    # last step; a's event after b ended.
     a = Arm("a", (10, 50, 30, 100, 60, 80), (True, True, True, False, True, True), tuple(range(6)))
     b = Arm("b", (20, 40, 30, 100, 60, 70), (True, False, True, False, False, False), tuple(range(6)))
     found = compare([(a, b)])

@@ -1,4 +1,4 @@
-"""Tests that the equilibrium of logits with rounded gradients is where descent ends."""
+"""Tests that gradient descent with rounded logit gradients ends at the predicted equilibrium."""
 
 from __future__ import annotations
 

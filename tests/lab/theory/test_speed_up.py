@@ -22,7 +22,7 @@ def test_flops_are_those_of_the_matrices():
     assert TINY.flops == {
         "mlp": 2.0 * 2 * 3 * 8 * 16,
         "attention": 2.0 * attention,
-        "scores": 2.0 * 2 * 2 * 8 * 6 / 2,  # two products; on average half of the context is visible
+        "scores": 2.0 * 2 * 2 * 8 * 6 / 2,  # two products; a token sees half of the context on average
         "logits": 2.0 * 8 * 10,
     }
     ungated = TransformerShape(2, 8, 16, 4, 2, 10, 6, gated=False)

@@ -49,7 +49,7 @@ def _plain(expression):
 
 def test_bias_alone_stabilises_a_quadratic():
     assert stability_limit(-0.125) > stability_limit() == 2
-    rate = 2.1  # without a bias the rate 2.1 is unstable
+    rate = 2.1  # unstable without a bias
     theta = {0.0: 1.0, -0.125: 1.0}
     for _ in range(400):
         theta = {b: t - rate * (1 + b) * t for b, t in theta.items()}
@@ -91,7 +91,7 @@ def test_gradients_that_pass_through_a_quantized_gain():
         error = (theta**2).std() / np.sqrt(runs)
         assert abs((theta**2).mean() - want) < 5 * error
         assert (want < 1) == (rate < limit)
-        wrong = (1 - rate) ** (2 * steps)  # the mean square without errors in the gradient
+        wrong = (1 - rate) ** (2 * steps)  # the mean of theta**2 without errors in the gradient
         assert abs((theta**2).mean() - wrong) > 5 * error
 
 

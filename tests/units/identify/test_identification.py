@@ -183,8 +183,8 @@ def test_units_with_block_scales_are_named(row):
     assert found.unit.scales == ((row[3], row[4]),)
 
 
-#: Sets of units whose dot products cannot tell them apart. The units of a set have the same rule at
-#: the tested K, or float16 results hide the fraction bit by which the units differ.
+#: Sets of units that dot products cannot distinguish. The units of a set have the same rule at the
+#: tested K, or float16 results hide the fraction bit by which the units differ.
 ALIKE: list[set[str]] = [
     *({f"{gpus[0]}_{kind}", f"{gpus[1]}_{kind}"}
       for gpus in (("ampere", "ada"), ("hopper", "blackwell")) for kind in ("float16", "bfloat16", "tf32")),

@@ -170,7 +170,7 @@ def test_the_study_to_the_end(above, size, below, e2m1, wrong):
 
 
 def made(gaps, above=0.01, rests=None, **setting):
-    """Return a table of arms with given gaps to float32, which ends at the entropy plus `above`."""
+    """Return a table of arms, whose losses end at the entropy plus `above` plus the arm's gap."""
 
     def arm(name, gap):
         runs = [{"seed": s, "evaluation": 2.7 + above + s / 10 + gap, "entropy": [2.7 + s / 10] * 2} for s in range(6)]
