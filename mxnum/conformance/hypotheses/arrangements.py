@@ -192,7 +192,7 @@ def _previous(scales: Array) -> Array:
 
 
 def _at_previous_scales(task: Task, one: Answered) -> tuple[Columns, Columns] | None:
-    """Return cases and answers; right codes replace codes at the previous block's scale."""
+    """Return cases and answers; blocks coded at the previous block's scale get the right codes."""
     if "codes" not in one.answers:
         return None
     inputs, answers = block_columns(one.inputs, one.answers, one.blocks)
@@ -247,7 +247,7 @@ def arrangements(task: Task, answered: list[Answered]) -> list[str]:
     for name, arrange in _tried(task).items():
         if all(_is_right(task, one, arrange) for one in answered):
             found.append(name)
-    if "short last blocks are left zero" in found:  # zeros also count as left out, so drop that name
+    if "short last blocks are left zero" in found:  # this implies "left out"
         found.remove("short last blocks are left out")
     return found
 

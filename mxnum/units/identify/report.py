@@ -17,7 +17,7 @@ _FIELDS = {
     "flush_operands": "subnormal operands flushed", "flush_addend": "subnormal addends flushed",
     "flush_result": "subnormal results flushed", "zero_exponent": "exponent of a zero", "zero": "sign of a zero result",
     "overflow": "beyond the largest number", "infinities": "infinite inputs", "nan": "NaN",
-    "group": "products added exactly to one term",
+    "group": "products added exactly to make one term",
 }  # fmt: skip
 #: For each field that can be None, the text for None.
 _NONE = {"fraction_bits": "exact", "carry": "enough", "zero_exponent": "without influence"}
