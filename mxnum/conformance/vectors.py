@@ -209,7 +209,7 @@ class Reader:
     """
 
     def __init__(self, stream: BinaryIO | Arriving) -> None:
-        name = getattr(stream, "name", "")  # a number for a pipe, "<stdin>" for standard input
+        name = getattr(stream, "name", "")  # the name of a pipe is a number; standard input has the name "<stdin>"
         self._stream = iter(stream)
         self._name = "" if isinstance(name, int) or str(name).startswith("<") else str(name)
         self._pipe = stream if isinstance(stream, Arriving) else None

@@ -4,8 +4,8 @@ Each hypothesis has a name, and a function that computes one field of the answer
 its inputs. For a hypothesis about the codes of blocks, the column ``scale`` of the inputs holds the
 implementation's scale codes. The column ``answered`` of the inputs holds the implementation's
 answers in the field that the hypothesis is about. If a hypothesis does not determine an answer, its
-function returns the implementation's answer. The name of a hypothesis completes the phrase "what
-... gives", or begins with "the right".
+function returns the implementation's answer. A name completes the phrase "what ... gives", or
+begins with "the right".
 """
 
 from __future__ import annotations

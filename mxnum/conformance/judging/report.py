@@ -151,8 +151,8 @@ class Report:
         if self.nan_became and (self.bugs or self.choices):
             lines.append(f"NaN became {', '.join(f'{code} {count} times' for code, count in self.nan_became.items())}.")
         for name, (followed, kept) in sorted(self.inconsistent.items()):
-            others = f"but {kept} other answers that could follow this choice do not"
-            lines.append(f"{followed} answers follow the choice {name}, {others}, so those {followed} are wrong.")
+            others = f"{kept} other answers that could follow this choice do not"
+            lines.append(f"{followed} answers follow the choice {name}, but {others}, so those {followed} are wrong.")
         if self.unknown:
             lines.append(f"Wrong answers with unknown bits (X or Z), which explanations leave out: {self.unknown}.")
         if self.bugs:

@@ -70,9 +70,9 @@ def power(n: int, p: float, truth: float, level: float) -> float:
 
 
 def weakest(n: int, p: float, bias: float, level: float) -> float:
-    """Return the smaller of two powers: for the true probability p + bias, and for p - bias.
+    """Return the power of the test at p + bias or p - bias, the smaller of the two.
 
-    A true probability outside 0..1 is ignored.
+    A probability p + bias or p - bias outside 0..1 is ignored.
     """
     truths = [truth for truth in (p + bias, p - bias) if 0 <= truth <= 1]
     return min(power(n, p, truth, level) for truth in truths)

@@ -105,7 +105,7 @@ class Identification:
         depths = tuple(bits[bits > 0].tolist()) if len(bits) > 1 else ()
         found: list[Cases] = []
         for index in range(-(-pool // (PART + MIXED))):
-            start = index * COMPARED % len(rules)  # the first rule meets different rules in each part
+            start = index * COMPARED % len(rules)  # each part compares the first rule with another slice of rules
             some = np.concatenate([rules[:1], rules[start : start + COMPARED]])
             part = random_cases(self.problem, seed, index, depths)
             part = join(part, mixed(self.problem, join(part, self.cases), MIXED, random))

@@ -48,7 +48,7 @@ SIDES: dict[str, tuple[Any, ...]] = {
 FLUSHED: dict[str, Any] = {"flush_operands": True, "flush_addend": True, "flush_result": True}
 #: The numbers of integer bits of a sum that rules of the family have; None means no limit.
 CARRIES = (None, *range(2, 13))
-#: CORES is the size of a batch of rules for which the fields in `SIDES` are found together. MOST is
+#: CORES is the number of rules in a batch; the fields in `SIDES` are found batch by batch. MOST is
 #: the greatest number of rules in a result; if more rules fit, the result is a sample of them.
 CORES, MOST = 512, 8192
 #: About how many terms the search for the fields in `SIDES` may add.
