@@ -132,7 +132,7 @@ def _smallest(implementation: Implementation, report: Report) -> tuple[Case | No
     except ModuleNotFoundError as problem:
         if problem.name != "hypothesis":
             raise
-        return None, f"The search for the smallest failing input needs hypothesis ({errors.install('test')})."
+        return None, f"The search for the smallest failing input needs Hypothesis ({errors.install('test')})."
     except Exception as problem:  # the callable may raise an error if it gets fewer cases at once
         return (
             None,

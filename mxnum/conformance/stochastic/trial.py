@@ -274,7 +274,7 @@ class Trial:
             add_problem(
                 self.report,
                 "Dependent draws",
-                f"All elements in each group of {size} in a row round in the same direction.",
+                f"Within each group of {size} adjacent elements, all round in the same direction.",
             )
         # If draws within a call depend on each other, or calls are equal, comparing two calls adds
         # nothing.

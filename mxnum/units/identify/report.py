@@ -44,7 +44,7 @@ def report(found: Identification) -> str:
     if open_fields:
         lines.append(f"These cases do not determine: {', '.join(open_fields)}.")
     if not found.complete:
-        lines.append("More rules may fit, so these values are a sample. Further cases rule out rules.")
+        lines.append("More rules may fit, so these values are a sample. Further cases would rule out some rules.")
     more = found.further_cases()
     if more is not None:
         first = case_text(problem, more, 0)
