@@ -70,7 +70,7 @@ def check(
     strict
         Raise an error also if answers differ by a choice that is not accepted.
     shrink
-        Search for the smallest failing input with hypothesis, if it is installed.
+        Search for the smallest failing input with the package Hypothesis, if installed.
     arrays
         The type of the arguments: ``"numpy"`` arrays, ``"torch"`` tensors, or ``"cuda"`` tensors.
         Codes and scales are uint8, random words are uint32. Operands of a matrix unit have their

@@ -126,7 +126,7 @@ def special_patterns(source: ElementFormat, nan: bool = True) -> Array:
 def as_magnitudes(bits: Array, source: ElementFormat, scales: Array | None = None) -> Array:
     """Return |x| / 2**(scale-127) in float64.
 
-    Only results far below the smallest element are inexact.
+    Only results far below the smallest magnitude of an element are inexact.
     """
     with np.errstate(all="ignore"):
         wide = np.abs(as_floats(bits, source).astype(np.float64))

@@ -94,11 +94,10 @@ def draws_for(bias: float, wanted: float, level: float) -> int:
 
 
 def deviation(variance: Any, level: float) -> Any:
-    """Return a bound on the distance of a sum of independent draws from its expectation.
+    """Return a bound on |S - E(S)| for a sum S of independent draws.
 
-    The sum is farther from its expectation than the bound with a probability of at most `level`, by
-    Bernstein's inequality. Each draw differs from its expectation by at most 1; draws may have
-    different probabilities.
+    |S - E(S)| exceeds the bound with a probability of at most `level`, by Bernstein's inequality.
+    Each draw differs from its expectation by at most 1; draws may have different probabilities.
     """
     exponent = math.log(2 / level)
     return exponent / 3 + np.sqrt(exponent**2 / 9 + 2 * variance * exponent)

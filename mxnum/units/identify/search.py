@@ -215,7 +215,7 @@ class Search:
         return np.concatenate(kept)
 
     def _fits_structure(self, table: Array, found: Array, small: int) -> bool:
-        """Return True if a rule keeps the small term in the structure cases in which answers do."""
+        """Return True if a rule keeps the small term in the same structure cases as the answers."""
         answers = self.evaluator.answers(
             varied(table, self.problem.k, fraction_bits=(1, SPAN + 2)), self.cases.at(found)
         )
