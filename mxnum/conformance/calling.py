@@ -291,7 +291,7 @@ def parts_of(task: Task, inputs: Columns, values: Array) -> Columns:
     Values do not always determine the scale: zero has a code at every scale. The scales follow the
     scale rule that can give the values of most blocks; if several rules tie, the claimed rule wins.
     If no codes give a block's values at the rule's scale, the block gets the nearest scale code at
-    which all values have codes. Right codes are returned where they give the values.
+    which all values have codes. If the right codes give a block's values, they are returned.
     """
     bits = np.where(np.isnan(values), values.dtype.type(np.nan), values)
     bits = as_bits(np.where(values == 0, values * 0, bits) if task.element.integer else bits, task.source)

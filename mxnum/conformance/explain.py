@@ -332,7 +332,7 @@ def explain_element(
         if saturates:
             rule += ": it saturates"
         elif stays:
-            rule += f", and {task.rounding} stays at the largest"
+            rule += f", and {task.rounding} gives the largest value"
         else:
             rule += ": it overflows to " + ("infinity" if e.specials == "ieee" else "NaN")
     steps = ElementSteps(e, x, factor, divisor, y, below, above, delta, rule, code)
@@ -398,7 +398,7 @@ def _rounding_rule(task: Task, negative: bool, parity: int, delta: Fraction, ran
     end, taken = "away from" if away else "toward", "even" if away == bool(parity) else "odd"
     if mode.is_stochastic:
         added = f"{math.floor(delta * 2**r)} + {random % 2**r} {'>=' if away else '<'} 2^{r}"
-        return f"{mode} adds R to the first {r} fraction bits, {added}: goes {end} zero", away
+        return f"{mode} adds R to the first {r} fraction bits, {added}, so the result goes {end} zero", away
     ends = [numbers.goes_away(mode, negative, parity, each, 0, r) for each in (half / 2, 3 * half / 2)]
     is_nearest, by_parity = ends == [False, True], numbers.goes_away(mode, negative, 1 - parity, delta, 0, r) != away
     by_sign = numbers.goes_away(mode, not negative, parity, delta, 0, r) != away
@@ -408,7 +408,7 @@ def _rounding_rule(task: Task, negative: bool, parity: int, delta: Fraction, ran
         chosen = f"here the one {'away from' if away else 'nearer'} zero"
         return f"a tie, which {mode} gives to the {taken} code, {chosen}", away
     if is_nearest:
-        return f"a tie, which {mode} takes {end} zero", away
+        return f"a tie, which {mode} rounds {end} zero", away
     if by_parity:
         return f"{mode} takes the neighbour whose code is {taken}", away
     return f"{mode} goes {('down' if away == negative else 'up') if by_sign else f'{end} zero'}", away

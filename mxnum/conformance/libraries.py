@@ -318,7 +318,7 @@ def _gguf() -> Iterator[Peer]:
 #: At most this many wrong parts of a conversion (such as scales) are shown with a smallest failing
 #: input.
 PARTS = 4
-#: Number of examples that hypothesis tries for each part. If no example fails, the numbers of a
+#: Number of examples that Hypothesis tries for each part. If no example fails, the numbers of a
 #: known failure are made simpler one by one.
 EXAMPLES = 100
 

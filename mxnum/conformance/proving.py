@@ -118,9 +118,9 @@ class _Prover:
         verdict: Any = "refuted" if example else "open" if "open" in verdicts else "proved"
         taken = {each.name for each in self.binding.taken(self.claim)}
         scales = [each.name for each in self.claim.inputs if each.default is not None and each.name not in taken]
-        notes = [f"No input for {errors.joined(scales)}: the scale is 1."] if scales else []
+        notes = [f"The implementation has no input for {errors.joined(scales)}, so the scale is 1."] if scales else []
         notes += [
-            f"Input {name!r} is taken as {port.quantity.name}."
+            f"Input {name!r} is bound to the claim's {port.quantity.name!r}."
             for name, port in self.binding.inputs.items()
             if not isinstance(port, int) and port.quantity.default is not None and port.quantity.name != name
         ]

@@ -1,4 +1,4 @@
-"""Find the smallest failing case with hypothesis, starting from the numbers of known failures."""
+"""Find the smallest failing case with Hypothesis, starting from the numbers of known failures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mxnum.memory.dtypes import Array, code_dtype
 hypothesis: Any = errors.package("hypothesis", "test")
 st: Any = errors.package("hypothesis.strategies", "test")
 
-#: Number of examples that hypothesis tries to find a small failure.
+#: Number of examples that Hypothesis tries to find a small failure.
 EXAMPLES = 1000
 Wrong = Callable[[Columns], Array]
 
@@ -57,7 +57,7 @@ def search(task: Task, wrong: Wrong, known: Sequence[Columns], examples: int) ->
     """Return a failing case (columns of one row), as small as possible, or None.
 
     `wrong` says for each case of a batch whether it fails. Simple numbers are tried first, and the
-    numbers of the known failures only if no simple numbers fail. The library hypothesis can miss a
+    numbers of the known failures only if no simple numbers fail. The package Hypothesis can miss a
     simpler case, so each number that it finds is replaced by the simplest number with which the
     case still fails.
     """

@@ -6,7 +6,7 @@
     @given(mxst.blocks("mxfp8_e4m3"))
     def test_my_kernel(x): ...
 
-This module needs hypothesis (the extra ``test``).
+This module needs Hypothesis (the extra ``test``).
 """
 
 from __future__ import annotations

@@ -209,7 +209,7 @@ class Reader:
     """
 
     def __init__(self, stream: BinaryIO | Arriving) -> None:
-        name = getattr(stream, "name", "")  # the name of a pipe is a number; that of standard input is "<stdin>"
+        name = getattr(stream, "name", "")  # the name of a pipe is a number; standard input has the name "<stdin>"
         self._stream = iter(stream)
         self._name = "" if isinstance(name, int) or str(name).startswith("<") else str(name)
         self._pipe = stream if isinstance(stream, Arriving) else None
@@ -225,7 +225,7 @@ class Reader:
                 continue
             key, value = _stated(line)
             if key == _NAME and value != VERSION:
-                raise ValueError(f"The vectors must be of version {VERSION}, not {value!r}.")
+                raise ValueError(f"The vectors must have the format version {VERSION}, not {value!r}.")
             if key == "cases" and not (value.isdecimal() or value == BELOW):
                 raise ValueError(f"The header of the vectors must have a number in its line '# cases:', not {value!r}.")
             if key == "cases" and self.header.get(key) == BELOW:
@@ -437,7 +437,7 @@ def _unchecked(header: Mapping[str, str], count: int | None, stated: _Stated | N
         return "No line '# cases: ...' states the number of cases, so missing answers would go unnoticed."
     if stated is None and "level" in header:
         made = header.get("mxnum", "(unknown)")
-        return f"mxnum {made} made these cases, so missing or changed cases go unnoticed; --vectors would reveal them."
+        return f"The cases of mxnum {made} cannot be remade, so missing or changed cases go unnoticed (see --vectors)."
     return ""
 
 

@@ -51,7 +51,7 @@ class SumModel(Emitted):
         """One line that says what the functions compute."""
         a, b = self.operands
         rules = "; ".join(self.unit.describe().split("\nevidence", 1)[0].splitlines()[1:])
-        return f"a fused sum of the matrix unit {self.unit.name}, of {a.name} times {b.name}: {rules}"
+        return f"a fused sum of the matrix unit {self.unit.name}, for {a.name} times {b.name} operands: {rules}"
 
     @property
     def comment(self) -> str:
@@ -59,7 +59,7 @@ class SumModel(Emitted):
         after = (
             "The unit starts its sums from c = 0, and adds the addend to the last result with the function add."
             if self.add is not None
-            else "The result is the addend of the next sum of an instruction."
+            else "Within an instruction, the result is the addend of the next sum."
         )
         return (
             f"Return the {self.unit.accumulator} bits of a fused sum of c and up to {self.unit.terms} products.\n\n"

@@ -33,7 +33,8 @@ SOURCE = FLOATS["float32"]
 #: The position of the leading bit in the significand of a number that a reader types. The
 #: significand's last bit is sticky.
 TYPED_WIDTH = 40
-#: The E2M1 code of 4. The four-over-six rules try to make the largest number of a block 4.
+#: The E2M1 code of 4. The four-over-six rules try two scales: the largest number of a block
+#: becomes 6 or 4.
 _FOUR = 6
 #: Functions that are the same for every format, under the names that the files in `web` use.
 _SHARED = {
@@ -210,7 +211,7 @@ def _encoders(script: _Script, fmt: MXFormat) -> Iterator[str]:
 
 
 def _scale_rules(script: _Script, fmt: MXFormat) -> Iterator[str]:
-    """Yield the functions that find a scale by each rule.
+    """Yield, for each scale rule, the functions that find a scale.
 
     A rule that tries two scales has two functions: one makes the block's maximum 6, the other 4.
     """

@@ -33,7 +33,7 @@ class Printer:
         """Return the lines of text at the beginning of the file."""
         return [
             f"A reference model of {self.model.about}.",
-            f"Written by mxnum {__version__} from its definition: integers only, one rounding, right to the bit.",
+            f"Written by mxnum {__version__} from its definition: integers only, one rounding, bit-exact.",
         ]
 
     def function(self, function: Function) -> Iterator[str]:

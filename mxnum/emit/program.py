@@ -245,7 +245,7 @@ class _Reader:
         return [Assignment(tuple(names), self.expression(node.value))]
 
     def pairs(self, names: list[str], values: list[Expression]) -> list[Statement]:
-        """Return one assignment for each pair of ``a, b = c, d``; raise if the order matters."""
+        """Return the assignments of ``a, b = c, d`` one by one; raise if their order matters."""
         for place, value in enumerate(values):
             read = {part.name for part in parts(value) if isinstance(part, Name)}
             if read & set(names[:place]):
@@ -296,7 +296,7 @@ class _Reader:
 
 
 def _without_unused(function: Function) -> Function:
-    """Return a function without assignments whose names no code reads."""
+    """Return a function without the assignments to names that no code reads."""
     while True:
         read = {part.name for each in _expressions(function) for part in parts(each) if isinstance(part, Name)}
         body = tuple(s for s in function.body if not (isinstance(s, Assignment) and not read & set(s.names)))

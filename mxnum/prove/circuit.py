@@ -137,10 +137,10 @@ def _bound(
 
 
 def _port(said: str, named: Mapping[str, Quantity]) -> Port | None:
-    """Return the numbers that a name means.
+    """Return the numbers for which the name `said` stands.
 
-    The name of an input or output means all its numbers. Each of `a3`, `a[3]` and `a_3` means
-    number 3 of `a`.
+    The name of an input or output stands for all its numbers. Each of `a3`, `a[3]` and `a_3`
+    stands for number 3 of `a`.
     """
     if said in named:
         return Port(named[said], 0, named[said].count)

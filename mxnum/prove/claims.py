@@ -20,7 +20,7 @@ OPERATIONS = {
     "decode": "converts an element code to a number, under an E8M0 scale if the implementation takes one",
     "scale": "converts the largest finite magnitude of a block to the E8M0 code of the block's scale",
     "quantize": "converts a block of numbers to its E8M0 scale code and its element codes",
-    "dot": "rounds the exact sum of up to four products of elements of at most six bits to float32",
+    "dot": "rounds the exact sum of up to four products to float32 (elements have at most six bits)",
 }
 #: Restrictions on the inputs that a proof may assume.
 ASSUMPTIONS = {
@@ -255,7 +255,7 @@ def _dot(claim: Claim, terms: int) -> Claim:
 
 
 def make_product(element: ElementFormat) -> Callable[..., Any]:
-    """Return `product(a, b)`, the product of the values of two codes for finite numbers.
+    """Return `product(a, b)`, which multiplies the values of two codes of finite numbers.
 
     The product is an integer: its unit is the square of the format's smallest positive number.
     """

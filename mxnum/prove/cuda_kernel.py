@@ -120,7 +120,7 @@ class Thread(Machine):
         names = {str(symbol): key for key, symbol in self.parameters.items()}
         pointers = [names[str(each)] for each in _addends(address) if str(each) in names]
         if len(pointers) != 1:
-            raise UnsupportedCode(f"the address {text} is no pointer of the kernel plus an offset")
+            raise UnsupportedCode(f"the address {text} must be a pointer of the kernel plus an offset")
         return pointers[0], address
 
     def value(self, name: str, type_: str, operands: list[str], width: int) -> z3.BitVecRef:

@@ -35,7 +35,7 @@ class Sym:
             return other.value
         if isinstance(other, int) and not isinstance(other, bool) and -(1 << (width - 1)) <= other < 1 << (width - 1):
             return z3.BitVecVal(other, width)
-        raise TypeError(f"operand {other!r} is outside the {width}-bit dialect")
+        raise TypeError(f"operand {other!r} must be a word or an integer of {width} bits")
 
     def _new(self, value: z3.BitVecRef) -> Sym:
         return Sym(value, self.obligations)

@@ -84,7 +84,7 @@ def read_verilog(
     notes = ["The proof trusts yosys's translation of the module. An undefined bit may be 0 or 1."]
     if latency:
         cycles = "1 cycle" if latency == 1 else f"{latency} cycles"
-        notes.append(f"The outputs are read {cycles} after the inputs, whatever the initial state and later inputs.")
+        notes.append(f"The outputs are read {cycles} after the inputs, for any initial state and any later inputs.")
     return Circuit(name, inputs, ports["output"], run, tuple(notes))
 
 

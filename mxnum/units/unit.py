@@ -210,7 +210,7 @@ class MatrixUnit:
             "fraction bits",
         ]
         if self.promotion:
-            lines.append(f"promotion: every {self.promotion} products to float32, to nearest")
+            lines.append(f"promotion: every {self.promotion} products, the sum is added to a float32 total, to nearest")
         lines += [f"evidence: {self._evidence_text(clause)}" for clause in self.clauses]
         return "\n".join(lines)
 

@@ -91,7 +91,7 @@ def test_reader_keeps_line_numbers():
     reader = Reader(stream)
     assert reader.header == {"operation": "encode"}
     assert list(reader.chunks()) == [(5, [b"1 2\n"]), (8, [b"3 4\n", b"5 6\n"])]
-    with pytest.raises(ValueError, match="must be of version 1, not '2'"):
+    with pytest.raises(ValueError, match="must have the format version 1, not '2'"):
         Reader(io.BytesIO(b"# mxnum-vectors 2\n"))
 
 

@@ -64,7 +64,7 @@ def test_two_terms(tmp_path):
     proof = prove(write(tmp_path, right), "dot", "mxfp4_e2m1", terms=2)
     assert proof
     assert [part.name for part in proof.parts] == COMPOSED
-    assert "No input for a_scale or b_scale: the scale is 1." in str(proof)
+    assert "has no input for a_scale or b_scale, so the scale is 1." in str(proof)
     for wrong in (
         module(ELEMENTS["e2m1"], 2, lost=1),
         right.replace("value[31] = total < 0", "value[31] = total <= 0"),

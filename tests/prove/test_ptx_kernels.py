@@ -206,7 +206,7 @@ def test_parameter_may_be_any_number_unless_ports_sets_it(tmp_path):
             "ld.global.v2.u32 .*: no such instruction",
         ),
         ("st.global.u32 [%rd7], %r8;", "", "in line 2 of f.ptx: the kernel stores nothing"),
-        ("[%rd7]", "[%rd5]", "no pointer of the kernel"),
+        ("[%rd7]", "[%rd5]", "must be a pointer of the kernel plus"),
     ],
 )
 def test_what_cannot_be_read_of_a_kernel(tmp_path, right, wrong, message):

@@ -43,8 +43,8 @@ def boundary_blocks(task: Task, rng: Generator) -> Array:
         near = grid.with_neighbours(grid.narrowed(np.ldexp(points, code - 127), source), source)
         near = np.concatenate([near, grid.past_midpoints(task.element, source, code - 127)])
         near = near[magnitude_bits(near, source) <= anchor]
-        # Blocks with a scale near 1 get elements at all boundaries. Blocks with other scales get a
-        # sample of the boundaries, to limit the number of cases.
+        # Blocks with a scale near 1 get elements at all boundaries. Blocks with a scale outside
+        # 1/2..2 get a sample of the boundaries, to limit the number of cases.
         count = max(1, -(-len(near) // max(1, k - 1))) if code in (126, 127, 128) else 2
         if len(near) == 0:
             near = np.zeros(1, anchors.dtype)
@@ -94,7 +94,8 @@ def scale_blocks(task: Task, rng: Generator) -> Array:
     """Return blocks for testing scales alone.
 
     The maxima of the blocks take every exponent of the input's float type, with every fraction at
-    which a scale rule's result changes. Far from 1, only every seventh exponent of float64 occurs.
+    which a scale rule's result changes. Of float64's exponents outside
+    -160..160, only every seventh occurs.
     """
     source, k = task.source, task.block
     fractions = np.unique(

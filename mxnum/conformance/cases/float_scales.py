@@ -158,7 +158,7 @@ def _factors(task: Task, anchors: Array, tensor: Array | None) -> Array:
 
 
 def _all_around(task: Task, rng: Generator, anchors: Array, tensor: Array | None) -> Array:
-    """Return for each block maximum enough blocks for all boundaries at the maximum's scale."""
+    """Return, for each block maximum, enough blocks to hold all boundaries at its scale."""
     if task.block == 1:
         return _around(task, rng, anchors, tensor)
     points, rows = grid.points(task.element), []

@@ -43,7 +43,7 @@ def points(element: ElementFormat) -> Array:
 
 
 def past_midpoints(element: ElementFormat, source: ElementFormat, exponent: int = 0) -> Array:
-    """Return bit patterns of numbers just past each midpoint times 2**exponent.
+    """Return bit patterns of numbers just past `m * 2**exponent`, for each midpoint m.
 
     The distance from the midpoint is a fraction of the gap, or 1.5 ulps of a narrower float. Just
     past a midpoint, two rounders differ if they keep different numbers of bits below the element's
@@ -67,7 +67,7 @@ def fractions_of_rules(element: ElementFormat) -> Array:
 
 
 def threshold(element: ElementFormat, rule: ScaleRule) -> float:
-    """Return the f from which the rule increases the exponent of a maximum f * 2**e; 2 if never."""
+    """Return the f at which a rule raises the exponent of a maximum f * 2**e; 2 if never."""
     return {
         ScaleRule.FLOOR: 2.0,
         ScaleRule.CEIL: 1.0,
@@ -126,7 +126,7 @@ def special_patterns(source: ElementFormat, nan: bool = True) -> Array:
 def as_magnitudes(bits: Array, source: ElementFormat, scales: Array | None = None) -> Array:
     """Return |x| / 2**(scale-127) in float64.
 
-    Only results far below the smallest element are inexact.
+    Only results far below the smallest magnitude of an element are inexact.
     """
     with np.errstate(all="ignore"):
         wide = np.abs(as_floats(bits, source).astype(np.float64))

@@ -1,11 +1,11 @@
 """Mistakes that an implementation may make: other modes, common errors, and codes in another order.
 
 Each hypothesis has a name, and a function that computes one field of the answers from a task and
-its inputs. For a hypothesis about the codes of blocks, the inputs' column ``scale`` holds the
-implementation's scale codes. The inputs' column ``answered`` holds the implementation's answers in
-the hypothesis's field. If a hypothesis does not determine an answer, its function returns the
-implementation's answer. The name of a hypothesis completes the phrase "what ... gives", or begins
-with "the right".
+its inputs. For a hypothesis about the codes of blocks, the column ``scale`` of the inputs holds the
+implementation's scale codes. The column ``answered`` of the inputs holds the implementation's
+answers in the field that the hypothesis is about. If a hypothesis does not determine an answer, its
+function returns the implementation's answer. A name completes the phrase "what ... gives", or
+begins with "the right".
 """
 
 from __future__ import annotations

@@ -192,7 +192,7 @@ def _previous(scales: Array) -> Array:
 
 
 def _at_previous_scales(task: Task, one: Answered) -> tuple[Columns, Columns] | None:
-    """Return cases and answers; right codes replace codes at the previous block's scale."""
+    """Return cases and answers; blocks coded at the previous block's scale get the right codes."""
     if "codes" not in one.answers:
         return None
     inputs, answers = block_columns(one.inputs, one.answers, one.blocks)
@@ -208,11 +208,11 @@ def _at_previous_scales(task: Task, one: Answered) -> tuple[Columns, Columns] | 
 
 #: The arrangements. Each key completes "all answers are right if ...".
 ARRANGEMENTS: dict[str, Arranged] = {
-    "scales are read as written column by column": _reordered(scale=_by_columns),
+    "scales are read in column-major order": _reordered(scale=_by_columns),
     "scales are read as swizzled": _reordered(scale=_unswizzled),
     "scales are read as plain, not as swizzled": _reordered(scale=_swizzled),
-    "codes are read as written column by column": _reordered(codes=_by_columns),
-    "codes and scales are read as written column by column": _everything_by_columns,
+    "codes are read in column-major order": _reordered(codes=_by_columns),
+    "codes and scales are read in column-major order": _everything_by_columns,
     "x is taken for contiguous memory from its first element on": _memory,
     "blocks lie along the other axis": _other_axis,
     "short last blocks are left zero": partial(_without_tails, True),
@@ -235,7 +235,7 @@ def _tried(task: Task) -> dict[str, Arranged]:
     }
     return found | {
         "the values are for the scale of the previous block": _reordered(scales=_previous),
-        "the values are for the scales read as written column by column": _reordered(scales=_by_columns),
+        "the values are for the scales read in column-major order": _reordered(scales=_by_columns),
         "the values are for the scales read as swizzled": _reordered(scales=_unswizzled),
         "the values are for the scales read as plain, not as swizzled": _reordered(scales=_swizzled),
     }
@@ -247,7 +247,7 @@ def arrangements(task: Task, answered: list[Answered]) -> list[str]:
     for name, arrange in _tried(task).items():
         if all(_is_right(task, one, arrange) for one in answered):
             found.append(name)
-    if "short last blocks are left zero" in found:  # zeros also count as left out, so drop that name
+    if "short last blocks are left zero" in found:  # this implies "left out"
         found.remove("short last blocks are left out")
     return found
 

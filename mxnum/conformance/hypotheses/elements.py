@@ -31,7 +31,7 @@ def _codes(task: Task, inputs: Columns) -> Array:
 
 
 def roundings(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield name and answer function of each mistake in the direction of rounding or overflow."""
+    """Yield (name, function) for each mistake in the direction of rounding or overflow."""
     other = Overflow.IEEE if task.overflow == Overflow.SATURATE else Overflow.SATURATE
     overflows = (task.overflow, other) if task.element.nan_code is not None else (task.overflow,)
     for overflow in overflows:
@@ -55,7 +55,7 @@ def roundings(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def elements(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield name and answer function of each mistake in converting elements."""
+    """Yield each mistake in converting elements: its name, and a function for its answers."""
     yield from roundings(task)
     if not task.is_stochastic:
         for step, where in ((1, "low"), (-1, "high")):
@@ -71,7 +71,7 @@ def elements(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def conversions(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield name and answer function of each mistake in converting codes of another element."""
+    """Yield (name, function) for each mistake in converting codes of another element."""
     source = task.source
     yield from roundings(task)
     yield "the codes unchanged", lambda t, i: i["x"]
@@ -98,7 +98,7 @@ def _without_subnormals(task: Task, x: Array) -> Array:
 
 
 def codes_written_otherwise(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield name and answer function of each mistake in writing codes."""
+    """Yield each mistake in writing codes: its name, and a function for its answers."""
     sign = 1 << (task.element.bits - 1)
     if not task.element.integer:
         yield "flushing subnormal results to zero", lambda t, i: _flushed(t, _codes(t, i))
@@ -120,7 +120,7 @@ def _with(**modes: object) -> Answer:
 
 
 def choices_of_bits(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield name and answer function of each legitimate choice about random bits."""
+    """Yield each legitimate choice about random bits: its name, and a function for its answers."""
     if not task.is_stochastic:
         return
     if task.sr_bits < 30:
@@ -174,7 +174,7 @@ def read_as(change: Callable[[Task, Array], Array], answer: Answer) -> Answer:
 
 
 def inputs_read_otherwise(task: Task, answer: Answer) -> Iterator[tuple[str, Answer]]:
-    """Yield name and answer function of each mistake in reading inputs.
+    """Yield each mistake in reading inputs: its name, and a function for its answers.
 
     Each mistake either reads subnormal numbers as zero, or reads x in a narrower type. The answer
     is right for the number that the implementation read.
@@ -265,7 +265,7 @@ def _extended(codes: Array, sign: int, full: int) -> Array:
 
 
 def at_other_scales(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield name and answer function of each mistake in reading scales."""
+    """Yield each mistake in reading scales: its name, and a function for its answers."""
 
     def read_as(code: int) -> Answer:
         def answer(task: Task, inputs: Columns) -> Array:

@@ -162,7 +162,7 @@ def scales(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def codes(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield name and answer function of each mistake in codes, at the implementation's scales."""
+    """Yield (name, function) for each mistake in codes, at the implementation's scales."""
     for name, change in _other_tensors(task):
         yield name, _changed(lambda t, i: right(t, i, "codes"), change)
     if task.is_stochastic:
@@ -174,7 +174,7 @@ def codes(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def values(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield name and answer function of each mistake in dequantized values."""
+    """Yield each mistake in dequantized values: its name, and a function for its answers."""
     for name, change in _other_tensors(task):
         yield name, _changed(lambda t, i: expected(t, i)["value"], change)
 

@@ -78,7 +78,7 @@ def shifted(step: int) -> Answer:
 
 
 def scales_of_others(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield name and answer function of each wrong choice of the elements that decide the scale."""
+    """Yield (name, function) for each wrong choice of the elements that decide the scale."""
 
     def all_but_last(_: Task, x: Array) -> Array:
         return np.concatenate([x[:, :-1], x[:, :1] if x.shape[1] > 1 else 0 * x], axis=1)

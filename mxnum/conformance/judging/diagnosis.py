@@ -84,8 +84,7 @@ class _Tried:
     """A hypothesis that no answer contradicts so far."""
 
     hypothesis: Hypothesis
-    #: For each choice: the number of answers that differ from the hypothesis, perhaps because of
-    #: this choice.
+    #: For each choice: the number of differences from the hypothesis that the choice may explain.
     misses: Counter[str] = field(default_factory=Counter)
     #: Number of answers that are -0 where the hypothesis predicts -0.
     minus_zeros: int = 0

@@ -66,7 +66,7 @@ class Consistency:
 
 @dataclass(frozen=True)
 class Key:
-    """The key of a tally: a choice, and a kind of answers if kinds may differ in this choice."""
+    """The key of a tally: a choice; for `nonfinite` also the kind of input, NaN or infinity."""
 
     choice: str
     kind: str = ""

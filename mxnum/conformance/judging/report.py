@@ -151,15 +151,15 @@ class Report:
         if self.nan_became and (self.bugs or self.choices):
             lines.append(f"NaN became {', '.join(f'{code} {count} times' for code, count in self.nan_became.items())}.")
         for name, (followed, kept) in sorted(self.inconsistent.items()):
-            others = f"but {kept} other answers that could follow this choice do not"
-            lines.append(f"{followed} answers follow the choice {name}, {others}: all that follow it are wrong.")
+            others = f"{kept} other answers that could follow this choice do not"
+            lines.append(f"{followed} answers follow the choice {name}, but {others}, so those {followed} are wrong.")
         if self.unknown:
             lines.append(f"Wrong answers with unknown bits (X or Z), which explanations leave out: {self.unknown}.")
         if self.bugs:
             lines += self._array_lines()
             if self.stacks:
                 names = errors.joined(self.stacks)
-                lines.append(f"Not the exact definition: all answers are what {names} computes (see mxnum.stacks).")
+                lines.append(f"All answers, right or wrong, are what {names} computes (see mxnum.stacks).")
             lines += [explanation.sentence() for explanation in self.explanations if not explanation.classes]
             if self.failures:
                 lines.append("Some of the failures, chosen to differ as much as possible:")

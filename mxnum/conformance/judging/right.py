@@ -119,7 +119,7 @@ def element_codes(
 def scaled(task: Task, x: Array, scales: Array | None, tensor: Array | None = None) -> Array:
     """Return |x| divided by the scale of its row, in float64.
 
-    Each returned quotient has the same order relation to every element value as the exact quotient.
+    Every element value compares with the returned quotient as with the exact quotient.
     """
     if scales is None or task.format.scale.power_of_two:
         return as_magnitudes(x, task.source, scales)

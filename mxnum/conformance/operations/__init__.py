@@ -171,7 +171,7 @@ def in_blocks(format: str | MXFormat, block: int | str | None) -> MXFormat:
 
 
 def known(modes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the keywords of a call for `make_task`; raise an error if one is unknown."""
+    """Return `modes`, the keywords for `make_task`; raise an error if one is unknown."""
     for name in modes:
         errors.choose("modes", name, tuple(DECIDES))
     return modes

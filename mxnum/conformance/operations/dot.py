@@ -167,7 +167,7 @@ def random_dots(task: Task, rng: Generator, size: int) -> Columns:
     """Return rows of random codes and scales.
 
     In most rows the scales are close together and the codes are finite. One row in eight has
-    arbitrary scales, and a few arbitrary codes.
+    arbitrary scales, and about 1 % of its codes are arbitrary.
     """
     element = task.element
     finite = np.array([code for code, v in enumerate(element.values()) if abs(v) <= element.max], np.uint8)
@@ -213,7 +213,7 @@ def _mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
     if task.accumulate.by_block and task.dot_blocks > 3:  # with three blocks, a tree adds in order, too
         yield "sums of blocks added in pairs (a tree)", _in_pairs
     small, large = (pick(abs(v) for v in task.element.values() if 0 < abs(v) < np.inf) for pick in (min, max))
-    # If products span fewer bits than float32 has, float32 sums within a block are exact.
+    # If sums of a block's products fit in 24 bits, float32 sums within a block are exact.
     if task.accumulate.by_block and task.block * (large / small) ** 2 >= 1 << 24:
         yield "sums within each block in float32, in order", _blocks_in_float32
     yield "sums in float64, in order", partial(_in_type, np.float64)

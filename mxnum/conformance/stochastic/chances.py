@@ -227,8 +227,8 @@ class Shares:
         variance, total = float((self.draws * p * (1 - p)).sum()), float(self.draws.sum())
         common = float(deviation(variance, levels.group) + deviation(variance, 2 * (1 - power))) / total
         found = [
-            f"The test finds a bias of {_one_in(bias)} in one of {precise} cases with probability "
-            f"{math.floor(seen * 1e4) / 1e4:g}, and one of {_one_in(common)} in all cases with probability {power:g}."
+            f"With probability {math.floor(seen * 1e4) / 1e4:g}, the test finds a bias of {_one_in(bias)} in one of "
+            f"{precise} cases; with probability {power:g}, it finds a bias of {_one_in(common)} that all cases share."
         ]
         if len(p) > precise:
             fewest = int(self.draws[precise:].min())
@@ -236,7 +236,7 @@ class Shares:
             while coarse < 0.5 and weakest(fewest, 0.5, coarse, levels.case) < power:
                 coarse *= 1.05
             found.append(
-                f"The test finds a bias of {_one_in(coarse)} in any gap between two codes with probability {power:g}."
+                f"With probability {power:g}, the test finds a bias of {_one_in(coarse)} in any gap between two codes."
             )
         return found
 

@@ -34,7 +34,7 @@ def tail(k: int, n: int, p: float, q: float | None = None) -> float:
 def p_value(k: int, n: int, p: float) -> float:
     """Return the p-value of k, valid for all n and p: twice the tail on the side of k.
 
-    For every level, the p-value is at or below the level with a probability of at most the level.
+    If p is the true probability, P(p-value <= level) <= level for every level.
     """
     if p in (0, 1):
         return float(k == n * p)
@@ -70,7 +70,7 @@ def power(n: int, p: float, truth: float, level: float) -> float:
 
 
 def weakest(n: int, p: float, bias: float, level: float) -> float:
-    """Return the smaller of the powers to detect the true probabilities p + bias and p - bias.
+    """Return the power of the test at p + bias or p - bias, the smaller of the two.
 
     A probability p + bias or p - bias outside 0..1 is ignored.
     """
@@ -79,7 +79,7 @@ def weakest(n: int, p: float, bias: float, level: float) -> float:
 
 
 def draws_for(bias: float, wanted: float, level: float) -> int:
-    """Return how many draws, within 1%, detect a bias with power `wanted` at p = 1/2.
+    """Return the number of draws, to within 1%, that detects `bias` with power `wanted` at p = 1/2.
 
     At p = 1/2 the counts vary most, so this number of draws suffices for nearly all p.
     """
@@ -94,18 +94,17 @@ def draws_for(bias: float, wanted: float, level: float) -> int:
 
 
 def deviation(variance: Any, level: float) -> Any:
-    """Return a bound on the distance of a sum of independent draws from its expectation.
+    """Return a bound on |S - E(S)| for a sum S of independent draws.
 
-    The sum is farther from its expectation than the bound with a probability of at most `level`, by
-    Bernstein's inequality. Each draw differs from its expectation by at most 1; draws may have
-    different probabilities.
+    |S - E(S)| exceeds the bound with a probability of at most `level`, by Bernstein's inequality.
+    Each draw differs from its expectation by at most 1; draws may have different probabilities.
     """
     exponent = math.log(2 / level)
     return exponent / 3 + np.sqrt(exponent**2 / 9 + 2 * variance * exponent)
 
 
-#: The largest distance between two compared draws, if draws round away from zero with probability
-#: 1/4.
+#: Draws that round away from zero with probability 1/4 are compared if they are at most this many
+#: elements apart.
 NEAR = 64
 
 
@@ -169,7 +168,7 @@ LEAST_PERIOD = 1024
 def period(within: Sequence[Echo]) -> int:
     """Return the period of draws that repeat, or 0 if repetition does not explain all dependences.
 
-    `within` are the dependences between the draws of one call.
+    `within` lists the dependences between the draws of one call.
     """
     distances = sorted(echo.distance for echo in within)
     repeats = distances and all(echo.share == 1 for echo in within)

@@ -93,7 +93,7 @@ def judge_codes(report: StochasticReport, tally: Tally, profile: Profile) -> Non
         others = [code for code in np.flatnonzero(row).tolist() if code not in (chance.below, chance.above)]
         if others:
             seen = ", ".join(f"{code_text(task, code)} {row[code]} times" for code in others[:3])
-            strange.append(f"{chance.text(task)}: got {seen} of {row.sum()}, which is neither of the two codes.")
+            strange.append(f"{chance.text(task)}: got {seen} of {row.sum()}, but only its two neighbours are right.")
     if strange:
         text = f"{len(strange)} of {len(tile.chances)} numbers become codes that are not next to them."
         add_problem(report, "Codes", text)
@@ -178,7 +178,7 @@ SEEDS = (1, 2, *(1 | 1 << bit for bit in range(1, 31)), 2 | 1 << 30)
 UNDER_EACH_SEED = 4096
 #: A call that tests whether draws are independent has at least this many elements.
 AT_LEAST = 1 << 14
-#: The ratio of the draws of a case from `chances` to the draws of a case from `survey`.
+#: A case from `chances` gets this many times the draws of a case from `survey`.
 SURVEYED = 64
 #: Number of draws of each case if the kernel's probabilities are not judged. A case from `survey`
 #: always has at least this many draws.
@@ -274,7 +274,7 @@ class Trial:
             add_problem(
                 self.report,
                 "Dependent draws",
-                f"All elements in each group of {size} in a row round in the same direction.",
+                f"Within each group of {size} adjacent elements, all round in the same direction.",
             )
         # If draws within a call depend on each other, or calls are equal, comparing two calls adds
         # nothing.
@@ -291,8 +291,8 @@ class Trial:
         pairs = int(reach * (length / half.ids.size) ** 2)  # anchors are not random, so pairs with them are left out
         rho = statistics.smallest_correlation(pairs, power, level)
         self.report.guarantees.append(
-            f"The test finds a correlation of {rho:.2g} between elements at any one distance up to {reach}, in one "
-            f"call or in two successive calls, with probability {power:g}."
+            f"With probability {power:g}, the test finds a correlation of {rho:.2g} between elements that are a fixed "
+            f"distance of at most {reach} apart, in one call or in two successive calls."
         )
         return len(self.report.problems) == before
 

@@ -73,7 +73,7 @@ function roundingRule(state, negative, odd, [n, d], i) {
     const word = Array.isArray(state.random) ? state.random[i] : state.random;
     const low = BigInt(SHARED.alignRandom(word | 0)), floor = (n << 30n) / d, away = floor + low >= 1n << 30n;
     const where = away ? "away from" : "toward";
-    return [`${mode} adds R to the first 30 fraction bits, ${floor} + ${low} ${away ? ">=" : "<"} 2^30: goes ${where} zero`, away];
+    return [`${mode} adds R to the first 30 fraction bits, ${floor} + ${low} ${away ? ">=" : "<"} 2^30, so the result goes ${where} zero`, away];
   }
   const goesAway = (negative, odd, side) => rounding.away[6 * negative + 3 * odd + side] === "1";
   const away = goesAway(negative, odd, side), end = away ? "away from" : "toward";
@@ -81,7 +81,7 @@ function roundingRule(state, negative, odd, [n, d], i) {
   const byParity = goesAway(negative, 0, side) !== goesAway(negative, 1, side);
   const bySign = goesAway(0, odd, side) !== goesAway(1, odd, side);
   if (isNearest && side !== 1) return [`${mode} takes the nearer one`, away];
-  if (isNearest && !byParity) return [`a tie, which ${mode} takes ${end} zero`, away];
+  if (isNearest && !byParity) return [`a tie, which ${mode} rounds ${end} zero`, away];
   if (isNearest) return [`a tie, which ${mode} gives to the ${taken} code, here the one ${away ? "away from" : "nearer"} zero`, away];
   if (byParity) return [`${mode} takes the neighbour whose code is ${taken}`, away];
   return [bySign ? `${mode} goes ${away === Boolean(negative) ? "down" : "up"}` : `${mode} goes ${end} zero`, away];
@@ -92,7 +92,7 @@ function overflowRule(state, step, rounded, largestValue, saturates) {
   const beyond = `beyond the largest, ${signed(largestValue)}`;
   const rule = step.position[0] === 0n ? `is ${beyond}` : `${step.rule}; ${signed(rounded)} is ${beyond}`;
   if (saturates) return `${rule}: it saturates`;
-  if (ROUNDINGS[state.rounding].staysAtLargest[Number(negative)]) return `${rule}, and ${state.rounding} stays at the largest`;
+  if (ROUNDINGS[state.rounding].staysAtLargest[Number(negative)]) return `${rule}, and ${state.rounding} gives the largest value`;
   const to = FORMAT[state.format].element.specials === "ieee" ? "infinity" : "NaN";
   return `${rule}: it overflows to ${to}`;
 }

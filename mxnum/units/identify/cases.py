@@ -12,7 +12,7 @@ KINDS = {
     "structure": 0.22, "sparse": 0.25, "pair": 0.1, "tie": 0.1, "crowded": 0.11, "subnormal": 0.11, "special": 0.11,
 }  # fmt: skip
 #: The largest distance between two exponents in a case of `Maker.structure`. A sum with more than
-#: `SPAN` fraction bits adds such a case exactly.
+#: `SPAN` fraction bits adds the terms of a structure case exactly.
 SPAN = 38
 
 
@@ -51,7 +51,7 @@ class Maker:
         return a, a.copy(), 0
 
     def _scale(self, codes: Array) -> None:
-        """Write scales, all equal or far apart, some with fraction bits, a zero or a NaN."""
+        """Write scales: all equal or far apart, sometimes with fraction bits, a zero or a NaN."""
         r, k, one = self.random, self.problem.k, one_of(self.problem)
         number, blocks = SCALES[self.problem.scale].number, self.problem.blocks
         m = number.mantissa_bits if number else 0
@@ -179,7 +179,7 @@ class Maker:
             else:
                 self._put(a, b, where[-1], top, negative)
             self._put(a, b, where[0], max(top - last, self.least), bool(r.integers(2)))
-            if r.random() < 0.4:  # Breaks the tie even if the sum has only two terms.
+            if r.random() < 0.4:  # The lower product breaks the tie even if the sum has only two terms.
                 self._lower(a, b, where[0])
         if len(where) > 1:
             deep = top - self._far(last + 1, SPAN + 3)
@@ -402,8 +402,8 @@ def ordinary(problem: Problem, cases: Cases, answers: Array) -> tuple[Array, Arr
 
     An ordinary case has no subnormal numbers, NaN or infinities. The terms of an ordinary case, and
     all sums of its terms, stay away from the least exponents and from the largest number. In a case
-    without carry overflow, no sum needs more than 3 integer bits: for each term, this term and all
-    terms with smaller exponents add to less than 6 times the term's power of two.
+    without carry overflow, no sum needs more than 3 integer bits. This holds if each term and
+    all terms with smaller exponents add to less than 6 times the term's power of two.
     """
     fmt = problem.result
     sig, exponent, points, odd = _terms(problem, cases)

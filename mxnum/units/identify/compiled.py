@@ -375,7 +375,7 @@ def _same_products(x: Array, y: Array) -> Any:
 def answers(rows: Array, formats: Array, point: int, orders: Array, cases: Any) -> Array:
     """Return the bits of the results, a row for each rule.
 
-    Consecutive rules whose products have the same terms share the computation of the terms.
+    Consecutive rules that make the same terms from the products share these terms.
     """
     a, b, c = cases
     k, limbs = orders.shape[1], np.empty(_LIMBS, np.int64)
@@ -398,8 +398,8 @@ def fitting(
 ) -> Array:
     """Return a mask of the rules that give the right answers in all but at most `wrong` cases.
 
-    If `zeros` is the sign bit, +0 and -0 count as equal. If `zeros` is 0, +0 and -0 differ. If a
-    case refutes a rule, the case is tried earlier on later rules.
+    If `zeros` is the sign bit, +0 and -0 count as equal. If `zeros` is 0, +0 and -0 differ. A case
+    that refutes a rule is tried earlier for the rules that follow.
     """
     a, b, c = cases
     k, limbs = orders.shape[1], np.empty(_LIMBS, np.int64)

@@ -89,7 +89,7 @@ def integer_rule(cases: Cases, answers: Array) -> str:
     total = (a * b).sum(axis=1) + c
     rules = {"wraps": total, "saturates": np.clip(total, -(1 << 31), (1 << 31) - 1)}
     fitting = [name for name, right in rules.items() if (right % (1 << 32) == answers).all()]
-    return f"the int32 sum {' or '.join(fitting)}" if fitting else "the answers are no exact int32 sums"
+    return f"the int32 sum {' or '.join(fitting)}" if fitting else "the answers are not exact int32 sums"
 
 
 def _integers_as_text(cases: Cases) -> str:

@@ -36,7 +36,7 @@ COMPARED = 64
 #: The numbers of random cases, and of mixtures of two cases, that are tried at once to separate
 #: rules.
 PART, MIXED = 200, 1050
-#: The number of further cases that are tried before rules count as alike.
+#: Rules that give equal answers to this many further cases count as equivalent.
 POOL = 25_000
 
 
@@ -105,7 +105,7 @@ class Identification:
         depths = tuple(bits[bits > 0].tolist()) if len(bits) > 1 else ()
         found: list[Cases] = []
         for index in range(-(-pool // (PART + MIXED))):
-            start = index * COMPARED % len(rules)  # each part compares the first rule with different rules
+            start = index * COMPARED % len(rules)  # each part compares the first rule with another slice of rules
             some = np.concatenate([rules[:1], rules[start : start + COMPARED]])
             part = random_cases(self.problem, seed, index, depths)
             part = join(part, mixed(self.problem, join(part, self.cases), MIXED, random))
@@ -135,7 +135,7 @@ class Identification:
 
 
 def shuffled(table: Array, seed: int) -> Array:
-    """Return rules in random order, but with one rule for each number of `core_of` first."""
+    """Return rules in random order, but first one rule for each number that `core_of` gives."""
     table = np.random.default_rng(seed).permutation(table)
     first = np.unique(core_of(table), return_index=True)[1]
     rest = np.setdiff1d(np.arange(len(table)), first)
@@ -146,7 +146,7 @@ def shuffled(table: Array, seed: int) -> Array:
 def random_cases(problem: Problem, seed: int, index: int, depths: tuple[int, ...]) -> Cases:
     """Return part `index` of the random cases of a seed; `depths` is passed to `Maker`.
 
-    A third of the cases are pairs of distant products, which separate rules that seldom differ.
+    A third of the cases have two products of distant exponents, to separate similar rules.
     """
     maker = Maker(problem, (seed, index), depths)
     return join(maker.make(PART - PART // 3), maker.make(PART // 3, "pair"))

@@ -48,10 +48,10 @@ SIDES: dict[str, tuple[Any, ...]] = {
 FLUSHED: dict[str, Any] = {"flush_operands": True, "flush_addend": True, "flush_result": True}
 #: The numbers of integer bits of a sum that rules of the family have; None means no limit.
 CARRIES = (None, *range(2, 13))
-#: CORES is the greatest number of rules for which the fields in `SIDES` are found at once. MOST is
+#: CORES is the number of rules in a batch; the fields in `SIDES` are found batch by batch. MOST is
 #: the greatest number of rules in a result; if more rules fit, the result is a sample of them.
 CORES, MOST = 512, 8192
-#: The limit of the work to find the fields in `SIDES`, counted in terms that the tried rules add.
+#: About how many terms the search for the fields in `SIDES` may add.
 EFFORT = 200_000_000
 
 
@@ -192,7 +192,7 @@ class Search:
         return found
 
     def cores(self, shapes: list[Rule]) -> Array:
-        """Return rules that fit ordinary cases, and group and order products as `shapes` do."""
+        """Return rules that fit ordinary cases, with the grouping and order of `shapes`."""
         k, m = self.problem.k, self.problem.sum.mantissa_bits
         found, small = structural(self.problem, self.cases)
         order = self.random.permutation(np.flatnonzero(self.sparse))
@@ -215,7 +215,7 @@ class Search:
         return np.concatenate(kept)
 
     def _fits_structure(self, table: Array, found: Array, small: int) -> bool:
-        """Return True if a rule keeps the small term in the structure cases in which answers do."""
+        """Return True if a rule keeps the small term in the same structure cases as the answers."""
         answers = self.evaluator.answers(
             varied(table, self.problem.k, fraction_bits=(1, SPAN + 2)), self.cases.at(found)
         )
