@@ -41,7 +41,8 @@ _library.define(f"convolution(Tensor x, Tensor weight, {_CONV}) -> Tensor")
 _library.define(f"convolution_backward(Tensor grad, Tensor x, Tensor weight, {_CONV}) -> (Tensor, Tensor)")
 
 
-_IMPLEMENTED: dict[str, Any] = {}
+#: The operations as functions of tensors without gradients, by name.
+IMPLEMENTED: dict[str, Any] = {}
 
 
 def _implementation(name: str) -> Any:
@@ -57,7 +58,7 @@ def _implementation(name: str) -> Any:
 
         for dispatch_key in ("CPU", "CUDA"):
             _library.impl(name, outside_autocast, dispatch_key)
-        _IMPLEMENTED[name] = outside_autocast
+        IMPLEMENTED[name] = outside_autocast
         return function
 
     return decorate
@@ -174,22 +175,25 @@ class _Matmul(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
         _keep_matmul(ctx, inputs, None)
-        return _IMPLEMENTED["matmul"](*inputs)
+        return IMPLEMENTED["matmul"](*inputs)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        return _matmul_gradient(ctx, grad, _IMPLEMENTED["matmul_backward"])
+        return _matmul_gradient(ctx, grad, IMPLEMENTED["matmul_backward"])
 
 
 def matmul(a: Tensor, b: Tensor, *rest: Any) -> Tensor:
     """Compute the operation `matmul`, bypassing `torch.library` if only autograd is active."""
-    is_plain = type(a) in _TENSORS and type(b) in _TENSORS and a.is_cpu
-    if not is_plain or torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
-        return torch.ops.mxnum.matmul(a, b, *rest)
-    if torch._C._are_functorch_transforms_active():
-        return torch.ops.mxnum.matmul(a, b, *rest)
-    return _Matmul.apply(a, b, *rest)
+    return (_Matmul.apply if is_eager(a, b) else torch.ops.mxnum.matmul)(a, b, *rest)
+
+
+def is_eager(*tensors: Tensor) -> bool:
+    """Return True if the tensors are plain and on the CPU, and only autograd is active."""
+    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
+        return False
+    is_plain = all(type(x) in _TENSORS and x.is_cpu for x in tensors)
+    return is_plain and not torch._C._are_functorch_transforms_active()
 
 
 def bfloat16(x: Tensor, rounding: str, forward: bool = True, backward: bool = False) -> Tensor:
