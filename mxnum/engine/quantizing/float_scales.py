@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -15,6 +15,7 @@ from mxnum.definition.float_scale import make_float_scale, make_tensor_scale
 from mxnum.engine.loops import float_scales as loops
 from mxnum.engine.loops.panels import Draw, block_maxima, greatest_magnitude
 from mxnum.engine.machine import vectors
+from mxnum.engine.machine.jit import compile_loop
 from mxnum.engine.machine.workers import bounds, run_in_threads, worth
 from mxnum.engine.quantizing import choosing
 from mxnum.engine.quantizing.plan import Bind, Conversion, Exact, Operation, Run, Sides, operation
@@ -191,7 +192,7 @@ def tensor_scale(request: Request, by_rows: bool) -> tuple[Array, Array | None]:
     """
     x, asked = request.x, request.settings
     source, bits = asked.source, signed_bits(x)
-    find, greatest_of = _tensor_scale_of(asked)
+    find, find_one, greatest_of = _tensor_scale_of(asked)
     if by_rows:
         found = np.asarray(find(_largest_of_rows(bits, source)))
         return found.astype(np.uint32).view(np.float32), None
@@ -204,14 +205,27 @@ def tensor_scale(request: Request, by_rows: bool) -> tuple[Array, Array | None]:
     else:
         largest = greatest(flat, greatest_of, request.threads)
     largest = largest if largest <= source.max_code else int(_finite(flat, source).max(initial=0))
-    return np.array(find(largest)).astype(np.uint32).view(np.float32), maxima
+    return np.array(find_one(largest), np.uint32).view(np.float32), maxima
 
 
 @lru_cache(maxsize=4096)
-def _tensor_scale_of(asked: Settings) -> tuple[Callable[..., Any], Callable[[Array], Any]]:
-    """Return the function that computes a tensor scale, and the loop `greatest_magnitude`."""
-    find = make_tensor_scale(asked.source, asked.element, asked.format.scale)
-    return find, greatest_magnitude(asked.source)
+def _tensor_scale_of(asked: Settings) -> tuple[Callable[..., Any], Callable[[int], Any], Callable[[Array], Any]]:
+    """Return the function that computes tensor scales, and two loops.
+
+    The first loop computes a single tensor scale. The second loop is `greatest_magnitude`.
+    """
+    find, find_one = _finding_tensor_scale(asked.source, asked.element, asked.format.scale)
+    return find, find_one, greatest_magnitude(asked.source)
+
+
+@cache
+def _finding_tensor_scale(source: ElementFormat, element: ElementFormat, scale: ScaleFormat) -> tuple[Any, Any]:
+    find: Any = make_tensor_scale(source, element, scale)
+
+    def find_one(amax: int) -> Any:
+        return find(amax)
+
+    return find, compile_loop(find_one)
 
 
 def _largest_of_blocks(flat: Array, source: ElementFormat, run: int, maxima: Array, threads: int | None) -> int:
