@@ -109,8 +109,8 @@ def _bfloat16_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 def _read(text: str, arguments: tuple[Any, ...]) -> tuple[Product, Key]:
     """Return the `Product` that a text describes, and the `Key` made from `arguments`."""
-    how = product(text)
-    return how, Key(*arguments)._replace(of_samples=how.of_samples)
+    how, (seed, stream, position, watch) = product(text), arguments
+    return how, Key(seed, stream, position, watch, how.of_samples)
 
 
 @_implementation("matmul")
@@ -183,12 +183,31 @@ class _Matmul(torch.autograd.Function):
         return _matmul_gradient(ctx, grad, IMPLEMENTED["matmul_backward"])
 
 
+class _FakeQuantize(torch.autograd.Function):
+    """The operation `fake_quantize` as a function of autograd, without `torch.library`."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        _keep_fake_quantize(ctx, inputs, None)
+        return IMPLEMENTED["fake_quantize"](*inputs)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        return _fake_quantize_gradient(ctx, grad)
+
+
 def matmul(a: Tensor, b: Tensor, *rest: Any) -> Tensor:
     """Compute the operation `matmul`, bypassing `torch.library` if only autograd is active."""
     if not is_eager(a, b):
         return torch.ops.mxnum.matmul(a, b, *rest)
     with torch._C.DisableTorchFunction():  # Inside an `Intercepted`, each use of a tensor would cost 1 µs more.
         return _Matmul.apply(a, b, *rest)
+
+
+def fake_quantize(x: Tensor, *rest: Any) -> Tensor:
+    """Compute the operation `fake_quantize`, bypassing `torch.library` like `matmul`."""
+    return (_FakeQuantize.apply if is_eager(x) else torch.ops.mxnum.fake_quantize)(x, *rest)
 
 
 def is_eager(*tensors: Tensor) -> bool:

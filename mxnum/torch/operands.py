@@ -177,8 +177,8 @@ def rounded(x: Tensor, operand: Operand, axis: int, key: Key, slot: int, buffer:
     elif operand.format == "bfloat16":
         value = to_bfloat16(x, operand.rounding)
     else:
-        drawn = key.keywords(operand, slot, x.numel())
         if _others:
+            drawn = key.keywords(operand, slot, x.numel())
             value = _others[-1](x, operand, axis, **drawn)
             fits = isinstance(value, torch.Tensor) and (value.shape, value.dtype) == (x.shape, x.dtype)
             got = f"{tuple(value.shape)}, {value.dtype}" if isinstance(value, torch.Tensor) else type(value).__name__
@@ -187,9 +187,10 @@ def rounded(x: Tensor, operand: Operand, axis: int, key: Key, slot: int, buffer:
             )
         elif buffer is None or not x.is_cpu:
             fmt, keywords = prepared(operand, axis, x.ndim)
+            drawn = key.keywords(operand, slot, x.numel())
             value = mx.fake_quantize(x, fmt, out=torch.empty_like(x), **keywords, **drawn)
         else:
-            value = _rounded_to_buffer(buffer, x, operand, axis, RandomBits(30, **drawn) if drawn else None)
+            value = _rounded_to_buffer(x, operand, axis, key, slot, buffer)
     if key.watch in watching:
         watching[key.watch](slot, operand, axis, x, value, key)
     return value
@@ -354,24 +355,28 @@ def _exceeds(x: Tensor, q: mx.MXArray, positive: tuple[float, bool], negative: t
     return torch.where(x > 0, exceeds(*positive), exceeds(*negative)) & (magnitude > 0)
 
 
-def _rounded_to_buffer(name: str, x: Tensor, operand: Operand, axis: int, random: RandomBits | None) -> Tensor:
-    """Return what `mxnum.fake_quantize` returns, in memory that this thread keeps under `name`.
+def _rounded_to_buffer(x: Tensor, operand: Operand, axis: int, key: Key, slot: int, buffer: str) -> Tensor:
+    """Return what `mxnum.fake_quantize` returns, in memory that this thread keeps under `buffer`.
 
     The first call with tensors of one layout checks arguments, because checks take longer than
     rounding a small tensor.
     """
+    if not x.is_contiguous() and is_stochastic(operand):  # Random bits follow C order, in which loops are faster.
+        x = x.contiguous()
     kept: dict[Any, Any] = _memory.__dict__
-    like = (name, x.dtype, x.shape, x.stride(), id(operand), axis)
+    like = (buffer, x.dtype, x.shape, x.stride(), id(operand), axis)
     found = kept.get(like)
     if found is None:
-        value, out = _buffered(name, x)
+        value, out = _buffered(buffer, x)
         fmt, keywords = prepared(operand, axis, x.ndim)
         _, source = float_array("x", out)
         settings = checked_settings(Choices(fmt, out.shape, source.name, **keywords))
         # The operand is kept, so that no other operand gets its id.
         kept[like] = found = value, out, settings, array_maker(x), operand
     value, out, settings, array, _ = found
-    engine, request = host_engine(), Request(settings, array(x), random=random)
+    engine, request = host_engine(), Request(settings, array(x))
+    if settings.rounding.is_stochastic:
+        request.random = RandomBits(30, **key.keywords(operand, slot, x.numel()))
     if settings.format.tensor_scale is not None:
         request.tensor_scale, request.maxima = engine.tensor_scale(request, False)
     engine.fake_quantize(request, out)

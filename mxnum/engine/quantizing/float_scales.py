@@ -233,8 +233,10 @@ def _largest_of_blocks(flat: Array, source: ElementFormat, run: int, maxima: Arr
 
     Blocks have `run` elements. All magnitudes are bit patterns.
     """
-    cuts = bounds(maxima.size, worth(flat.size, ELEMENTS_PER_THREAD, threads))
-    loop = block_maxima(source, run)
+    loop, count = block_maxima(source, run), worth(flat.size, ELEMENTS_PER_THREAD, threads)
+    if count == 1:  # Fast path: avoids the lists of pieces.
+        return int(loop(flat, maxima))
+    cuts = bounds(maxima.size, count)
     pieces = [(flat[run * a : run * b], maxima[a:b]) for a, b in pairwise(cuts)]
     return int(max(run_in_threads(lambda piece: loop(*piece), pieces), default=0))
 
@@ -245,7 +247,10 @@ def greatest(bits: Array, loop: Callable[[Array], Any], threads: int | None) -> 
     `loop` is a result of `greatest_magnitude`. If the array holds a NaN, the result is the bit
     pattern of a NaN.
     """
-    cuts = bounds(bits.size, worth(bits.size, ELEMENTS_PER_THREAD, threads))
+    count = worth(bits.size, ELEMENTS_PER_THREAD, threads)
+    if count == 1:  # Fast path: avoids the list of pieces.
+        return int(loop(bits))
+    cuts = bounds(bits.size, count)
     return int(max(run_in_threads(loop, [bits[a:b] for a, b in pairwise(cuts)])))
 
 
