@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -121,20 +121,21 @@ def _on_the_memory_of(tensor: Any) -> np.ndarray[Any, Any]:
     return np.asarray(_Memory(tensor, _layout(tensor)))
 
 
-def array_maker(like: Any) -> Callable[[Any], np.ndarray[Any, Any]]:
-    """Return `host_array` for tensors with the type, dtype, shape and strides of a tensor.
+def bits_maker(like: Any) -> Callable[[Any], np.ndarray[Any, Any]] | None:
+    """Return a function that returns the bits of a tensor as a flat array of signed integers.
 
-    The returned function only checks what may differ between such tensors.
+    The function checks less than `host_array`. Its argument must have the type, dtype, shape and
+    strides of the tensor `like`. The result is None if the elements of `like` are not in C order.
     """
-    if not _has_memory(like) or dtype_of(like).isbuiltin != 1:
-        return partial(host_array, "x")
-    layout = _layout(like)
+    if not (_has_memory(like) and like.is_contiguous()):
+        return None
+    layout = {"version": 3, "typestr": f"<i{like.itemsize}", "shape": (like.numel(),), "strides": None}
 
-    def array(tensor: Any) -> np.ndarray[Any, Any]:
+    def bits(tensor: Any) -> np.ndarray[Any, Any]:
         _check_readable("x", tensor)
         return np.asarray(_Memory(tensor, layout))
 
-    return array
+    return bits
 
 
 def host_view(argument: str, value: Any) -> Any:

@@ -19,11 +19,10 @@ import torch
 
 import mxnum as mx
 from mxnum import errors
-from mxnum.engine.dispatch import host_engine
-from mxnum.engine.request import Choices, RandomBits, Request, checked_settings
+from mxnum.engine.request import Choices, RandomBits, checked_settings
 from mxnum.formats import ElementFormat
 from mxnum.memory.dtypes import float_array
-from mxnum.memory.tensors import array_maker, host_array
+from mxnum.memory.tensors import bits_maker, host_array
 from mxnum.modes import Accumulate, Rounding
 from mxnum.recipe import FLOAT32, Operand, Recipe, plain
 from mxnum.torch import amx
@@ -367,19 +366,22 @@ def _rounded_to_buffer(x: Tensor, operand: Operand, axis: int, key: Key, slot: i
     like = (buffer, x.dtype, x.shape, x.stride(), id(operand), axis)
     found = kept.get(like)
     if found is None:
+        from mxnum.engine.quantizing.host import repeated
+
         value, out = _buffered(buffer, x)
         fmt, keywords = prepared(operand, axis, x.ndim)
         _, source = float_array("x", out)
         settings = checked_settings(Choices(fmt, out.shape, source.name, **keywords))
+        bits, again = bits_maker(x), repeated(settings, out)
         # The operand is kept, so that no other operand gets its id.
-        kept[like] = found = value, out, settings, array_maker(x), operand
-    value, out, settings, array, _ = found
-    engine, request = host_engine(), Request(settings, array(x))
-    if settings.rounding.is_stochastic:
-        request.random = RandomBits(30, **key.keywords(operand, slot, x.numel()))
-    if settings.format.tensor_scale is not None:
-        request.tensor_scale, request.maxima = engine.tensor_scale(request, False)
-    engine.fake_quantize(request, out)
+        kept[like] = found = value, out, keywords, bits and again and (bits, again), is_stochastic(operand), operand
+    value, out, keywords, fast, draws, _ = found
+    drawn = key.keywords(operand, slot, x.numel()) if draws else {}
+    if fast:
+        bits, again = fast
+        again(bits(x), RandomBits(30, **drawn) if draws else None)
+    else:
+        mx.fake_quantize(host_array("x", x), operand.mx_format, out=out, **keywords, **drawn)
     return value
 
 

@@ -191,31 +191,40 @@ def tensor_scale(request: Request, by_rows: bool) -> tuple[Array, Array | None]:
     not contiguous in memory, or if loops have no kernel for the block length.
     """
     x, asked = request.x, request.settings
-    source, bits = asked.source, signed_bits(x)
-    find, find_one, greatest_of = _tensor_scale_of(asked)
+    bits = signed_bits(x)
     if by_rows:
-        found = np.asarray(find(_largest_of_rows(bits, source)))
+        find, *_ = _tensor_scale_of(asked)
+        found = np.asarray(find(_largest_of_rows(bits, asked.source)))
         return found.astype(np.uint32).view(np.float32), None
+    return scale_of_bits(asked, bits.ravel(order="K"), x.flags.c_contiguous, request.threads)
+
+
+def scale_of_bits(
+    asked: Settings, flat: Array, in_c_order: bool = True, threads: int | None = None
+) -> tuple[Array, Array | None]:
+    """Return what `tensor_scale` returns, for the bits of an array as a flat array."""
+    source, (_, find_one, greatest_of, run) = asked.source, _tensor_scale_of(asked)
     maxima: Array | None = None
-    *others, run = asked.blocks or (1,)
-    flat = bits.ravel(order="K")
-    if run in loops.RUNS[1:] and x.flags.c_contiguous and x.shape[-1] % run == 0 and set(others) <= {1}:
-        maxima = np.empty(x.size // run, bits.dtype)
-        largest = _largest_of_blocks(flat, source, run, maxima, request.threads)
+    if run and in_c_order:
+        maxima = np.empty(flat.size // run, flat.dtype)
+        largest = _largest_of_blocks(flat, source, run, maxima, threads)
     else:
-        largest = greatest(flat, greatest_of, request.threads)
+        largest = greatest(flat, greatest_of, threads)
     largest = largest if largest <= source.max_code else int(_finite(flat, source).max(initial=0))
     return np.array(find_one(largest), np.uint32).view(np.float32), maxima
 
 
 @lru_cache(maxsize=4096)
-def _tensor_scale_of(asked: Settings) -> tuple[Callable[..., Any], Callable[[int], Any], Callable[[Array], Any]]:
-    """Return the function that computes tensor scales, and two loops.
+def _tensor_scale_of(asked: Settings) -> tuple[Callable[..., Any], Callable[[int], Any], Callable[[Array], Any], int]:
+    """Return the function that computes tensor scales, two loops, and the length of blocks.
 
-    The first loop computes a single tensor scale. The second loop is `greatest_magnitude`.
+    The first loop computes a single tensor scale. The second loop is `greatest_magnitude`. The
+    length is 0 if blocks are not contiguous in memory, or if loops have no kernel for the length.
     """
+    *others, run = asked.blocks or (1,)
+    has_kernel = run in loops.RUNS[1:] and asked.shape[-1] % run == 0 and set(others) <= {1}
     find, find_one = _finding_tensor_scale(asked.source, asked.element, asked.format.scale)
-    return find, find_one, greatest_magnitude(asked.source)
+    return find, find_one, greatest_magnitude(asked.source), run if has_kernel else 0
 
 
 @cache
