@@ -36,7 +36,7 @@ class Step:
     minutes: int
     what: str
     command: tuple[str, ...]
-    #: The arguments in a rehearsal, in place of all words of `command` but the first two.
+    #: In a rehearsal, these arguments replace all words of `command` after the second.
     rehearsal: tuple[str, ...]
     environment: tuple[tuple[str, str], ...] = ()
 
@@ -172,7 +172,7 @@ recipe = { gradients = "mxfp8_e4m3" }
 
 
 def rehearsed(out: Path) -> None:
-    """Write the files that describe the small studies of a rehearsal to the results' folder."""
+    """Write to the folder `out` the files that describe the small studies of a rehearsal."""
     for name, text in (("pairs", _PAIRS), ("drift", _DRIFT)):
         (out / f"{name}.toml").write_text(text)
 

@@ -54,8 +54,8 @@ def choose(argument: str, value: Any, accepted: Sequence[str]) -> str:
     """Return `value` if it is one of the accepted strings.
 
     For any other value, raise an error that suggests the likeliest string and lists the accepted
-    strings: all strings, or only the first strings of a long list, such as the names of all tensors
-    of a model.
+    strings. The error shows only the beginning of a long list, such as the names of all tensors of
+    a model.
     """
     if isinstance(value, str) and value in accepted:
         return str(value)
@@ -91,9 +91,9 @@ _DIGITS = "0123456789"
 def _guess(value: Any, accepted: Sequence[str]) -> str:
     """Return the end of an error message that lists accepted strings: a suggestion, or a full stop.
 
-    The suggestion is an accepted string that is spelled like the value, or that the value ends
-    with. A type that differs from the value only in its width is not suggested, because a user who
-    writes "float64" does not mean "float16".
+    The suggestion is an accepted string with a similar spelling, or one that follows an underscore
+    at the end of the value. A type that differs from the value only in its width is not suggested,
+    because a user who writes "float64" does not mean "float16".
     """
     text = value if isinstance(value, str) else ""
     close = difflib.get_close_matches(text, accepted, n=1) or [a for a in accepted if text.endswith(f"_{a}")]

@@ -33,10 +33,10 @@ class _DocumentedEnum(StrEnum):
 
 
 def which(mode: StrEnum, *known: StrEnum) -> tuple[bool, ...]:
-    """Return a flag for each mode in `known`, which is True for `mode` and False for all others.
+    """Return one flag for each mode in `known`: True for `mode`, and False for every other mode.
 
-    Raise an error if `mode` is not in `known`. Factories call `which`, so that the flags are
-    constants in the functions that the factories make.
+    Raise an error if `mode` is not in `known`. Factories call `which`, and the flags are constants
+    in the functions that the factories make.
     """
     answers = tuple(mode == one for one in known)
     if not any(answers):
@@ -81,8 +81,8 @@ class Rounding(_DocumentedEnum):
 class Overflow(_DocumentedEnum):
     """The result for a number that is rounded beyond the element's largest finite value.
 
-    To decide whether a number lies beyond this value, the number is rounded as if there were no
-    largest exponent.
+    To decide whether a number lies beyond the largest finite value, the number is rounded as if the
+    exponent had no upper limit.
     """
 
     SATURATE = (
@@ -270,8 +270,8 @@ class Accumulate(_DocumentedEnum):
 
     In `exact` and in each term of `block`, the sum is NaN if there is a NaN, 0 * infinity, or
     infinities of both signs. The sum is infinite if there are infinities of one sign and no NaN. An
-    exact zero is +0. The result is a float32. If the caller asks for another type, the result is
-    rounded to nearest even once more.
+    exact zero is +0. The result is a float32. If the caller asks for a narrower type, the float32
+    result is rounded once more, to nearest even.
     """
 
     EXACT = "exact", "The exact sum of the exact products of exact values, rounded once to float32. Slow."

@@ -11,8 +11,9 @@ from mxnum.array.arguments import checked_out, checked_threads
 from mxnum.memory.dtypes import Array, as_array, float_array
 from mxnum.memory.tensors import answer, host_view
 
-#: The fixed signs of other software, by name. TransformerEngine's signs are for the operands of the
-#: weight gradient (`get_wgrad_sign_vector` in transformer_engine/pytorch/tensor/nvfp4_tensor.py).
+#: Fixed signs of Hadamard transforms in other software, by name. TransformerEngine's signs are for
+#: the operands of the weight gradient (`get_wgrad_sign_vector` in
+#: transformer_engine/pytorch/tensor/nvfp4_tensor.py).
 SIGNS = {"transformer_engine": (1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1)}
 _SIZES = tuple(4**n for n in range(1, 8))
 

@@ -148,7 +148,7 @@ Pairs = list[tuple[Any, Any]]
 def _cases() -> Iterator[tuple[str, Callable[[], Pairs]]]:
     """Yield the name of each case and a function that computes its results.
 
-    Loops compile only when the function is called.
+    The loops of a case compile only when its function is called.
     """
     for name in formats.names():
         yield name, partial(_quantized, name)
@@ -196,7 +196,8 @@ def _numbers(fmt: MXFormat, source: ElementFormat) -> Array:
     top, sign = source.max_code, 1 << (source.bits - 1)
     bits[-1, :8] = 0, sign, 1, 1 | sign, top, top | sign, 1 << source.mantissa_bits, (1 << source.mantissa_bits) - 1
     has_nan = fmt.element.nan_code is not None
-    # One infinity, and one NaN. An element without NaN gets minus infinity instead of the NaN.
+    # One number becomes infinity, and another one becomes NaN. For an element without NaN, minus
+    # infinity replaces the NaN.
     bits[-2, 3], bits[-3, 40] = top + 1, top + 2 if has_nan else sign | (top + 1)
     return x
 

@@ -5,8 +5,8 @@ too long. numpy also quantizes the rare arrays with infinities, NaN scales, or f
 or infinite. The loops and numpy both compute with the processor's floats. Every function raises
 RuntimeError if the processor's floats do not round to nearest even or do not keep subnormals.
 
-In this module a NaN scale has the code 0x7F. In the stacks themselves, the sign of a NaN scale, and
-the elements of its block, depend on the sign that the processor gives a NaN.
+In this module a NaN scale has the code 0x7F. In the stacks themselves, the sign that the processor
+gives a NaN determines the sign of a NaN scale and the elements of its block.
 """
 
 from __future__ import annotations
@@ -267,7 +267,7 @@ def _scales_by_block(made: Quantized) -> Array:
     )
     by_rows = scales.ndim < codes.ndim  # True if `quantize` was called without `blocks`
     fits = codes.shape == (len(scales), BLOCK) if by_rows else scales.shape == scales_shape(codes.shape, made.blocks)
-    accepted = f"one whose codes, one in each byte, and scales have shapes that fit blocks {made.blocks}"
+    accepted = f"one whose codes (one in each byte) and scales have shapes that fit blocks {made.blocks}"
     errors.require(fits, "made", accepted, (codes.shape, scales.shape))
     return scales[:, None] if by_rows else scales
 

@@ -322,7 +322,7 @@ def test_a_kernel_that_is_compiled_wrongly_is_refuted_with_a_witness() -> None:
 
 
 def changed(pattern: str, replacement: str) -> translation.Machine:
-    """Return a machine that translates wrongly, by replacing the first match in the kernel's IR."""
+    """Return a machine that replaces the first match in a kernel's IR before it executes the IR."""
 
     def machine(function: Any, types: tuple[str, ...], arguments: Iterable[z3.BitVecRef]) -> Execution:
         text, name = llvm.compile_to_ir(function, types)

@@ -223,7 +223,7 @@ def test_random_programs_compute_what_the_cpu_computes(seed: int) -> None:
 
 
 def proved(machine: translation.Machine) -> Outcome:
-    """Check the encoder from float32 to e2m1 as translated by a machine."""
+    """Check that the compiled encoder from float32 to e2m1 is right."""
     (kernel,) = (
         family.kernels[0] for family in translation.families() if family.name == "encode/float32/e2m1/rne/saturate"
     )

@@ -1,4 +1,4 @@
-"""Tests that imports go downward only, that layers are independent, and that files are finished."""
+"""Tests that imports go downward only, layers are independent, and no code is marked undone."""
 
 from __future__ import annotations
 

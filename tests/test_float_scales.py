@@ -182,7 +182,7 @@ def test_a_part_keeps_the_tensor_scale_that_the_rest_has(what, tensor_scale):
     part = PARTS[what](q)
     x, has = part.dequantize() / 4, part.tensor_scale
     for other in (None, np.nextafter(has, np.float32(2)), np.full_like(has, 0.5)):
-        if tensor_scale is None or other is not None:  # for None, the computed tensor scale has no axes
+        if tensor_scale is None or other is not None:  # if `other` is None, the computed scale has no axes
             with pytest.raises(ValueError, match="'out' must be a whole array if its tensor scale changes, not a"):
                 mx.quantize(x, "nvfp4", blocks=part.blocks, tensor_scale=other, out=part)
         assert q.equals(before)

@@ -52,7 +52,7 @@ def test_the_matrix_is_that_of_transformer_engine():
 
 def test_transforming_twice_gives_the_input_if_nothing_is_rounded():
     x = samples.generator("integers").integers(-1000, 1000, (8, 64)).astype(np.float32)
-    # Regression: unsigned integers raised an error that said "integers".
+    # Regression: unsigned integers raised an error that asked for integers.
     assert (mx.hadamard(x, signs=np.ones(16, np.uint8)) == mx.hadamard(x)).all()
     for signs in (None, "transformer_engine"):
         once = mx.hadamard(x, signs=signs)

@@ -4,7 +4,7 @@ Exhaustive and slow tests have the mark `full` and run only with ``--tier full``
 the outcomes of slow tests are written to ``full_tier.json``. `full_tier.json` has an entry for each
 slow test function, with the number of cases and a hash of the tested code. Each test run ends with
 a list of the slow tests that have no record, whose last run was stopped between cases, or whose
-code has changed since the record. Entries of the list do not make a test run fail.
+code has changed since the record. A test run does not fail because of this list.
 ``python -m tests.tiers`` prints the record.
 """
 
@@ -103,7 +103,7 @@ def read(path: Path = RECORD) -> Record:
 
 
 def write(record: Record, path: Path = RECORD) -> None:
-    """Write the record, one test function a line."""
+    """Write the record, with one test function on each line."""
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(record[name])}" for name in sorted(record))
     path.write_text(f"{{\n{lines}\n}}\n")
 
@@ -159,7 +159,7 @@ def versions() -> dict[str, str]:
 
 
 def code_hash(name: str) -> str:
-    """Return a hash of a test's file, the core of the package and the folder that it tests."""
+    """Return a hash of a test file and of the folders of the package on which the file depends."""
     file = Path(name.split("::")[0])
     folders = ["mxnum/engine", "mxnum/definition"]
     if len(file.parts) > 2:

@@ -58,7 +58,7 @@ class Candidate:
     sqnr_db: float
     #: The factor sum(x_q x) / sum(x x), by which quantization scales x on average.
     gain: float
-    #: The share of elements beyond the largest value of their block, before rounding.
+    #: The share of elements x with abs(x) above the format's largest value times the scale.
     overflow_rate: float
     clamp_rate: float
     #: The share of elements that were not zero and became zero.
@@ -238,7 +238,7 @@ def explore(
     return Exploration(tuple(candidates), len(settings), array.shape, sampled.size)
 
 
-#: All scale rules. `rceil`, which is in both enums, occurs once.
+#: All scale rules. `rceil`, which `ScaleRule` and `FloatScaleRule` both have, occurs once.
 _RULES = tuple(dict.fromkeys(str(rule) for rule in (*ScaleRule, *FloatScaleRule)))
 
 

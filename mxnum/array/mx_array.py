@@ -55,7 +55,7 @@ class MXArray:
 
     With asymmetric scaling, an array also has float16 offsets, one for each block. If the format
     has a tensor scale, the array has one too. Each code takes a byte, unless the codes are packed
-    (``mxnum.quantize(x, format, packed=True)``): then the array takes `packed_nbytes` bytes. All
+    (``mxnum.quantize(x, format, packed=True)``). A packed array takes `packed_nbytes` bytes. All
     parts are in host memory, or on a GPU as arrays of the input's library. `to_host` copies the
     parts to host memory.
 
@@ -82,7 +82,7 @@ class MXArray:
         """Store the parts unchecked.
 
         `stored` holds the codes. If `packed_shape`, the shape of the codes, is given, `stored`
-        holds packed bytes as from `pack`.
+        holds packed bytes, as `pack` returns them.
         """
         self._stored = stored
         self._packed_shape = packed_shape
@@ -133,7 +133,7 @@ class MXArray:
         packed_shape: tuple[int, ...] | None,
         tensor_scale: Any,
     ) -> Self:
-        """Return an MXArray of checked codes, after checking the scales and offsets.
+        """Return an MXArray of the given parts, after checking all parts but the codes.
 
         `given` is the caller's object with the codes, and `stored` has the same codes as an array.
         """
@@ -280,7 +280,7 @@ class MXArray:
         return self.shape[0]
 
     def to_host(self) -> Self:
-        """Return the same array in numpy arrays.
+        """Return the same MXArray, held in numpy arrays.
 
         The result is `self` if it holds numpy arrays, a view if it holds CPU tensors, and a copy if
         it holds arrays on a GPU.
@@ -338,8 +338,8 @@ class MXArray:
         """Return the codes as bytes in C order.
 
         Each row of the last axis is a little-endian bit stream, padded to whole bytes. An array
-        without axes is one row of one code. If the codes are held packed, they are copied only if
-        `out` is given, or if the array is a view whose bytes are not in C order.
+        without axes is one row of one code. Codes that are held packed are copied only if `out` is
+        given, or if their bytes are not in C order.
         """
         if self.is_packed:
             return self._pack_held(out)
@@ -553,12 +553,12 @@ class MXArray:
 
 
 def parts_of(q: MXArray) -> tuple[Any, Any, Any]:
-    """Return codes (one in each byte), scales and offsets as arrays for the engine."""
+    """Return (codes, scales, offsets) as arrays for the engine, with one code in each byte."""
     return held_parts(q.unpacked())
 
 
 def held_parts(q: MXArray) -> tuple[Any, Any, Any]:
-    """Return the codes as they are held, scales and offsets as arrays for the engine."""
+    """Return (codes, scales, offsets) as arrays for the engine, with the codes as they are held."""
     offsets = None if q.offsets is None else as_array("offsets", q.offsets)
     return as_array("codes", q._stored), as_array("scales", q.scales), offsets
 

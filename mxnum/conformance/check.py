@@ -37,8 +37,8 @@ def check(
     Parameters
     ----------
     function
-        The callable under test. `check` calls the function with arrays of many cases at once, which
-        the function may overwrite:
+        The callable under test. The function gets arrays of many cases at once, and may overwrite
+        these arrays. The arguments and results of the function are:
 
         - ``encode``: ``function(x)`` gives element codes; x has the shape (n,), and holds codes if
           ``source`` is an element;

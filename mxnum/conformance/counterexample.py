@@ -35,7 +35,7 @@ def described(
 
 
 def _of_float(claim: Claim, inputs: Mapping[str, int]) -> tuple[Claim, Mapping[str, int]]:
-    """Return the claim and the inputs; replace an element code to encode by its float32 value."""
+    """Return the claim and the inputs; decode the input of `encode` if it is an element code."""
     if claim.operation != "encode" or claim.source.name in FLOATS:
         return claim, inputs
     (x,) = struct.unpack("<I", struct.pack("<f", claim.source.value(inputs["x"])))

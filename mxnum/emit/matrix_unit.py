@@ -42,7 +42,8 @@ class SumModel(Emitted):
     aligned_product: Function
     #: ``(total, largest, state)``
     rounded: Function
-    #: ``add(a, b)`` adds two accumulators; None unless the unit adds its addend after the sums.
+    #: ``add(a, b)`` adds two numbers of the accumulator's type; None if the unit adds the addend as
+    #: a term of the sum.
     add: Function | None
 
     @property
@@ -108,7 +109,7 @@ def _comments(unit: MatrixUnit) -> dict[str, str]:
 
 
 def _functions(unit: MatrixUnit, a: ElementFormat, b: ElementFormat) -> tuple[Callable[..., Any], ...]:
-    """Return the functions of a sum, named like the fields of `SumModel`."""
+    """Return the functions that make up a fused sum, named like the fields of `SumModel`."""
     accumulator = FLOATS[unit.accumulator]
     parts_a, parts_b, parts_c = make_parts(a), make_parts(b), make_parts(accumulator)
     finish, align_term = make_finish(accumulator, Rounding(unit.rounding)), cast(Callable[..., Any], align)

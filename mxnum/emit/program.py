@@ -1,9 +1,9 @@
-"""Translates dialect functions (`mxnum.definition.word`) to statements and expressions.
+"""Translates functions in the Python subset of `mxnum.definition.word` to syntax trees.
 
 `Program.add` reads the syntax tree of a function that a factory made, and the constants in the
-function's closure. Of a branch on constants of the closure, the program keeps only the arm that is
-taken. Statements keep their form and their names, so that an emitted model reads like the
-definition.
+function's closure. If a branch depends only on constants of the closure, the program keeps only the
+arm that is taken. Statements keep their form and their names, so that an emitted model reads like
+the definition.
 """
 
 from __future__ import annotations
@@ -306,7 +306,7 @@ def _without_unused(function: Function) -> Function:
 
 
 def _comment(function: Callable[..., Any], comment: str, clauses: Mapping[str, str]) -> str:
-    """Return a function's comment: `comment` or the factory's docstring, and then the clause."""
+    """Return a function's comment: `comment` or a docstring, and then the clauses of standards."""
     factory = function.__qualname__.split(".")[0]
     if not comment:
         text = inspect.getdoc(function) or inspect.getdoc(function.__globals__[factory]) or ""

@@ -122,8 +122,8 @@ def _checked(x: Any, options: dict[str, Any], format: str | MXFormat) -> tuple[A
             words = array_module.from_array(as_array("random_bits", words, anywhere=False))
         errors.require(words.shape == x.shape, "random_bits", f"of shape {x.shape}", words.shape)
         options["random_bits"] = words.rechunk(x.chunks)
-    # Calling `mx.quantize` on an empty array raises errors for all other wrong arguments now,
-    # before chunks are computed.
+    # Quantizing an empty array checks all arguments that are not checked above. Without this call,
+    # a wrong argument would raise an error only when chunks are computed.
     tensor = options.get("tensor_scale")
     one = tensor is None or (not isinstance(tensor, str) and np.ndim(tensor) == 0)
     errors.require(one, "tensor_scale", "one number for a dask array", tensor)

@@ -12,10 +12,10 @@ silently permutes the values.
   is read as ``int8:block=32,scale=float16``. The elements of int8 are n / 64, so the scales are 64
   d.
 - Q4_0: a block has a float16 number d *with a sign*, and 32 integers n stored as n + 8. Scales of
-  mxnum have no sign, so a negative d turns the integers n into -n. But 8, from n = -8, does not fit
-  into an integer of four bits. Therefore Q4_0 is read as ``e1m3:bias=-2,block=32,scale=float16``,
-  with the scale abs(d). Elements of e1m3:bias=-2 are integers from -15 to 15 in sign and magnitude,
-  with +0 and -0.
+  mxnum have no sign, so a negative d turns the integers n into -n. The integer n = -8 would become
+  8, which does not fit into an integer of four bits. Therefore Q4_0 is read as
+  ``e1m3:bias=-2,block=32,scale=float16``, with the scale abs(d). Elements of e1m3:bias=-2 are
+  integers from -15 to 15 in sign and magnitude, with +0 and -0.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ _SIGN, _E4M3 = np.uint16(0x8000), SCALES["e4m3"]
 def from_gguf_blocks(blocks: Any, shape: tuple[int, ...] | None = None, *, kind: str = "MXFP4") -> MXArray:
     """Return an MX array from the bytes of GGUF blocks, of shape (..., bytes of a row).
 
-    `shape` is the shape of the elements. `kind` is GGUF's name for the type of the blocks, one of
-    `KINDS`.
+    `shape` is the shape of the MX array; by default each row of blocks becomes a row of elements.
+    `kind` is GGUF's name for the type of the blocks, one of `KINDS`.
     """
     name, elements, size = KINDS[errors.choose("kind", kind, tuple(KINDS))]
     array = as_array("blocks", blocks, anywhere=False)
@@ -100,7 +100,10 @@ def _read_q8_0(rows: Array) -> tuple[Array, Array]:
     wrong = (d.view(np.uint16) & _SIGN != 0) | (np.isinf(scales) & ~np.isinf(d))
     if wrong.any():
         raise errors.outside(
-            "blocks", first_index(wrong), "an array of blocks whose d is positive and below 1024", float(d[wrong][0])
+            "blocks",
+            first_index(wrong),
+            "an array of blocks whose d is at least +0 and below 1024",
+            float(d[wrong][0]),
         )
     return rows[:, 2:].copy(), scales
 
@@ -157,7 +160,7 @@ def to_gguf_blocks(q: MXArray, *, kind: str = "MXFP4") -> Array:
 
 
 def _integers(q: MXArray) -> tuple[Array, Array, Array]:
-    """Return elements divided by the step (integers), their signs, and scales times the step.
+    """Return the integers elements / step, the signs of elements, and the numbers scales * step.
 
     The step is the distance between neighbouring elements. A sign is True for a negative element.
     """
@@ -263,7 +266,7 @@ def _tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Any], bool]:
 def _reader(gguf: Any) -> Any:
     """Return a subclass of the gguf package's reader that raises ValueError for missing bytes.
 
-    Beyond the end of the file, the package's own reader silently returns empty arrays.
+    Beyond the end of the file, the gguf package's own reader silently returns empty arrays.
     """
 
     class Reader(gguf.GGUFReader):  # type: ignore[misc]

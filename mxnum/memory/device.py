@@ -17,8 +17,8 @@ import numpy as np
 from mxnum import errors
 from mxnum.memory.tensors import dtype_of, is_tensor, readable
 
-#: The libraries whose arrays are returned as results. An input from any other library gives numba
-#: device arrays.
+#: The libraries whose arrays are returned as results. For inputs from a library that is not listed,
+#: results are numba device arrays.
 TORCH, CUPY, NUMBA = "torch", "cupy", "numba"
 
 
@@ -26,7 +26,7 @@ TORCH, CUPY, NUMBA = "torch", "cupy", "numba"
 class DeviceArray:
     """A strided view of GPU memory, which the engine takes in place of a numpy array."""
 
-    #: The caller's object, which keeps the memory alive. Views have the owner of the array.
+    #: The caller's object, which keeps the memory alive. A view has the same owner as its array.
     owner: Any
     library: str
     dtype: np.dtype[Any]
@@ -56,7 +56,7 @@ class DeviceArray:
 
     @property
     def strides_matter(self) -> tuple[int, ...]:
-        """The strides, with the strides of a contiguous array for axes of length 1."""
+        """The strides, except that axes of length 1 have the strides of a contiguous array."""
         usual = contiguous_strides(self.shape)
         return tuple(u if n == 1 else s for n, s, u in zip(self.shape, self.strides, usual, strict=True))
 

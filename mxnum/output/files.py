@@ -55,10 +55,7 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def is_stream(path: Path) -> bool:
-    """Return True if a path is not a file that can be replaced.
-
-    Examples are a FIFO, a device, a socket and standard output.
-    """
+    """Return True for a FIFO, a device, a socket, standard output and standard error."""
     try:
         kind = path.stat().st_mode
     except FileNotFoundError:
@@ -90,7 +87,7 @@ def place_of(path: Path) -> tuple[Path, int | None]:
 def _naming(path: Path) -> Iterator[None]:
     """Raise OSErrors again with `path` as the file's name.
 
-    An error that names another file is not changed, unless it names the temporary file.
+    Errors that name a file other than the temporary file are not changed.
     """
     try:
         yield

@@ -41,8 +41,8 @@ DECIDES = {
     "overflow": ("encode", "quantize"), "scale_rule": ("scale", "quantize"), "nonfinite": ("quantize",),
     "sr_bits": ("encode", "quantize"), "terms": ("dot",), "block": ("quantize",),
 }  # fmt: skip
-#: The most terms that a dot product may have, and the most bits that its elements may have. Within
-#: the limits, 64-bit integers hold every sum of a dot product exactly.
+#: Limits of a dot product: the number of its terms, and the bits of an element. Within these
+#: limits, 64-bit integers hold every sum exactly.
 TERMS, TERM_BITS = 4, 6
 
 
@@ -55,7 +55,7 @@ class Quantity:
     #: The format that the bits encode; None for scale codes and random integers.
     number: ElementFormat | None = None
     count: int = 1
-    #: The value that the input has if the implementation lacks it; None for a required input.
+    #: The value of an input that the implementation does not take; None if the input is required.
     default: int | None = None
 
     @property

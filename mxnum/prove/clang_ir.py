@@ -46,7 +46,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Function:
-    """A function of a module."""
+    """A function of an LLVM module."""
 
     name: str
     #: The index in the module's text at which the function's definition begins.

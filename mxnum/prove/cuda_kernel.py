@@ -1,8 +1,8 @@
 """A reader of one thread of a PTX kernel (``.entry``) that Triton, numba or nvcc wrote.
 
 The thread must load one number through each pointer that it reads, and store one number through
-each pointer that it writes. A proof holds for all thread indices and all parameters that are no
-pointers, as long as the thread stores a number.
+each pointer that it writes. A proof holds for all thread indices and for all values of parameters
+other than pointers, as long as the thread stores a number.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class Thread(Machine):
 
 
 def _addends(term: z3.BitVecRef) -> list[z3.BitVecRef]:
-    """Return the terms of a nested sum, or a list of the term itself if it is no sum."""
+    """Return the terms of a nested sum, or a list with `term` alone if `term` is no sum."""
     if term.decl().kind() != z3.Z3_OP_BADD:
         return [term]
     return [each for child in term.children() for each in _addends(child)]

@@ -24,8 +24,8 @@ from mxnum.torch.modules import Emulated, Site, enter, kind_of, leave, sites_of,
 from mxnum.torch.randomness import STEPS, Steps, module_seed, position_of, seed_of, worker_of
 
 #: A recipe, the name of a recipe, a mapping from patterns of module names to recipes, or a function
-#: of name and module that returns a recipe. In a mapping, the first pattern that matches counts. A
-#: module whose recipe is None is not emulated.
+#: of name and module that returns a recipe. In a mapping, the first pattern that matches a module's
+#: name decides. A module whose recipe is None is not emulated.
 Recipes = Recipe | str | Mapping[str, Any] | Callable[[str, nn.Module], Any]
 #: Patterns of module names, with the wildcards of a shell, or a function of name and module that
 #: returns True for chosen modules.
@@ -153,9 +153,10 @@ def emulate(
     recipe
         Which operands are rounded and how: a `Recipe`, its name, a format, a mapping from patterns
         of module names to recipes, or a function of name and module. In a mapping such as
-        ``{"head": None, "*": recipe}``, the first pattern that matches counts. A module whose
-        recipe is None is not emulated. A recipe applies to embeddings and to the products of
-        MultiheadAttention too, which NVIDIA's recipe for NVFP4 leaves in higher precision.
+        ``{"head": None, "*": recipe}``, the first pattern that matches a module's name decides. A
+        module whose recipe is None is not emulated. A recipe applies to embeddings and to the
+        products of MultiheadAttention too, which NVIDIA's recipe for NVFP4 leaves in higher
+        precision.
     filter
         The modules to emulate: patterns of names, or a function of name and module. By default all.
         A MultiheadAttention is emulated as a whole.
@@ -166,20 +167,21 @@ def emulate(
     accumulate
         None: torch sums the products of the rounded operands. "block", "exact" and "sequential"
         define the order and rounding of sums (see `mxnum.Accumulate`), and so does a matrix unit or
-        its name (see `mxnum.units`). Convolutions are emulated only if torch or AMX sums. If
-        `accumulate` is None, a recipe may name a matrix unit that sums. "amx" is like None, but
-        Intel's AMX units for bfloat16 (torch 2.9) compute a product if both operands are rounded to
-        bfloat16 or to formats with power-of-two scales. AMX products are as exact as torch's and
-        several times as fast, but they are summed in another order.
+        its name (see `mxnum.units`). Convolutions are emulated only if torch or AMX units sum their
+        products. If `accumulate` is None, a recipe may name the matrix unit that sums its products.
+        "amx" is like None, but Intel's AMX units for bfloat16 (torch 2.9) compute a product if both
+        operands are rounded to bfloat16 or to formats with power-of-two scales. AMX products are as
+        exact as torch's and several times as fast, but they are summed in another order.
     gradient
         "straight": gradients pass through rounding unchanged. "clipped": a gradient is zero where
         the operand was *clamped* (see the glossary).
     seed
         Seed of stochastic rounding: an integer, or a `torch.Generator` that draws one.
     worker
-        The number of this process among the processes that share the parameters. The default is the
-        rank in `torch.distributed`. Each process has equally many samples of a batch. Together the
-        processes draw the random bits that one process would draw for the whole batch.
+        The number of this process among the processes that share the parameters. The default of
+        `worker` is the rank in `torch.distributed`. Each process has equally many samples of a
+        batch. Together the processes draw the random bits that one process would draw for the whole
+        batch.
     """
     _check_model(model)
     if _ATTRIBUTE in model.__dict__:
@@ -300,7 +302,7 @@ def _check_shared(found: Iterable[tuple[str, nn.Module, How]]) -> None:
 
 
 def _attention_reason(module: nn.Module) -> str | None:
-    """Return why a module's attention is not emulated, or None if there is no attention code."""
+    """Return why a module's attention is not emulated, or None if the module has none."""
     forward = inspect.unwrap(getattr(type(module), "forward", nn.Module.forward))  # a ScriptModule has no forward
     names = getattr(getattr(forward, "__code__", None), "co_names", ())
     if "ALL_ATTENTION_FUNCTIONS" in names:  # transformers calls the function that the model's configuration names
@@ -318,13 +320,13 @@ def _attention_reason(module: nn.Module) -> str | None:
 def _has_weights(module: nn.Module) -> bool:
     """Return True if a module has own parameters.
 
-    The packed parameters of torch's quantized modules count too.
+    The packed parameters of torch's quantized modules count as parameters too.
     """
     return next(module.parameters(recurse=False), None) is not None or hasattr(module, "_packed_params")
 
 
 def _may_multiply(module: nn.Module) -> bool:
-    """Return True if a module has an own weight of two or more axes that is no embedding table."""
+    """Return True if a module has own weights of two or more axes, except embedding tables."""
     if isinstance(module, nn.Embedding | nn.EmbeddingBag):
         return False
     parameters = [p for name, p in module.named_parameters(recurse=False) if not _TABLE.search(name)]

@@ -51,7 +51,7 @@ class Site:
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Set the state of a copied `Site`, and give it a new number.
 
-        `watch` distinguishes the copy from the original by the number.
+        The new number lets `watch` distinguish the copy from the original.
         """
         self.__dict__.update(state, number=next(_numbers))
 
@@ -177,7 +177,7 @@ def _norm(self: Any, input: Tensor) -> Tensor:
 
 
 class _Replaced:
-    """A view of a module that has other tensors as `weight` and `bias`."""
+    """A view of a module, with another `weight` and another `bias`."""
 
     def __init__(self, module: Any, weight: Any, bias: Any):
         self.module, self.weight, self.bias = module, weight, bias

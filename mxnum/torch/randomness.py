@@ -111,7 +111,7 @@ class Steps:
     def require_counted(self, name: str) -> None:
         """Raise RuntimeError if no step was counted for the current forward pass.
 
-        Without a new step, the pass would draw the random bits of the last step again.
+        Without a new step, the pass would draw the random bits of the previous step again.
         """
         if not (self._counted or recomputing() or exporting()):
             raise RuntimeError(

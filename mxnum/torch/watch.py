@@ -1,6 +1,6 @@
 """Watch an emulated model: record what rounding does to each operand of each layer.
 
-Operations pass each operand and its rounded values to the `Watch` of the module. Therefore watching
+Operations pass each operand and its rounded values to the `Watch` of the module, so that watching
 also works in compiled models.
 """
 
@@ -52,7 +52,7 @@ LEGEND = {
     "zeta": "|g~ - g| / |g|, where g is float32's gradient and g~ the emulated one",
     "cosine": "cosine of the angle between g~ and g",
 }
-#: The number of operands that `Watch.table` shows, unless `full`.
+#: The number of operands that `Watch.table` shows, unless `full` is True.
 WORST = 10
 #: The largest width of `Watch.table`, in characters.
 WIDTH = 80
@@ -138,7 +138,7 @@ class Watch:
 
         `loss` runs the model and returns the loss. `compare` calls it twice. The parameters'
         `grad`, buffers (such as batch norm's), the step and torch's random state do not change. The
-        result is the row of the whole model, whose operand is "gradient".
+        result is the row of the whole model, with the operand "gradient".
         """
         emulation = emulation_of(model)
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]

@@ -21,7 +21,7 @@ Modules = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Input:
-    """An argument of a kernel, with the number of bits that real inputs have."""
+    """An argument of a kernel, and the number of bits of the values that callers pass."""
 
     name: str
     bits: int

@@ -1,9 +1,9 @@
 """Stochastic rounding equals exact integer arithmetic; the proof needs no theory of floats.
 
-|x| / 2**scale and the table's values are integers of 128 bits, in units of 2**-30 of the element's
-smallest step. Digits below 2**-30 of the smallest step are dropped. Dropped digits cannot change
-floor(delta * 2**30), where delta is the position of the number in its gap, because every gap is a
-multiple of the step.
+The proof represents |x| / 2**scale and the table's values by integers of 128 bits, in units of
+2**-30 of the element's smallest step. Smaller digits are dropped. Let delta be the position of the
+number in its gap, from 0 to 1. Dropped digits cannot change floor(delta * 2**30), because every gap
+is a multiple of the smallest step.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def fixed_point(
 
 
 class Gap:
-    """The gap between two neighbouring values of the element in which |x| / 2**scale lies."""
+    """The gap in which |x| / 2**scale lies, between two neighbouring values of the element."""
 
     def __init__(self, amount: z3.BitVecRef, element: Element) -> None:
         self.below = z3.FreshConst(z3.BitVecSort(element.bits), "below")
@@ -127,7 +127,7 @@ def monotone(source: str, element: str) -> Outcome:
 
 
 def align(bits: int) -> Outcome:
-    """Prove the statement `ALIGN`: the leading `bits` bits of delta30 decide as defined.
+    """Prove the statement `ALIGN` for `bits` random bits.
 
     delta30 is floor(delta * 2**30), so its leading `bits` bits are floor(delta * 2**bits).
     """

@@ -32,8 +32,8 @@ pytestmark = [
     pytest.mark.skipif(os.environ.get("NUMBA_ENABLE_CUDASIM") == "1", reason="numba's simulator compiles nothing"),
 ]
 CAPABILITIES = [(9, 0), (10, 0)]
-#: Kernels whose speed is limited by memory bandwidth. Such kernels must use so few registers that
-#: a multiprocessor can run all its threads.
+#: Kernels whose speed is limited by memory bandwidth, and which must use few registers, so that a
+#: multiprocessor can run all its threads.
 TUNED = [
     (kind, "float32", element, "rne") for kind in ("quantize", "fake_quantize") for element in ("e4m3", "e2m1", "int8")
 ]
@@ -239,7 +239,7 @@ def test_a_kernel_with_one_instruction_wrong_is_noticed(old: str, new: str, monk
     want = mx.quantize(x, mx.MXFormat("e4m3"))
     try:
         codes, scales = quantized_on_a_warp("quantize", "float32", "e4m3", "rne", x, 64, 2)
-    except AssertionError:  # an address outside an array, or lanes that do not meet at a shuffle
+    except AssertionError:  # raised for an address outside an array, or if lanes do not meet at a shuffle
         return
     assert not (np.array_equal(codes, want.codes) and np.array_equal(scales, want.scales.reshape(-1)))
 

@@ -107,7 +107,7 @@ def test_arrays_that_would_be_read_with_other_values_raise(onnx):
     elements, scales = mx_onnx.to_onnx(mx.quantize(np.ones(32), "mxfp8_e4m3"), "x")
     with pytest.raises(ValueError, match="'format' must be of e4m3 elements, not 'mxfp8_e5m2'"):
         mx_onnx.from_onnx(elements, scales, format="mxfp8_e5m2")
-    for fmt in ("e4m3:bias=8", "e4m3:specials=none"):  # elements named e4m3 with other values
+    for fmt in ("e4m3:bias=8", "e4m3:specials=none"):  # element formats that are named e4m3 but have other values
         with pytest.raises(ValueError, match=f"must be of e4m3 elements, not '{fmt[:5]}"):
             mx_onnx.from_onnx(elements, scales, format=fmt)
         with pytest.raises(ValueError, match=f"must be of e4m3, .* elements, not '{fmt[:5]}"):

@@ -1,4 +1,4 @@
-"""Tests of descriptions of GPU arrays without a GPU; fake arrays have memory that is never read."""
+"""Tests, without a GPU, of how GPU arrays are described; no test reads the fake arrays' memory."""
 
 from __future__ import annotations
 

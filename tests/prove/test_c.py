@@ -95,7 +95,7 @@ def test_undefined_behaviour_is_refuted(tmp_path):
 
 
 def test_arrays_and_tables_of_floats(tmp_path):
-    """Check that a sum of two products is refuted if it may be -0, and proved if it gives +0."""
+    """Check that a sum that can be -0 is refuted, and that this sum plus 0.0 is proved."""
     values = ", ".join(f"{v}f" for v in (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0))
     text = f"""static const float T[8] = {{{values}}};
     static float value(int c) {{ return c & 8 ? -T[c & 7] : T[c & 7]; }}

@@ -59,7 +59,7 @@ COMPOSED = ["each product", "the sum of all products"]
 
 @needs_yosys
 def test_two_terms(tmp_path):
-    """Check that each product is proved, then the sum, and that mistakes are refuted as a whole."""
+    """Check separate proofs of products and sum, and refutations for all inputs at once."""
     right = module(ELEMENTS["e2m1"], 2)
     proof = prove(write(tmp_path, right), "dot", "mxfp4_e2m1", terms=2)
     assert proof

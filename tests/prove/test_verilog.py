@@ -74,7 +74,7 @@ def test_an_undefined_bit_may_be_either(tmp_path):
             "module f (input [31:0] x, output [7:0] o, o2); assign {o, o2} = x; endmodule",
             r"which output of module f",
         ),
-        (  # yosys removes the latch of t, because only its own block reads t
+        (  # yosys removes the latch of t, because no other block reads t
             "module f (input [31:0] x, output reg [7:0] code); reg [7:0] t;"
             " always @* begin if (x[31]) t = x[7:0]; code = t; end endmodule",
             r"top.sv:1 has a latch, because some branch does not assign f/t\.",

@@ -1,4 +1,4 @@
-"""Tests that the oracle's shared scales equal a search, for every rule, and known hard cases."""
+"""Tests that the oracle's shared scales equal those of a search and of known hard cases."""
 
 from __future__ import annotations
 

@@ -229,8 +229,8 @@ def test_an_infinite_gradient_is_cut_too():
 
 @pytest.mark.parametrize("rounding", ["rne", "rna"])
 def test_nan_in_bfloat16_is_canonical(rounding):
-    # Regression: NaN had the bits of torch's cast. `torch.equal` on floats cannot compare the bits
-    # of NaN.
+    # Regression: NaN results had the bits of torch's cast, which are not canonical. `torch.equal`
+    # on floats cannot compare the bits of NaN.
     bits = torch.tensor([0x7F800001, 0x7FFFFFFF, -1, -0x7FFFFF, 0x7F800000, -0x800000], dtype=torch.int32)
     y = mxt.fake_quantize(bits.repeat(8).view(torch.float32), "bfloat16", rounding=rounding)
     want = torch.tensor([0x7FC00000] * 4 + [0x7F800000, -0x800000], dtype=torch.int32)
@@ -510,7 +510,7 @@ def test_users_kernel_replaces_the_rounding():
 
 
 def test_the_clipped_mask_follows_the_blocks_of_each_operand():
-    """Check an operand with a large row, which decides all scales of blocks along columns."""
+    """Check an operand with one row of large numbers, which decide all scales along columns."""
     a, b = torch.randn(64, 32), torch.randn(32, 64)
     a[5] *= 1000
     b[:, 7] *= 1000

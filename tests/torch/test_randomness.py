@@ -38,7 +38,7 @@ def x():
 
 
 def gradients(model, steps=1):
-    """Return the loss and the gradients of the last of some steps."""
+    """Run `steps` steps, and return the last loss and the last gradients."""
     for _ in range(steps):
         model.zero_grad()
         loss = model(x()).square().mean()
@@ -268,8 +268,8 @@ class Trained(nn.Module):
 
 
 def test_layers_raise_if_the_step_does_not_advance():
-    # Regression: only the forward pass of the whole model advances the step. A model without such a
-    # pass drew the bits of the first step at all steps.
+    # Only the forward pass of the whole model advances the step. Regression: training that called
+    # only parts of the model drew the random bits of the first step at every step.
     model = Trained()
     emulation = mxt.emulate(model, STOCHASTIC, seed=1)
     with pytest.raises(RuntimeError, match=r"Module 'net' draws .* call the model, or emulation.advance_step\(\)"):

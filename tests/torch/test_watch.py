@@ -328,7 +328,7 @@ def test_what_is_wrong_is_said_in_a_sentence():
         mxt.watch(net, 0)
     with pytest.raises(TypeError, match="'steps' must be a list of steps, not 3"):
         mxt.watch(net, steps=3)
-    # Regression: beside `steps`, the argument `every` was ignored.
+    # Regression: if `steps` was given, the argument `every` was ignored.
     with pytest.raises(ValueError, match="'every' must not be given together with 'steps'"):
         mxt.watch(net, 2, steps=[3])
     net.requires_grad_(False)

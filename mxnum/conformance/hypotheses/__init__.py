@@ -25,8 +25,7 @@ from mxnum.conformance.task import Answer, Columns, Field, Task
 from mxnum.memory.dtypes import Array
 from mxnum.modes import Rounding, scale_rules
 
-#: The name of the hypothesis that all answers of one field are zero, though perhaps not of other
-#: fields.
+#: The name of the hypothesis that every answer in one field is zero.
 ZEROS = "a kernel that leaves zeros"
 
 
@@ -38,7 +37,7 @@ class Hypothesis:
     #: The field of the answers that the hypothesis explains.
     field: str
     answer: Answer
-    #: The stack of `mxnum.stacks` whose arithmetic the hypothesis assumes, or None.
+    #: The name of the software in `mxnum.stacks` whose arithmetic the hypothesis assumes, or None.
     stack: str | None = None
 
 

@@ -168,7 +168,7 @@ def _load_nibbles(context, array, index):
 def _store_nibbles(context, array, index, vector):
     def generate(target, builder, signature, arguments):
         pointer, codes = element_pointer(target, builder, array, *arguments[:2]), arguments[2]
-        pairs = builder.bitcast(codes, _PAIRS)  # The second code of a pair is in the upper 32 bits.
+        pairs = builder.bitcast(codes, _PAIRS)  # Of two neighbouring codes, the second is in the upper 32 bits.
         both = builder.or_(pairs, builder.lshr(pairs, ir.Constant(_PAIRS, [28] * (LENGTH // 2))))
         builder.store(builder.trunc(both, _BYTES), builder.bitcast(pointer, _BYTES.as_pointer()), align=1)
         return target.get_dummy_value()

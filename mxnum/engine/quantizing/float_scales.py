@@ -75,10 +75,10 @@ def quantizing(
     find: tuple[Callable[..., Any] | None, Callable[..., Any] | None],
     nan_code: int,
 ) -> Conversion:
-    """Return the conversion of floats by a fast formulation and by the definition.
+    """Return the `Conversion` that quantizes floats by `fast` if possible, else by `definition`.
 
     `find` are two functions of (largest magnitude, tensor scale) that return scale codes: a fast
-    function and the definition. Both functions are None if the caller gives the scales. `nan_code`
+    function and the definition. If the caller gives the scales, `find` is (None, None). `nan_code`
     is the scale code of blocks that hold NaN or infinity; -1 if such blocks get no special code.
     """
     find_fast, find_defined = find
@@ -95,7 +95,7 @@ def quantizing(
 
 
 def decoding(fast: Formulation | None, definition: Formulation | None) -> Conversion:
-    """Return the conversion of codes to values by a fast formulation and by the definition."""
+    """Return the `Conversion` that decodes codes, by a fast formulation or by the definition."""
 
     def fast_loop(walk: Walk, draw: Draw) -> Bind:
         assert fast is not None
@@ -238,7 +238,7 @@ def _finding_tensor_scale(source: ElementFormat, element: ElementFormat, scale: 
 
 
 def _largest_of_blocks(flat: Array, source: ElementFormat, run: int, maxima: Array, threads: int | None) -> int:
-    """Return the largest magnitude of a flat array, and store that of each block in `maxima`.
+    """Return the largest magnitude of a flat array; store the largest of each block in `maxima`.
 
     Blocks have `run` elements. All magnitudes are bit patterns.
     """

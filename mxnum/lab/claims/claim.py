@@ -38,8 +38,8 @@ class Context:
     results: Path
     #: `tell(text)` reports the current work to the user.
     tell: Callable[[str], object] = lambda text: None
-    #: `keep(name, arrays)` stores arrays for figures and readers. `kept(name)` returns the stored
-    #: arrays, or None.
+    #: `keep(name, arrays)` stores arrays that figures show. `kept(name)` returns the stored arrays,
+    #: or None.
     keep: Callable[[str, Mapping[str, Any]], object] = lambda name, arrays: None
     kept: Callable[[str], dict[str, Any] | None] = lambda name: None
 

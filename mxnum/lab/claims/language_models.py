@@ -83,7 +83,7 @@ def words(values: Sequence[float]) -> str:
 
 
 def limit_of(table: Table, arm: str | None = None) -> float:
-    """Return the loss above which a run is lost: midway from entropy to a uniform guess's loss.
+    """Return the loss above which a run is lost: midway between entropy and a uniform guess.
 
     The arm (default: the first arm) determines the source and so the entropy. The entropy of a text
     is unknown; for texts the limit is 2.5 nats.

@@ -11,8 +11,8 @@ from mxnum.units.identify.family import Array, Cases, Problem, join
 KINDS = {
     "structure": 0.22, "sparse": 0.25, "pair": 0.1, "tie": 0.1, "crowded": 0.11, "subnormal": 0.11, "special": 0.11,
 }  # fmt: skip
-#: The largest distance between two exponents in a case of `Maker.structure`, which a sum with more
-#: than `SPAN` fraction bits therefore adds exactly.
+#: The largest distance between two exponents in a case of `Maker.structure`. A sum with more than
+#: `SPAN` fraction bits adds such a case exactly.
 SPAN = 38
 
 
@@ -130,7 +130,7 @@ class Maker:
         return a, b, c
 
     def sparse(self) -> tuple[Array, Array, int]:
-        """Make a few terms with random fractions below one large term or a pair that cancels."""
+        """Make one large term, or a pair that cancels, and small terms with random fractions."""
         a, b, c = self.blank()
         r = self.random
         where = self._some(int(r.integers(2, 5)))
@@ -179,7 +179,7 @@ class Maker:
             else:
                 self._put(a, b, where[-1], top, negative)
             self._put(a, b, where[0], max(top - last, self.least), bool(r.integers(2)))
-            if r.random() < 0.4:  # In sums of two terms, this product alone has to break its tie.
+            if r.random() < 0.4:  # Breaks the tie even if the sum has only two terms.
                 self._lower(a, b, where[0])
         if len(where) > 1:
             deep = top - self._far(last + 1, SPAN + 3)
@@ -363,8 +363,8 @@ def _terms(problem: Problem, cases: Cases) -> tuple[Array, Array, Array, Array]:
     """Return the significands, exponents and fraction bits of terms, and a mask of unusual cases.
 
     The addend is the last term. A case is unusual if it contains a NaN, an infinity, a subnormal
-    number or a scale of zero, or if it multiplies zero by a number so large that the exponent of
-    the product may affect alignment.
+    number or a scale of zero. A case is also unusual if it multiplies zero by a number so large
+    that the exponent of the product may affect alignment.
     """
     k, odd = problem.k, np.zeros(len(cases.c), bool)
     sig, exponent, point = np.ones((len(cases.c), k), np.int64), np.zeros((len(cases.c), k), np.int64), 0
@@ -386,7 +386,7 @@ def _terms(problem: Problem, cases: Cases) -> tuple[Array, Array, Array, Array]:
 
 
 def _scales(problem: Problem, codes: Array) -> tuple[tuple[Array, Array, Array], int]:
-    """Return the scale of each product, decoded as by `decode`, and its number of fraction bits.
+    """Return each product's scale, as from `decode`, and the number of fraction bits of scales.
 
     Scales of zero count as special values.
     """
@@ -427,7 +427,7 @@ def ordinary(problem: Problem, cases: Cases, answers: Array) -> tuple[Array, Arr
 
 
 def structural(problem: Problem, cases: Cases) -> tuple[Array, int]:
-    """Return the indices of the structure cases, and the answer in which the small term survives.
+    """Return the indices of the structure cases, and the answer if the small term survives.
 
     In a structure case (`Maker.structure`), two large terms cancel and a small term may survive.
     """

@@ -55,8 +55,8 @@ class Identification:
     unstable: list[int] = field(default_factory=list)
     #: The names of the registered units that reproduce every answer.
     registered: list[str] = field(default_factory=list)
-    #: A table of all rules that reproduce the answers of ordinary cases. The next round starts from
-    #: the rules in `left`.
+    #: A table of all rules that reproduce the answers of ordinary cases (`cases.ordinary`). The
+    #: next round starts from the rules in `left`.
     left: Array | None = field(default=None, repr=False)
     #: True if `rules` has every rule of the family that reproduces all answers.
     complete: bool = False
@@ -135,10 +135,7 @@ class Identification:
 
 
 def shuffled(table: Array, seed: int) -> Array:
-    """Return rules in random order, but with one rule of each core at the front.
-
-    The core of a rule is its fields that are not in `SIDES`.
-    """
+    """Return rules in random order, but with one rule for each number of `core_of` first."""
     table = np.random.default_rng(seed).permutation(table)
     first = np.unique(core_of(table), return_index=True)[1]
     rest = np.setdiff1d(np.arange(len(table)), first)
@@ -363,7 +360,7 @@ def _array(codes: Array, fmt: ElementFormat, library: str) -> Any:
 
 
 def _raw(codes: Array, library: str) -> Any:
-    """Return a numpy array as an array of a library."""
+    """Convert a numpy array to an array of `library`."""
     if library == "torch":
         return _torch().from_numpy(codes)
     if library == "cupy":

@@ -19,7 +19,7 @@ _FIELDS = {
     "overflow": "beyond the largest number", "infinities": "infinite inputs", "nan": "NaN",
     "group": "products added exactly to one term",
 }  # fmt: skip
-#: The texts for the value None of a field.
+#: For each field that can be None, the text for None.
 _NONE = {"fraction_bits": "exact", "carry": "enough", "zero_exponent": "without influence"}
 
 
@@ -65,7 +65,7 @@ def _is_shown(name: str, found: Identification) -> bool:
 
 
 def _unpasted(found: Identification) -> str:
-    """Return a sentence about the fields of the rules that no `MatrixUnit` has."""
+    """Return a sentence that names the fields whose values a `MatrixUnit` cannot have."""
     fewest = min((unstated(rule, found.problem) for rule in found.rules), key=len)
     return f"A MatrixUnit cannot state these rules because of: {', '.join(_FIELDS.get(n, n) for n in fewest)}."
 

@@ -69,7 +69,7 @@ def test_figure(run, table, tmp_path):
     [
         (["--loss", "end"], "Option --loss must name a column of"),
         (["--where", "arm"], "Option --where must be written COLUMN=VALUE, not 'arm'."),
-        # Regression: if --where gave a column twice, the last value silently counted.
+        # Regression: if --where gave a column twice, the last value was silently used.
         (["--where", "arm=a", "--where", "arm=b"], "Option --where must give 'arm' once, not as 'a' and 'b'."),
         (["--against", "arm=c"], "must have a row with arm=c; it has none."),
         (["--at", "1e9"], "Option --at must be written N,D with two positive numbers, not '1e9'."),

@@ -68,7 +68,7 @@ def with_codes(change):
 
 
 def at(kernel, place, change):
-    """Return a kernel that changes the answer of `kernel` to case number `place`."""
+    """Return a copy of `kernel` that gives another answer to case number `place`."""
 
     def one_wrong(*arguments):
         result = kernel(*arguments).copy()
@@ -111,7 +111,7 @@ def normal(codes):
 def compared_otherwise(rule, fraction, step):
     """Return a quantizer with wrong scales for blocks whose maximum is at the rule's threshold.
 
-    The threshold is a mantissa of 2 * fraction.
+    The rule's threshold is the mantissa 2 * `fraction`.
     """
 
     def wrong(x):
@@ -174,9 +174,9 @@ def scaled(y, of_scales):
 
 
 def times(codes, factors):
-    """Return values of E2M1 times factors.
+    """Multiply the values of E2M1 codes by factors.
 
-    A product is NaN if the scale is NaN, or if the scale is infinite and the element zero.
+    A product is NaN if the factor is NaN, or if the factor is infinite and the element is zero.
     """
     with np.errstate(all="ignore"):
         return (np.array(mx.formats.element("e2m1").values())[codes] * factors).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Tests of verdicts on stochastic kernels with float scales, right and wrong, in numpy."""
+"""Tests of verdicts on right and wrong stochastic kernels with float scales, in numpy."""
 
 from __future__ import annotations
 

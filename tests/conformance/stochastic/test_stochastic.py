@@ -29,7 +29,7 @@ def unseeded(x, generator=np.random.default_rng(7)):
 
 
 def by_floor(x, seed):
-    """Draw for rounding up, as other kernels draw for rounding away from zero; both are right."""
+    """Draw whether to round up; other kernels draw whether to round away from zero."""
     below, delta = kernels.fractions(x)
     up = np.where(np.signbit(x), 1 - delta, delta) > 1 - kernels.uniform(seed, x.shape)
     return kernels.signed(below + (up != np.signbit(x)) * (delta > 0), x)

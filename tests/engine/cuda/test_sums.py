@@ -1,4 +1,4 @@
-"""Tests that products of arrays on a GPU have the bits of the CPU."""
+"""Tests that products of arrays on a GPU have the same bits as on the CPU."""
 
 from __future__ import annotations
 

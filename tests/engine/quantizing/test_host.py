@@ -232,7 +232,7 @@ def test_threads_share_arrays_of_any_strides():
 
 @pytest.mark.parametrize("run", [17, 31, 47, 48, 63, 100])
 def test_rows_of_blocks_that_registers_do_not_divide(run):
-    """Check block lengths that are not multiples of a vector's, in rows with a short end."""
+    """Check block lengths that are no multiple of a vector's, in rows that end in a short block."""
     rng = samples.generator("odd blocks", run)
     x = (rng.standard_normal((5, 40 * run + 5)) * np.exp2(rng.integers(-20, 20, (5, 1)))).astype(np.float32)
     x[1, run], x[2, 5 * run : 6 * run], x[3, ::2] = np.inf, 0, -0.0

@@ -79,7 +79,7 @@ def test_rows_that_end_in_short_blocks_or_inside_a_byte(shape):
 
 @pytest.mark.parametrize("block_size", [17, 18, 34, 5000])
 def test_blocks_that_begin_inside_a_byte_and_blocks_longer_than_a_buffer(block_size):
-    """Check blocks that begin inside a byte, whose codes are unpacked before the loop runs."""
+    """Check blocks that begin inside a byte; their codes are unpacked before the loop runs."""
     for shape in ((5, 34), (2, 340), (3, 10000)):
         check(numbers(shape, block_size), "mxfp4_e2m1", block_size=block_size)
 

@@ -1,4 +1,4 @@
-"""Tests that the loops of the Hadamard transform equal the reference or mark the block."""
+"""Tests that a loop of the Hadamard transform equals the reference, or marks a block as inexact."""
 
 from __future__ import annotations
 

@@ -41,11 +41,12 @@ def test_stochastic_rounding_takes_each_runs_own_seed(axis):
 
 
 def test_released_bump_by_its_definition():
-    # A row has two blocks. At each offset, the released code takes the maximum over the blocks; the
-    # mantissa of this maximum decides if the scale is raised.
+    # A row has two blocks. At each offset within a block, the released code takes the maximum over
+    # all blocks. If the mantissa of the maximum is above 1.75, the released code doubles the scale
+    # at the offset.
     x = np.ones((1, 64), np.float32)
     x[0, 3], x[0, 35] = 1.9, 0.2  # The maximum at offset 3 is 1.9, whose mantissa is above 1.75.
-    x[0, 40] = 7.0  # The number 7.0 raises the scale. The mantissa of 7.0 is 1.75, which is not above 1.75.
+    x[0, 40] = 7.0  # 7.0 sets the scale of its block, but its mantissa is not above 1.75.
     x[0, 9] = 0.96  # The maximum at offset 9 is 1, whose mantissa is not above 1.75.
     ours = rounded(x, Operand("mxfp8_e4m3", scale_rule="released_bump"), -1, np.empty_like(x))
     plain = mx.fake_quantize(x, "mxfp8_e4m3")

@@ -199,7 +199,7 @@ RESULTS = Path(__file__).parents[3] / "docs" / "lab" / "results"
 #: The OpenBLAS kernels with which the stored results were made; other kernels add in another
 #: order.
 KERNELS = "SkylakeX"
-#: The names of studies whose table is a page in the folder of stored results.
+#: The names of the studies that have a page in the folder of stored results.
 PAGES = sorted(page.stem for page in RESULTS.glob("*.md") if page.stem not in ("README", "interventions"))
 
 

@@ -31,7 +31,7 @@ def arm(first, horizon=100, seeds=None):
 @pytest.mark.parametrize("seed", range(10))
 def test_sign_flip_is_the_share_of_all_choices_of_signs(seed):
     rng = np.random.default_rng(seed)
-    values = rng.integers(-3, 4, rng.integers(1, 11)) * 0.5  # values have ties and zeros
+    values = rng.integers(-3, 4, rng.integers(1, 11)) * 0.5  # some values are equal, and some are zero
     sums = [
         abs(sum(s * v for s, v in zip(signs, values, strict=True))) for signs in product((-1, 1), repeat=len(values))
     ]

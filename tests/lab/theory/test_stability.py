@@ -126,10 +126,11 @@ def test_adam_with_a_slow_second_moment_that_remembers_quantized_gradients(part)
     squares = (theta / 1e-9) ** 2
     matrix = np.array(moment_matrix(rate / np.sqrt(power), 1 + noise.bias, noise.variance, 0.9))
     want = np.linalg.matrix_power(matrix, steps)[0, 0]
-    # The tolerance allows for the second moment v, which shrinks by 3e-4.
+    # The tolerance allows for the shrinking of the second moment v, by 0.03 % in 30 steps.
     assert abs(squares.mean() - want) < 5 * squares.std() / np.sqrt(runs) + 0.05 * want
     assert (abs(np.linalg.eigvals(matrix)).max() < 1) == (part < 1)
-    # With the v of exact gradients, the recurrence predicts a different result.
+    # If v were the second moment of exact gradients, the recurrence would predict a different
+    # result.
     deaf = np.array(moment_matrix(rate, 1 + noise.bias, noise.variance, 0.9))
     assert abs(squares.mean() / np.linalg.matrix_power(deaf, steps)[0, 0] - 1) > 0.3
 

@@ -42,7 +42,7 @@ def is_none(values: list[float]) -> bool | None:
 
 
 def costs(values: list[float], p: float) -> bool | None:
-    """Judge if the mean of `values` is a cost.
+    """Judge if the loss differences in `values` are a cost on average.
 
     The result is True if the mean is significantly above 0 (`p` is below `LEVEL`). The result is
     False if the mean counts as no cost or is significantly below 0; otherwise None.

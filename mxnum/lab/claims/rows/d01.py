@@ -47,7 +47,7 @@ class Errors(NamedTuple):
     #: The root mean square of the errors, divided by the root mean square of the results.
     typical: float
     #: `bias` is the slope of a regression of the error on the result. `bar` is `SIGMA` times the
-    #: standard error of `bias`, over rows of the result.
+    #: standard error of `bias`, with the rows of the result as samples.
     bias: float
     bar: float
 
@@ -73,7 +73,7 @@ def _elements(x: Array) -> Array:
 
 def _sum(a: Array, b: Array, unit: str) -> Array:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", units.EvidenceWarning)  # the documentation of units explains this warning
+        warnings.simplefilter("ignore", units.EvidenceWarning)  # warns of a clause that no outputs of a GPU confirm
         return matmul(a, b, accumulate=unit).astype(np.float64)
 
 
@@ -168,7 +168,7 @@ def _check(context: Context) -> Evidence:
 
 
 def of_shrinking(context: Context, found: dict[int, dict[tuple[str, str], Errors]]) -> list[Statement]:
-    """Judge the bias of sums: for each distribution, and by derived bounds for positive numbers."""
+    """Judge if sums shrink for all matrices, and for positive numbers by as much as derived."""
     context.tell("bounds of the mean")
     derived = [within_bounds(unit, k) for unit in (PLAIN, PROMOTED) for k in LENGTHS]
     every = [errors for of in found.values() for errors in of.values()]
@@ -199,4 +199,4 @@ def _draw(ax: Any, context: Context) -> str:
     ax.axhline(0.02, color="0.6", lw=0.8)
     ax.set(xlabel="K", ylabel="largest error / typical result")
     ax.legend(fontsize=6)
-    return "The largest error of a sum over the root mean square of the results. Grey: the paper's 2 %."
+    return "The largest error of a sum, divided by the root mean square of the results. Grey: the paper's 2 %."

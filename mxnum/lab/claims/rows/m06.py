@@ -46,6 +46,7 @@ def _check(context: Context) -> Evidence:
         )
     )
     note = (
-        "The error falls by a difference of normalized R-MSE; the paper's factor is the ratio of two such differences."
+        "The fall of an error is the difference of the normalized R-MSE between the two block sizes. The paper's "
+        "factor is the ratio of two such differences."
     )
     return Evidence((), statements, note, configuration(blocks=[(1, 32), (1, 16)]), answer, spread)

@@ -25,7 +25,7 @@ CLAIM = Claim(
     takes=language_models.RECIPE_FILES,
     command=mlp_runs.command("recipes"),
 )
-#: The operands of the matrix products that are quantized, as fields of an experiment's precision.
+#: The fields of a recipe that are operands of matrix products.
 OPERANDS = ("weights", "activations", "weights_backward", "activations_backward", "gradients")
 Points = dict[str, tuple[float, float]]
 
@@ -100,7 +100,7 @@ def recipe_error(precision: dict[str, Any]) -> float | None:
 def _answer(
     of_mlp: float | None, of_models: list[tuple[float | None, float | None]], within: bool | None
 ) -> tuple[str, str]:
-    """Return the answer and the deciding number as texts.
+    """Return the answer and the decisive number, as texts.
 
     The answer has the coefficients over all recipes and over the recipes in 4 bits.
     """
@@ -122,7 +122,7 @@ def _answer(
 def of_language_models(context: Context) -> tuple[list[Statement], list[tuple[float | None, float | None]]]:
     """Judge if the operands' error correlates with the gap, in each study of recipes.
 
-    Return the statements, and the coefficients over all recipes and over the recipes in 4 bits.
+    Return the statements, and the correlations over all recipes and over the recipes in 4 bits.
     """
     made: list[Statement] = []
     ranked = []

@@ -31,8 +31,8 @@ ON_THE_MLP = (
 )  # fmt: skip
 NAMED = ("E2M1 even, SR gradients", "E2M1 ceil, SR gradients", "E2M1 even, E3M0 ceil SR gradients")
 FURTHER = ("E2M1 rceil, SR gradients", "INT4 ceil, SR gradients", "NVFP4, SR gradients", "NVFP4 as NVIDIA trains")
-#: For each of the paper's recipes, the name that the answer uses and the arm. The arms in 4 bits
-#: round gradients stochastically.
+#: For each of the paper's recipes: its name in the answer, and its arm. The arms in 4 bits round
+#: gradients stochastically.
 LABELS = {
     "E4M3 floor": "E4M3", "E2M3 floor": "E2M3", "E3M2 floor": "E3M2",
     **dict(zip(("E2M1 even", "E2M1 ceil", "E2M1 with E3M0 gradients"), NAMED, strict=True)),
@@ -99,7 +99,7 @@ def of_language_models(context: Context) -> list[Statement]:
 
 
 def _answer(context: Context, statements: list[Statement]) -> tuple[str, str]:
-    """Return two texts: which of the paper's recipes end near bfloat16, and the gap of E4M3."""
+    """Return two texts: the recipes of the paper that end near bfloat16, and the gap of E4M3."""
     tables = [table for _, table in of_recipes(context)]
     if not tables:
         return "", ""

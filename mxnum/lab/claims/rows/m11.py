@@ -46,7 +46,7 @@ class Calibration(NamedTuple):
 
 
 def squared(fp8: float, mx4: float) -> Calibration:
-    """Return the calibration with FP4's rate the square of FP8's, and without conversion costs."""
+    """Return the calibration in which FP4's rate is the square of FP8's and conversion is free."""
     u, v = _saved(fp8), _saved(mx4)
     x = v / u - 1
     return Calibration("FP4's rate the square of FP8's", u / (1 - x), 1 / x, 1 / x**2, 0.0)
@@ -65,7 +65,7 @@ def _saved(speed_up: float) -> float:
 
 
 def rounded(function: Callable[..., float], *names: str) -> tuple[float, float, float]:
-    """Return a function's value at published numbers, and its range over their rounding errors."""
+    """Return a function's value at published numbers, and bounds that allow for their rounding."""
     figures = [PUBLISHED[name] for name in names]
     corners = itertools.product(*[(value - half, value + half) for value, half in figures])
     found = [function(*corner) for corner in corners]
@@ -149,7 +149,7 @@ def _mlp(shape: TransformerShape) -> Statement:
 
 
 def _changing_share(at_fp8: float, at_fp4: float, fp8: float, mx4: float) -> float:
-    """Return the share of the linear products whose rate changes between two published numbers."""
+    """Return the share of linear products with FP8's rate in `at_fp8`, but FP4's in `at_fp4`."""
     return (1 / at_fp8 - 1 / at_fp4) / (1 / fp8 - 1 / mx4)
 
 

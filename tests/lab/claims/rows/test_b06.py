@@ -1,4 +1,4 @@
-"""Tests that the check of claim B6 decides right on made-up results."""
+"""Tests that the check of claim B6 gives the right verdict on made-up results."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_what_the_drift_costs():
 
 
 def test_four_bits_in_two_layers():
-    """Check statements about 4 bits in two layers, where float32 ends at 1 nat and a guess at 5."""
+    """Check statements about 4 bits in two layers; the loss is 1 nat in float32, 5 by guessing."""
     ends = {"float32": (1, 0), "E2M1": (6, 2), "E2M1, all but the last layer": (1.2, 0), "E2M1, logits": (4, 2)}
     ends |= {"E2M1, logits, centred": (1.1, 0), "E2M1 even, SR gradients": (2, 0)}
     ends |= {"E2M1, forward only": (1.1, 0), "E2M1, gradients alone": (5, 2)}

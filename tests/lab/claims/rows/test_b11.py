@@ -28,7 +28,7 @@ def test_the_stored_study(checked):
         held.pop("with 4,096 symbols and 7.4 million tokens the gap has the size predicted for a model at rest") is None
     )
     assert held.pop("the analysis gives the bias of the target's component in NVFP4 to within 0.005") is None
-    to_the_end = "in models trained until float32 is 0.010 above the entropy, "
+    to_the_end = "in models trained until float32's loss is 0.010 above the entropy, "
     assert held.pop(to_the_end + "the gap has the derived size") is None
     where = "in 4 bits, where rounding changes the mean of other components too, centring leaves the derived gap"
     assert held.pop(to_the_end + where) is False
@@ -102,7 +102,7 @@ def test_gap_that_rceil_leaves_refutes_the_claim(tmp_path):
 
 
 def test_other_settings():
-    """Check statements about other settings on made-up gaps; gaps at rest are near 0.05."""
+    """Check statements of the study `logits-more` on made-up gaps; predicted gaps are near 0.05."""
 
     def arm(gap, rest=0.0):
         return {"runs": [{"seed": s, "evaluation": 3 + s / 10 + gap} for s in range(6)], "at_rest": rest}
@@ -164,12 +164,12 @@ def test_the_study_to_the_end(above, size, below, e2m1, wrong):
     assert len(found) == 11
     for statement in found:
         start, what = statement.what.split(", ", 1)
-        assert start == f"in models trained until float32 is {above:.3f} above the entropy"
+        assert start == f"in models trained until float32's loss is {above:.3f} above the entropy"
         assert statement.holds is (None if wrong is None else wrong.get(what, True)), what
 
 
 def made(gaps, above=0.01, rests=None, **setting):
-    """Return a table of arms with the given gaps to float32; float32 ends `above` the entropy."""
+    """Return a table of arms with given gaps to float32, which ends at the entropy plus `above`."""
 
     def arm(name, gap):
         runs = [{"seed": s, "evaluation": 2.7 + above + s / 10 + gap, "entropy": [2.7 + s / 10] * 2} for s in range(6)]
@@ -221,7 +221,7 @@ def test_just_below_a_power_of_two(gap, above, holds):
 
 
 def factors(**changed):
-    """Return a table of the study `logits-factors` with predicted gaps, except for `changed`."""
+    """Return a table of `logits-factors` with predicted gaps, except for the gaps in `changed`."""
     study = tomllib.loads(
         (Path(b11.__file__).parents[2] / "studies/files/language_model/logits-factors.toml").read_text()
     )

@@ -1,4 +1,4 @@
-"""Tests that the check of claim B13 decides right on made-up losses."""
+"""Tests that the check of claim B13 gives the right verdict on made-up losses."""
 
 from __future__ import annotations
 
