@@ -119,12 +119,11 @@ class _Attention(torch.autograd.Function):
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, *rest: Any) -> Tensor:
         ctx.scale, ctx.text, drawn = rest
         scores = IMPLEMENTED["matmul"](query, key, None, True, ctx.text, *drawn[:4])
-        integers = _INTEGERS[scores.itemsize]
-        kept = mask.to(integers).neg_()
-        hidden = scores.new_full((), -math.inf).view(integers) & ~kept
-        scores.mul_(ctx.scale).view(integers).bitwise_and_(kept).bitwise_or_(hidden)
+        kept = _kept_bits(mask, scores)
+        hidden = scores.new_full((), -math.inf).view(kept.dtype) & ~kept
+        scores.mul_(ctx.scale).view(kept.dtype).bitwise_and_(kept).bitwise_or_(hidden)
         probabilities = torch.softmax(scores, -1, out=scores)
-        ctx.save_for_backward(query, key, value, probabilities, kept, drawn.position)
+        ctx.save_for_backward(query, key, value, probabilities, mask, drawn.position)
         ctx.drawn = drawn._replace(position=None)
         second = Key(drawn.seed ^ _SECOND, *drawn[1:4])
         return cast(Tensor, IMPLEMENTED["matmul"](probabilities, value, None, False, ctx.text, *second[:4]))
@@ -132,7 +131,7 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        query, key, value, probabilities, kept, position = ctx.saved_tensors
+        query, key, value, probabilities, mask, position = ctx.saved_tensors
         of_query, of_key, of_value = wanted = ctx.needs_input_grad[:3]
         backward, drawn = IMPLEMENTED["matmul_backward"], ctx.drawn._replace(position=position)
         made = [None, None, None]
@@ -142,14 +141,18 @@ class _Attention(torch.autograd.Function):
         )
         if of_query or of_key:
             torch._softmax_backward_data(scores, probabilities, -1, scores.dtype, grad_input=scores)
+            kept = _kept_bits(mask, scores)
             scores.view(kept.dtype).bitwise_and_(kept)
             scores.mul_(ctx.scale)
             made[:2] = backward(scores, query, key, [of_query, of_key, False], True, ctx.text, *drawn[:4])[:2]
         return *(x if is_wanted else None for x, is_wanted in zip(made, wanted, strict=True)), None, None, None, None
 
 
-#: The integer types with which `_Attention` masks floats of these sizes in bytes.
-_INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+def _kept_bits(mask: Tensor, scores: Tensor) -> Tensor:
+    """Return integers as wide as the scores: all bits are 1 where the mask is True, else 0."""
+    return mask.to({2: torch.int16, 4: torch.int32, 8: torch.int64}[scores.itemsize]).neg_()
+
+
 _safe = torch.ops.aten._safe_softmax if hasattr(torch.ops.aten, "_safe_softmax") else torch.softmax
 
 

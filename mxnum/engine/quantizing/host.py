@@ -115,15 +115,15 @@ def repeated(asked: Settings, out: Array) -> Callable[[Array, RandomBits | None]
     if not isinstance(loops, Loops) or asked.must_look or asked.scales_given or not out.flags.c_contiguous:
         return None
     scales = np.empty(asked.scales_shape, transform_of(asked.format.scale, False).sides[0])
-    _, *others = loops.flat(out, out, scales)
+    _, to, scales, *rest = loops.flat(out, out, scales)
     has_tensor, run, new_marks = asked.format.tensor_scale is not None, loops.run, loops.marks
 
     def fake_quantize_bits(bits: Array, random: RandomBits | None) -> None:
-        words = NO_WORDS if random is None else words_of_key(random.key, random.first)
+        words, more = NO_WORDS if random is None else words_of_key(random.key, random.first), rest
         if has_tensor:
             tensor, maxima = float_scales.scale_of_bits(asked, bits)
-            others[2:] = stored_bits(tensor.ravel()), bits[:0] if maxima is None else maxima
-        run((bits, *others), new_marks(), words, None)
+            more = [stored_bits(tensor.ravel()), rest[1] if maxima is None else maxima]
+        run((bits, to, scales, *more), new_marks(), words, None)
 
     return fake_quantize_bits
 
