@@ -8,6 +8,7 @@ who passes an array of a library has imported the library.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -91,15 +92,22 @@ def host_array(argument: str, tensor: Any) -> np.ndarray[Any, Any]:
 class _Memory:
     """An adapter that describes the memory of a tensor by numpy's array interface."""
 
-    def __init__(self, tensor: Any) -> None:
-        strides = None  # None means C order
-        if not tensor.is_contiguous():
-            strides = tuple(step * tensor.itemsize for step in tensor.stride())
+    def __init__(self, tensor: Any, layout: dict[str, Any]) -> None:
         self.tensor = tensor
-        self.__array_interface__ = {
-            "version": 3, "typestr": dtype_of(tensor).str, "shape": tuple(tensor.shape), "strides": strides,
-            "data": (tensor.data_ptr(), False),
-        }  # fmt: skip
+        self.__array_interface__ = {**layout, "data": (tensor.data_ptr(), False)}
+
+
+def _layout(tensor: Any) -> dict[str, Any]:
+    """Return the fields of numpy's array interface that tensors of one layout share."""
+    strides = None  # None means C order
+    if not tensor.is_contiguous():
+        strides = tuple(step * tensor.itemsize for step in tensor.stride())
+    return {"version": 3, "typestr": dtype_of(tensor).str, "shape": tuple(tensor.shape), "strides": strides}
+
+
+def _has_memory(tensor: Any) -> bool:
+    torch = sys.modules["torch"]
+    return type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.numel() > 0
 
 
 def _on_the_memory_of(tensor: Any) -> np.ndarray[Any, Any]:
@@ -107,11 +115,27 @@ def _on_the_memory_of(tensor: Any) -> np.ndarray[Any, Any]:
 
     After `tensor.numpy()`, torch refuses to resize the memory, but sharded training must resize it.
     """
-    torch = sys.modules["torch"]
-    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.numel() == 0:
+    if not _has_memory(tensor):
         array: np.ndarray[Any, Any] = tensor.detach().numpy()
         return array
-    return np.asarray(_Memory(tensor))
+    return np.asarray(_Memory(tensor, _layout(tensor)))
+
+
+def bits_maker(like: Any) -> Callable[[Any], np.ndarray[Any, Any]] | None:
+    """Return a function that returns the bits of a tensor as a flat array of signed integers.
+
+    The function checks less than `host_array`. Its argument must have the type, dtype, shape and
+    strides of the tensor `like`. The result is None if the elements of `like` are not in C order.
+    """
+    if not (_has_memory(like) and like.is_contiguous()):
+        return None
+    layout = {"version": 3, "typestr": f"<i{like.itemsize}", "shape": (like.numel(),), "strides": None}
+
+    def bits(tensor: Any) -> np.ndarray[Any, Any]:
+        _check_readable("x", tensor)
+        return np.asarray(_Memory(tensor, layout))
+
+    return bits
 
 
 def host_view(argument: str, value: Any) -> Any:

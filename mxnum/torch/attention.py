@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 from mxnum import errors
 from mxnum.torch.functions import How, _check, _key, made_ready, matmul_how
+from mxnum.torch.library import IMPLEMENTED, is_eager
 from mxnum.torch.operands import Key
 
 Tensor = Any
@@ -72,6 +73,8 @@ def attention_how(
         errors.require(attn_mask is None, "attn_mask", "None with is_causal=True", "a mask")
         attn_mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril()
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    if is_causal and dropout_p == 0 and not how.bf16 and _is_simple(query, key, value):
+        return cast(Tensor, _Attention.apply(query, key, value, attn_mask, factor, how.matmul, drawn))
     return attend(query, key, value, attn_mask, dropout_p, factor, how, drawn, has_keys=is_causal)[0]
 
 
@@ -92,6 +95,62 @@ def attend(
     if dropout > 0:
         probabilities = torch.dropout(probabilities, dropout, True)
     return matmul_how(probabilities, value, how, Key(drawn.seed ^ _SECOND, *drawn[1:])), probabilities
+
+
+def _is_simple(query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Return True if only autograd is active, and the tensors fit without broadcasting or casts."""
+    return (
+        is_eager(query, key, value)
+        and not torch.is_autocast_enabled("cpu")
+        and query.dtype == key.dtype == value.dtype
+        and (*query.shape[:-2], query.shape[-1]) == (*key.shape[:-2], key.shape[-1])
+        and key.shape[:-1] == value.shape[:-1]
+    )
+
+
+class _Attention(torch.autograd.Function):
+    """The output of `attend` for a boolean mask with a key for each query, with less memory.
+
+    New memory for a result costs more time than the result, so the scores and their gradient are
+    overwritten. The mask is applied by integer operations, which are faster than `torch.where`.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, *rest: Any) -> Tensor:
+        ctx.scale, ctx.text, drawn = rest
+        scores = IMPLEMENTED["matmul"](query, key, None, True, ctx.text, *drawn[:4])
+        kept = _kept_bits(mask, scores)
+        hidden = scores.new_full((), -math.inf).view(kept.dtype) & ~kept
+        scores.mul_(ctx.scale).view(kept.dtype).bitwise_and_(kept).bitwise_or_(hidden)
+        probabilities = torch.softmax(scores, -1, out=scores)
+        ctx.save_for_backward(query, key, value, probabilities, mask, drawn.position)
+        ctx.drawn = drawn._replace(position=None)
+        second = Key(drawn.seed ^ _SECOND, *drawn[1:4])
+        return cast(Tensor, IMPLEMENTED["matmul"](probabilities, value, None, False, ctx.text, *second[:4]))
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        query, key, value, probabilities, mask, position = ctx.saved_tensors
+        of_query, of_key, of_value = wanted = ctx.needs_input_grad[:3]
+        backward, drawn = IMPLEMENTED["matmul_backward"], ctx.drawn._replace(position=position)
+        made = [None, None, None]
+        second = Key(drawn.seed ^ _SECOND, *drawn[1:4])
+        scores, made[2], _ = backward(
+            grad, probabilities, value, [of_query or of_key, of_value, False], False, ctx.text, *second[:4]
+        )
+        if of_query or of_key:
+            torch._softmax_backward_data(scores, probabilities, -1, scores.dtype, grad_input=scores)
+            kept = _kept_bits(mask, scores)
+            scores.view(kept.dtype).bitwise_and_(kept)
+            scores.mul_(ctx.scale)
+            made[:2] = backward(scores, query, key, [of_query, of_key, False], True, ctx.text, *drawn[:4])[:2]
+        return *(x if is_wanted else None for x, is_wanted in zip(made, wanted, strict=True)), None, None, None, None
+
+
+def _kept_bits(mask: Tensor, scores: Tensor) -> Tensor:
+    """Return integers as wide as the scores: all bits are 1 where the mask is True, else 0."""
+    return mask.to({2: torch.int16, 4: torch.int32, 8: torch.int64}[scores.itemsize]).neg_()
 
 
 _safe = torch.ops.aten._safe_softmax if hasattr(torch.ops.aten, "_safe_softmax") else torch.softmax

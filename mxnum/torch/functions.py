@@ -366,7 +366,7 @@ def convolution_how(x: Tensor, weight: Tensor, bias: Any, geometry: Any, how: Ho
 
 def _fake_quantize(x: Tensor, operand: str, axis: int, slot: int, clipped: bool, key: Key) -> Tensor:
     _refuse_function_transforms()
-    return _ops.fake_quantize(x, operand, axis, slot, clipped, *key[:4])
+    return library.fake_quantize(x, operand, axis, slot, clipped, *key[:4])
 
 
 def _affine(parameter: Any, operand: str, slot: int, how: How, key: Key) -> Any:

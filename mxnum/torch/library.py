@@ -41,7 +41,8 @@ _library.define(f"convolution(Tensor x, Tensor weight, {_CONV}) -> Tensor")
 _library.define(f"convolution_backward(Tensor grad, Tensor x, Tensor weight, {_CONV}) -> (Tensor, Tensor)")
 
 
-_IMPLEMENTED: dict[str, Any] = {}
+#: The operations as functions of tensors without gradients, by name.
+IMPLEMENTED: dict[str, Any] = {}
 
 
 def _implementation(name: str) -> Any:
@@ -57,7 +58,7 @@ def _implementation(name: str) -> Any:
 
         for dispatch_key in ("CPU", "CUDA"):
             _library.impl(name, outside_autocast, dispatch_key)
-        _IMPLEMENTED[name] = outside_autocast
+        IMPLEMENTED[name] = outside_autocast
         return function
 
     return decorate
@@ -108,8 +109,8 @@ def _bfloat16_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 def _read(text: str, arguments: tuple[Any, ...]) -> tuple[Product, Key]:
     """Return the `Product` that a text describes, and the `Key` made from `arguments`."""
-    how = product(text)
-    return how, Key(*arguments)._replace(of_samples=how.of_samples)
+    how, (seed, stream, position, watch) = product(text), arguments
+    return how, Key(seed, stream, position, watch, how.of_samples)
 
 
 @_implementation("matmul")
@@ -174,22 +175,47 @@ class _Matmul(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
         _keep_matmul(ctx, inputs, None)
-        return _IMPLEMENTED["matmul"](*inputs)
+        return IMPLEMENTED["matmul"](*inputs)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        return _matmul_gradient(ctx, grad, _IMPLEMENTED["matmul_backward"])
+        return _matmul_gradient(ctx, grad, IMPLEMENTED["matmul_backward"])
+
+
+class _FakeQuantize(torch.autograd.Function):
+    """The operation `fake_quantize` as a function of autograd, without `torch.library`."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        _keep_fake_quantize(ctx, inputs, None)
+        return IMPLEMENTED["fake_quantize"](*inputs)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        return _fake_quantize_gradient(ctx, grad)
 
 
 def matmul(a: Tensor, b: Tensor, *rest: Any) -> Tensor:
     """Compute the operation `matmul`, bypassing `torch.library` if only autograd is active."""
-    is_plain = type(a) in _TENSORS and type(b) in _TENSORS and a.is_cpu
-    if not is_plain or torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
+    if not is_eager(a, b):
         return torch.ops.mxnum.matmul(a, b, *rest)
-    if torch._C._are_functorch_transforms_active():
-        return torch.ops.mxnum.matmul(a, b, *rest)
-    return _Matmul.apply(a, b, *rest)
+    with torch._C.DisableTorchFunction():  # Inside an `Intercepted`, each use of a tensor would cost 1 µs more.
+        return _Matmul.apply(a, b, *rest)
+
+
+def fake_quantize(x: Tensor, *rest: Any) -> Tensor:
+    """Compute the operation `fake_quantize`, bypassing `torch.library` like `matmul`."""
+    return (_FakeQuantize.apply if is_eager(x) else torch.ops.mxnum.fake_quantize)(x, *rest)
+
+
+def is_eager(*tensors: Tensor) -> bool:
+    """Return True if the tensors are plain and on the CPU, and only autograd is active."""
+    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
+        return False
+    is_plain = all(type(x) in _TENSORS and x.is_cpu for x in tensors)
+    return is_plain and not torch._C._are_functorch_transforms_active()
 
 
 def bfloat16(x: Tensor, rounding: str, forward: bool = True, backward: bool = False) -> Tensor:

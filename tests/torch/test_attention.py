@@ -47,6 +47,28 @@ def test_groups_of_heads_and_rows_without_keys():
     assert torch.equal(torch.autograd.grad(y.sum(), q)[0], torch.zeros_like(q))
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_causal_attention_has_the_bits_of_a_mask(dtype):
+    # A mask and is_causal=True take two paths to the same bits, even if keys are not finite.
+    q, k, v, grad = (numbers(2, 3, 40, 32, seed=seed).to(dtype) for seed in range(4))
+    for row, number in ((30, math.nan), (20, math.inf)):
+        k[0, 0, row] = number
+    mask = torch.ones(40, 40, dtype=torch.bool).tril()
+    recipe = {"uniform": "mxfp8_e4m3", "gradients": {"format": "mxfp8_e5m2", "rounding": "sr"}}
+    for skipped in ((), (0, 1), (2,)):
+        made = []
+        for options in ({"is_causal": True}, {"attn_mask": mask}):
+            parts = [x.clone().requires_grad_(i not in skipped) for i, x in enumerate((q, k, v))]
+            y = mxt.attention(*parts, recipe=recipe, scale=0.3, seed=5, **options)
+            y.backward(grad)
+            made.append([y.detach(), *(part.grad for part in parts if part.grad is not None)])
+        integers = {2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize]
+        assert all(torch.equal(a.view(integers), b.view(integers)) for a, b in zip(*made, strict=True))
+        assert len(made[0]) == 4 - len(skipped)
+        assert made[0][0].isnan().any()
+        assert not made[0][0][0, 0, :20].isnan().any()
+
+
 def test_a_mask_of_a_wider_type():
     # The mask may have a wider type than the scores to which it is added.
     q, mask = numbers(2, 8, 32).bfloat16(), numbers(8, 8, seed=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -14,6 +15,8 @@ from mxnum.recipe import BFLOAT16, FLOAT32, Operand, Recipe
 
 torch = pytest.importorskip("torch", reason="the extra torch is not installed")
 mxt = pytest.importorskip("mxnum.torch")
+from mxnum.torch.operands import LEFT, Key, rounded  # noqa: E402  (after torch was found)
+from mxnum.torch.randomness import position_of  # noqa: E402
 
 
 def numbers(*shape, seed=0, dtype=torch.float32):
@@ -33,6 +36,29 @@ RECIPES = {
     "stochastic": tuple({"format": f, "rounding": "sr", "seed": 5} for f in ("mxfp8_e4m3", "mxint8", "mxfp4_e2m1")),
     "rules": ({"format": "mxfp4_e2m1", "scale_rule": "rceil"}, {"format": "mxint8", "rounding": "rtz"}, "mxint4"),
 }  # fmt: skip
+
+
+VIEWS = {
+    "contiguous": lambda x: x, "transposed": lambda x: x.mT, "heads": lambda x: x.transpose(0, 1),
+    "strided": lambda x: x[..., ::2], "repeated": lambda x: x[:1].expand(4, -1, -1), "empty": lambda x: x[:0],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("format", ["mxfp8_e4m3", "nvfp4"])
+def test_operands_in_reused_memory_have_the_bits_of_fake_quantize(format):
+    key = Key(5, 3, position_of(2, 1, 4))
+    for view, (rounding, dtype, axis) in itertools.product(VIEWS.values(), (
+        ("rne", torch.float32, -1), ("rtz", torch.bfloat16, -2), ("sr", torch.float32, -2), ("sr", torch.float16, -1),
+    )):  # fmt: skip
+        operand, x = Operand(format, rounding=rounding), numbers(4, 32, 64, dtype=dtype).detach()
+        for change in (1, -3, torch.nan):  # The second call uses what the first one kept.
+            x[1, 2, 3:5] *= change
+            made = rounded(view(x), operand, axis, key, LEFT, "left")
+            drawn = key.keywords(operand, LEFT, made.numel())
+            want = mx.fake_quantize(view(x), operand.mx_format, **operand.keywords(axis), **drawn)
+            assert np.array_equal(made.double().numpy(), want.double().numpy(), equal_nan=True)
+    with pytest.raises(ValueError, match="stored with its sign"):
+        rounded(torch._neg_view(numbers(4, 32).detach()), Operand(format), -1, Key(0, 0, None), LEFT, "left")
 
 
 @pytest.mark.parametrize("accumulate", ["block", "exact", "sequential", "blas"])

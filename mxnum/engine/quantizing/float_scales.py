@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -15,6 +15,7 @@ from mxnum.definition.float_scale import make_float_scale, make_tensor_scale
 from mxnum.engine.loops import float_scales as loops
 from mxnum.engine.loops.panels import Draw, block_maxima, greatest_magnitude
 from mxnum.engine.machine import vectors
+from mxnum.engine.machine.jit import compile_loop
 from mxnum.engine.machine.workers import bounds, run_in_threads, worth
 from mxnum.engine.quantizing import choosing
 from mxnum.engine.quantizing.plan import Bind, Conversion, Exact, Operation, Run, Sides, operation
@@ -190,28 +191,50 @@ def tensor_scale(request: Request, by_rows: bool) -> tuple[Array, Array | None]:
     not contiguous in memory, or if loops have no kernel for the block length.
     """
     x, asked = request.x, request.settings
-    source, bits = asked.source, signed_bits(x)
-    find, greatest_of = _tensor_scale_of(asked)
+    bits = signed_bits(x)
     if by_rows:
-        found = np.asarray(find(_largest_of_rows(bits, source)))
+        find, *_ = _tensor_scale_of(asked)
+        found = np.asarray(find(_largest_of_rows(bits, asked.source)))
         return found.astype(np.uint32).view(np.float32), None
+    return scale_of_bits(asked, bits.ravel(order="K"), x.flags.c_contiguous, request.threads)
+
+
+def scale_of_bits(
+    asked: Settings, flat: Array, in_c_order: bool = True, threads: int | None = None
+) -> tuple[Array, Array | None]:
+    """Return what `tensor_scale` returns, for the bits of an array as a flat array."""
+    source, (_, find_one, greatest_of, run) = asked.source, _tensor_scale_of(asked)
     maxima: Array | None = None
-    *others, run = asked.blocks or (1,)
-    flat = bits.ravel(order="K")
-    if run in loops.RUNS[1:] and x.flags.c_contiguous and x.shape[-1] % run == 0 and set(others) <= {1}:
-        maxima = np.empty(x.size // run, bits.dtype)
-        largest = _largest_of_blocks(flat, source, run, maxima, request.threads)
+    if run and in_c_order:
+        maxima = np.empty(flat.size // run, flat.dtype)
+        largest = _largest_of_blocks(flat, source, run, maxima, threads)
     else:
-        largest = greatest(flat, greatest_of, request.threads)
+        largest = greatest(flat, greatest_of, threads)
     largest = largest if largest <= source.max_code else int(_finite(flat, source).max(initial=0))
-    return np.array(find(largest)).astype(np.uint32).view(np.float32), maxima
+    return np.array(find_one(largest), np.uint32).view(np.float32), maxima
 
 
 @lru_cache(maxsize=4096)
-def _tensor_scale_of(asked: Settings) -> tuple[Callable[..., Any], Callable[[Array], Any]]:
-    """Return the function that computes a tensor scale, and the loop `greatest_magnitude`."""
-    find = make_tensor_scale(asked.source, asked.element, asked.format.scale)
-    return find, greatest_magnitude(asked.source)
+def _tensor_scale_of(asked: Settings) -> tuple[Callable[..., Any], Callable[[int], Any], Callable[[Array], Any], int]:
+    """Return the function that computes tensor scales, two loops, and the length of blocks.
+
+    The first loop computes a single tensor scale. The second loop is `greatest_magnitude`. The
+    length is 0 if blocks are not contiguous in memory, or if loops have no kernel for the length.
+    """
+    *others, run = asked.blocks or (1,)
+    has_kernel = run in loops.RUNS[1:] and asked.shape[-1] % run == 0 and set(others) <= {1}
+    find, find_one = _finding_tensor_scale(asked.source, asked.element, asked.format.scale)
+    return find, find_one, greatest_magnitude(asked.source), run if has_kernel else 0
+
+
+@cache
+def _finding_tensor_scale(source: ElementFormat, element: ElementFormat, scale: ScaleFormat) -> tuple[Any, Any]:
+    find: Any = make_tensor_scale(source, element, scale)
+
+    def find_one(amax: int) -> Any:
+        return find(amax)
+
+    return find, compile_loop(find_one)
 
 
 def _largest_of_blocks(flat: Array, source: ElementFormat, run: int, maxima: Array, threads: int | None) -> int:
@@ -219,8 +242,10 @@ def _largest_of_blocks(flat: Array, source: ElementFormat, run: int, maxima: Arr
 
     Blocks have `run` elements. All magnitudes are bit patterns.
     """
-    cuts = bounds(maxima.size, worth(flat.size, ELEMENTS_PER_THREAD, threads))
-    loop = block_maxima(source, run)
+    loop, count = block_maxima(source, run), worth(flat.size, ELEMENTS_PER_THREAD, threads)
+    if count == 1:  # Fast path: avoids the lists of pieces.
+        return int(loop(flat, maxima))
+    cuts = bounds(maxima.size, count)
     pieces = [(flat[run * a : run * b], maxima[a:b]) for a, b in pairwise(cuts)]
     return int(max(run_in_threads(lambda piece: loop(*piece), pieces), default=0))
 
@@ -231,7 +256,10 @@ def greatest(bits: Array, loop: Callable[[Array], Any], threads: int | None) -> 
     `loop` is a result of `greatest_magnitude`. If the array holds a NaN, the result is the bit
     pattern of a NaN.
     """
-    cuts = bounds(bits.size, worth(bits.size, ELEMENTS_PER_THREAD, threads))
+    count = worth(bits.size, ELEMENTS_PER_THREAD, threads)
+    if count == 1:  # Fast path: avoids the list of pieces.
+        return int(loop(bits))
+    cuts = bounds(bits.size, count)
     return int(max(run_in_threads(loop, [bits[a:b] for a, b in pairwise(cuts)])))
 
 

@@ -13,8 +13,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from mxnum import errors
+from mxnum.definition.pack import SR_BITS
 from mxnum.engine.loops.panels import NO_WORDS, Draw, greatest_magnitude
-from mxnum.engine.loops.random_bits import draw_from_seed, draw_from_words
+from mxnum.engine.loops.random_bits import draw_from_seed, draw_from_words, words_of_key
 from mxnum.engine.packing.arrays import pack, unpack
 from mxnum.engine.quantizing import float_scales
 from mxnum.engine.quantizing.float_scales import tensor_scale
@@ -24,7 +25,7 @@ from mxnum.engine.quantizing.powers_of_two import POWERS_OF_TWO, at_scale_one, e
 from mxnum.engine.request import DecodingRequest, DecodingSettings, RandomBits, Request, Settings, must_look
 from mxnum.formats import ElementFormat, ScaleFormat
 from mxnum.layout import packed_length
-from mxnum.memory.dtypes import Array, code_dtype, numpy_dtype, signed_bits
+from mxnum.memory.dtypes import Array, code_dtype, numpy_dtype, signed_bits, stored_bits
 from mxnum.modes import Nonfinite, Overflow, Rounding
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "largest",
     "pack",
     "quantize",
+    "repeated",
     "shared_scale",
     "tensor_scale",
     "unpack",
@@ -100,6 +102,30 @@ def fake_quantizer(request: Request, out: Array) -> Callable[[], Array]:
         return out
 
     return fake_quantize_again
+
+
+def repeated(asked: Settings, out: Array) -> Callable[[Array, RandomBits | None], None] | None:
+    """Return a function that quantizes arrays in C order, and writes the values of codes to `out`.
+
+    The function takes the bits of an array as a flat array, and its random bits. The function is
+    None if arrays need checks, or if loops cannot process all of an array at once. Only one thread
+    may call the function at a time.
+    """
+    loops = to_values_plan(asked, draw_from_seed(SR_BITS) if asked.rounding.is_stochastic else None).direct
+    if not isinstance(loops, Loops) or asked.must_look or asked.scales_given or not out.flags.c_contiguous:
+        return None
+    scales = np.empty(asked.scales_shape, transform_of(asked.format.scale, False).sides[0])
+    _, to, scales, *rest = loops.flat(out, out, scales)
+    has_tensor, run, new_marks = asked.format.tensor_scale is not None, loops.run, loops.marks
+
+    def fake_quantize_bits(bits: Array, random: RandomBits | None) -> None:
+        words, more = NO_WORDS if random is None else words_of_key(random.key, random.first), rest
+        if has_tensor:
+            tensor, maxima = float_scales.scale_of_bits(asked, bits)
+            more = [stored_bits(tensor.ravel()), rest[1] if maxima is None else maxima]
+        run((bits, to, scales, *more), new_marks(), words, None)
+
+    return fake_quantize_bits
 
 
 def shared_scale(request: Request, out: Array | None = None) -> Array:

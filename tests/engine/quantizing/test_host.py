@@ -11,7 +11,15 @@ import pytest
 import mxnum as mx
 from mxnum.engine.machine import workers
 from mxnum.engine.quantizing import host
-from mxnum.engine.request import DecodingRequest, RandomBits, Request, Settings, decoding_settings
+from mxnum.engine.request import (
+    Choices,
+    DecodingRequest,
+    RandomBits,
+    Request,
+    Settings,
+    checked_settings,
+    decoding_settings,
+)
 from mxnum.engine.traversal import parts
 from mxnum.formats import ELEMENTS, FLOATS, MXFormat
 from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
@@ -276,6 +284,29 @@ def test_threads_do_not_change_results(shape, threads):
         assert mx.quantize(x, "mxfp8_e4m3", threads=threads, **options).equals(want)
         values = mx.fake_quantize(x, "mxfp8_e4m3", threads=threads, **options)
         assert np.array_equal(values, want.dequantize(threads=threads))
+
+
+@pytest.mark.parametrize("name", ["mxfp8_e4m3", "nvfp4"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_repeated_calls_on_bits(name, dtype):
+    x = inputs(dtype=dtype)
+    for axis, rounding in ((-1, "rne"), (-2, "rtz"), (0, "sr"), (1, "sr")):
+        out, usual = np.empty_like(x), {"axis": axis, "rounding": rounding}
+        again = host.repeated(checked_settings(Choices(name, x.shape, dtype, **usual)), out)
+        drawn = {"seed": 5, "stream": 1 << 40, "first": 9} if rounding == "sr" else {}
+        for y in (x, x[::-1].copy(), np.abs(x)):
+            again(y.view(f"i{y.itemsize}").ravel(), RandomBits(30, **drawn) if drawn else None)
+            want = mx.fake_quantize(y, name, **usual, **drawn)
+            assert np.array_equal(out.view(np.uint8), want.view(np.uint8))
+
+
+def test_calls_that_need_more_are_not_repeated():
+    out = np.empty((48, 160), np.float32)
+    usual = Choices("nvfp4", out.shape, "float32")
+    assert host.repeated(checked_settings(usual), out) is not None
+    assert host.repeated(checked_settings(usual), np.empty((160, 48), np.float32).T) is None
+    for change in ({"nonfinite": "raise"}, {"scale_rule": "four_over_six_squared"}, {"scales_given": True}):
+        assert host.repeated(checked_settings(usual._replace(**change)), out) is None
 
 
 def test_keys_are_words():
