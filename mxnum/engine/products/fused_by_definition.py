@@ -100,7 +100,7 @@ def fused_loop(accumulator: ElementFormat, rounding: Rounding) -> Any:
                             exponents[g] = exponent + int(scale_ea[i, own_a]) + int(scale_eb[j, own_b])
                             significands[g] = significand * int(scale_ma[i, own_a]) * int(scale_mb[j, own_b])
                             largest = max(largest, exponents[g])
-                        # `state` decides sums with infinities or NaN, whose exponent is that of a zero.
+                        # `state` decides sums of infinities or NaN, whose exponent is a zero's.
                         sums = align(sign_c, exponent_c, significand_c, largest, left_c, right_c)
                         for g in range(count):
                             negative = 1 if significands[g] < 0 else 0
