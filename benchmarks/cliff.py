@@ -52,8 +52,8 @@ OTHERS: dict[str | mx.MXFormat, str] = {
     INT6: "mxint8",
 }
 
-#: WIDTHS are widths in bits that no OCP element has. SIX_BITS is the OCP format with which packed
-#: codes of these widths are compared.
+#: No OCP format has codes of `WIDTHS` bits. Packed codes of these widths are compared with packed
+#: codes of the OCP format `SIX_BITS`.
 WIDTHS, SIX_BITS = (3, 5, 7), "mxfp6_e2m3"
 
 
@@ -172,7 +172,7 @@ def _other_functions(x: Array, names: tuple[str, ...], session: Session) -> Cell
 
 
 def _elements(x: Array, q: mx.MXArray) -> Iterator[tuple[str, Function, Function]]:
-    """Yield a row's name, the common case, and a call of `encode`, `decode` or `shared_scale`."""
+    """Yield for each row its name, the call that is the baseline, and the call to time."""
     element, there = q.format.element, partial(mx.quantize, x, q.format)
     yield "encode", there, partial(mx.encode, x, element)
     yield "encode, rtz", there, partial(mx.encode, x, element, rounding="rtz")
@@ -326,6 +326,6 @@ def _every_other_row(x: Array, name: str) -> mx.MXArray:
 
 
 def _ragged(x: Array) -> Array:
-    """Return most of `x`, in rows whose codes fill neither whole blocks nor whole bytes."""
+    """Return most numbers of `x`, in rows that end inside a block and inside a byte of codes."""
     columns = x.shape[1] + 13
     return x.ravel()[: x.size // columns * columns].reshape(-1, columns)

@@ -105,7 +105,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="?",
         const="",
         metavar="FILE",
-        help="measure nothing: make plots and page from a saved result, or the page of the docs from all saved results",
+        help="measure nothing: draw plots and write a page from a saved result; without FILE, the page of the docs",
     )
     parser.add_argument("--cuda", action="store_true", help="also run the questions that need a GPU")
     return parser

@@ -112,7 +112,7 @@ def patterns(rng: np.random.Generator, dtype: str, shape: tuple[int, int]) -> An
 
 
 def compared(x: Any, name: str, modes: dict[str, Any]) -> Pairs:
-    """Compare quantizing, fake-quantizing and dequantizing with the CPU."""
+    """Compare what quantizing, fake-quantizing and dequantizing give on the GPU and on the CPU."""
     there, x_there = dict(modes), to_gpu(x)
     if "scales" in modes:
         there["scales"] = to_gpu(modes["scales"])

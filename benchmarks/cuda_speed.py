@@ -25,7 +25,7 @@ LIMIT = 1 / 0.85
 CALLS = 10
 #: The bytes that a copy of float32 moves for each element.
 COPIED = 8.0
-#: In calls on `LARGE` or more elements, kernels take more time than Python.
+#: From `LARGE` elements on, a call spends more time in the kernel than in Python code.
 LARGE = 1 << 28
 #: Bytes moved for each element: a float32 is read, a code of one byte and 1/32 of a scale are
 #: written.
@@ -49,8 +49,7 @@ def _arrays(x: Any) -> tuple[Any, Any, Callable[[], object]]:
     """Return x on the GPU, an array for results, and a function that copies x to this array.
 
     The arrays are CuPy's if CuPy finds a GPU, because CuPy takes memory from a pool. numba asks the
-    driver for memory at each call, and returns memory in batches while all other work on the GPU
-    waits.
+    driver for memory at each call, and all work on the GPU waits while numba gives memory back.
     """
     from numba import cuda
 
@@ -107,6 +106,6 @@ def _calls(x: Any, out: Any) -> Iterator[tuple[str, float, float | None, Callabl
 
 
 def _later(make: Callable[[], Any], method: str, **named: Any) -> Callable[[], object]:
-    """Return a function that calls a method of `make()`; `make` runs only at the first call."""
+    """Return a function that calls a method of an object; its first call makes the object."""
     kept = cache(make)
     return lambda: getattr(kept(), method)(**named)

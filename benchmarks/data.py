@@ -22,7 +22,7 @@ DRAM, L2 = 1 << 24, 1 << 16
 def shape(size: int) -> tuple[int, int]:
     """Return the shape of a matrix with `size` elements.
 
-    The matrix is as square as possible with whole blocks of 32 in a row.
+    Every row holds whole blocks of 32. Apart from this, the matrix is as square as possible.
     """
     rows = 1 << ((size.bit_length() - 1) // 2)
     while size % (32 * rows):
@@ -46,6 +46,6 @@ def size_name(size: int) -> str:
 def one_thread() -> None:
     """Limit mxnum to one thread.
 
-    `benchmarks.__main__` limits the libraries that read the number of threads from the environment.
+    `benchmarks.__main__` limits BLAS and torch to one thread.
     """
     numba.set_num_threads(1)

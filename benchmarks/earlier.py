@@ -37,8 +37,7 @@ _PLACE, _E4M3 = "MXNUM_EARLIER", "mxfp8_e4m3"
 #: `COMMON` is the goal of most rows, and `LIMITS` has the goals of rows that may take longer.
 COMMON, LIMITS = 1.05, {"float64": 1.5, "float16": 1.5, "packed, 4 bits": 1.3, "packed, 6 bits": 1.3}
 
-#: The keywords of the quantizing function, for each row that differs from the common case only in
-#: keywords.
+#: For each row with uncommon settings, the keywords that `quantize` gets.
 _OPTIONS: dict[str, dict[str, Any]] = {
     **{name: {"format": name} for name in OCP},
     **{f"blocks of {size}": {"block_size": size} for size in (16, 64, 128)},
@@ -97,7 +96,7 @@ def functions(size: int, line: str, seed: int) -> dict[str, Function]:
 
 
 def products(length: int, seed: int) -> dict[str, Function]:
-    """Return the function that multiplies square matrices, by the name of its column."""
+    """Return a mapping from the column to the function that multiplies two square matrices."""
     a, b = (mx.quantize(normal(length * length, seed + i).reshape(length, length), _E4M3) for i in (1, 2))
     return {"matmul": partial(mx.matmul, a, b.T)}
 
@@ -115,7 +114,7 @@ def require() -> None:
 
 
 def measure(session: Session) -> Cells:
-    """Yield a table for each size, and a table of products."""
+    """Yield the cells of a table for each size, and of a table of products."""
     lengths = () if session.sizes else (512,) if session.quick else (512, 1024, 2048)
     for size in session.sizes_or(tuple(_LINES), (1 << 16,)):
         table = Table(f"size_{size}", f"{size_name(size)} elements", "× the earlier state")
@@ -127,7 +126,7 @@ def measure(session: Session) -> Cells:
 
 
 class _State:
-    """A process that runs one version of the package and answers lines of JSON."""
+    """A process that runs one version of the package; questions and answers are lines of JSON."""
 
     def __init__(self, checkout: Path) -> None:
         start = (

@@ -63,7 +63,7 @@ STEPS = (
         ("--quick", "--sizes", "64", "--out", "OUT"), tuple(_SIMULATOR.items()),
     ),
     Step(
-        "pairs", 14, "Train networks of a paper's size, each in FP32 and in E4M3, several at once.",
+        "pairs", 14, "Train residual MLPs of the size in Su et al., each in FP32 and in E4M3, several at once.",
         ("mxnum", "lab", "sweep", "paper-pairs", "--seeds", "4", "--stack", "1", "--processes", "8",
          "--machine", "cuda", "--out", "OUT/paper-pairs"),
         ("sweep", "OUT/pairs.toml", "--stack", "1", "--machine", "torch", "--out", "OUT/paper-pairs"),

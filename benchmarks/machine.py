@@ -52,7 +52,7 @@ def available_bytes() -> int | None:
 
 @dataclass(frozen=True)
 class Clock:
-    """Processor time in seconds: of the machine since it started, and of this program (`own`)."""
+    """Seconds of processor time since the machine started; `own` is the time of this program."""
 
     total: float
     busy: float

@@ -1,4 +1,4 @@
-"""Time NVFP4 by the definition, by the arithmetic of other software, and in other packages."""
+"""Time conversions to and from NVFP4, by mxnum and by other packages."""
 
 from __future__ import annotations
 

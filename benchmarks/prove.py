@@ -2,8 +2,8 @@
 
 The command prints a Markdown table with the seconds of processor time that reading and solving take
 on one core. The time of yosys and clang, which are other processes, is not included. `--formats`
-names formats, `--language` is systemverilog or c, and `--elements` measures conversions of elements
-to elements, in SystemVerilog, instead of formats.
+names formats, and `--language` is systemverilog or c. `--elements` measures proofs of
+conversions from one element format to another, in SystemVerilog.
 """
 
 from __future__ import annotations

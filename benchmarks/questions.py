@@ -50,7 +50,7 @@ class Case:
     column: str
     #: None if the case cannot run, for the reason in `skipped`.
     run: Callable[[], object] | None
-    #: The work of the case divided by the baseline's work.
+    #: The number of elements or bytes that the case processes, divided by the baseline's number.
     share: float = 1.0
     limit: float | None = None
     skipped: str = ""

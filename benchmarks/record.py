@@ -37,7 +37,7 @@ class Measurement:
     repetitions: int = 0
     #: The goal, which the median should not exceed.
     limit: float | None = None
-    #: The result, if it is not a number.
+    #: The result of a cell that shows a text instead of a median.
     text: str = ""
     #: The reason why nothing was measured.
     skipped: str = ""

@@ -20,7 +20,7 @@ Function = Callable[[], object]
 #: The shortest time to measure, in ns. A measurement repeats short calls until `SHORTEST_NS` have
 #: passed, because a shorter time would mostly be the time of the clock and of the call.
 SHORTEST_NS = 1_000_000
-#: The baseline is timed for a quarter of the function's time, but at most for
+#: Repetitions of the baseline take a quarter of the function's time, but at most
 #: `LONGEST_BASELINE_NS`.
 LONGEST_BASELINE_NS = 50_000_000
 

@@ -8,8 +8,7 @@ import mxnum
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-# Products are small and cores few: threads of BLAS would wait for each other and for other
-# programs.
+# BLAS gets one thread: on few cores, more threads would wait for each other and for other programs.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 project = "mxnum"

@@ -18,10 +18,10 @@ _LEFT = (nodes.reference, nodes.literal, nodes.title, nodes.math, nodes.FixedTex
 
 
 def linked(text: str, page: str) -> list[nodes.Node]:
-    """Return a text as nodes: plain text, and a link to its row for each id."""
+    """Return a text as nodes, with a link in place of each id. The link of I6 leads to row I6a."""
     parts: list[nodes.Node] = []
-    for at, part in enumerate(_ID.split(text)):  # every other part is an id
-        row = next((id for id in CLAIMS if part in (id, id.rstrip("abc"))), None)  # I6 leads to I6a
+    for at, part in enumerate(_ID.split(text)):  # ids are at the odd places
+        row = next((id for id in CLAIMS if part in (id, id.rstrip("abc"))), None)
         if at % 2 and row is not None:
             parts.append(nodes.reference(part, part, refuri=f"{page}#{row.lower()}", internal=True))
         elif part:

@@ -178,18 +178,18 @@ def explore(
     x
         An array of floats. All axes but the last are merged, which makes x a matrix.
     formats, scale_rules, roundings, block_sizes, organisations, asymmetric
-        The choices to combine. The default is all formats, roundings and organisations, with and
-        without offsets, in blocks of 16, of 32 and of the format's size, with all scale rules but
-        `half_up`, `floor_plus_one` and `four_over_six_absolute`. (`half_up` equals `even` in e2m1
-        and is close to `rceil` in e4m3. `floor_plus_one` differs from `ceil` only at powers of
-        two.) A block lies along a row or a column, or is a tile that is as close to a square as its
-        size allows. A format is combined only with the rules for its kind of scale (nvfp4:
-        `nearest`, `rceil`, four over six). Formats with float scales have no offsets. A tensor
-        scale is computed from all of x, not only from the measured elements.
+        The choices to combine. By default, all choices are combined except the scale rules
+        `half_up`, `floor_plus_one` and `four_over_six_absolute`. The default block sizes are 16, 32
+        and the format's block size. (`half_up` equals `even` in e2m1 and is close to `rceil` in
+        e4m3. `floor_plus_one` differs from `ceil` only at powers of two.) A block lies along a row
+        or a column, or is a tile that is as close to a square as its size allows. A format is
+        combined only with the rules for its kind of scale (nvfp4: `nearest`, `rceil`, four over
+        six). Formats with float scales have no offsets. A tensor scale is computed from all of x,
+        not only from the measured elements.
     sample
         The most elements to measure, approximately; None means all. The measured rows form evenly
-        spaced bands. The number of rows of a band is a multiple of the rows of every block, and at
-        least 256 columns are kept. At least one band is measured.
+        spaced bands. The height of a band is a multiple of the height of every block. If columns
+        are left out, at least 256 are kept. At least one band is measured.
     seed
         The seed of stochastic rounding.
     progress
@@ -243,7 +243,7 @@ _RULES = tuple(dict.fromkeys(str(rule) for rule in (*ScaleRule, *FloatScaleRule)
 
 
 def _rules_of(fmt: MXFormat, asked: Sequence[str] | None) -> list[str]:
-    """Return the scale rules for a format: the requested or usual rules that the format has."""
+    """Return the requested scale rules, or else the usual ones, that apply to a format."""
     usual = USUAL_RULES if fmt.scale.power_of_two else USUAL_FLOAT_RULES
     of_kind = [str(rule) for rule in known_rules(fmt)]
     found = [rule for rule in map(str, usual if asked is None else asked) if rule in of_kind]
@@ -259,7 +259,7 @@ def _shapes_of(fmt: MXFormat, asked: Sequence[int] | None, organisations: Sequen
     sizes = tuple(dict.fromkeys((*USUAL_SIZES, fmt.block))) if asked is None else asked
     found = [s for k in sizes for s in block_shapes(errors.positive_integer("block_sizes", k), organisations)]
     elements = f"{errors.joined(sizes)} element{'s' * (max(sizes) > 1)}"
-    accepted = f"'row' or 'column', because a block of {elements} has no tile"
+    accepted = f"'row' or 'column', because {elements} cannot form a tile"
     errors.require(bool(found), "organisations", accepted, list(organisations))
     return found
 
@@ -270,11 +270,11 @@ def _combinations(
     roundings: Sequence[str],
     rules: dict[MXFormat, list[str]],
 ) -> list[tuple[bool, tuple[int, int], str, str, MXFormat]]:
-    """Return all combinations of choices, without offsets for formats whose scales are floats."""
+    """Return all combinations of choices; formats whose scales are floats get no offsets."""
     of_floats = [fmt for fmt in rules if not fmt.scale.power_of_two]
     if of_floats and False not in asymmetric:
         name = of_floats[0].name
-        errors.require(False, "asymmetric", f"a list with False, because {name} has no offsets", list(asymmetric))
+        errors.require(False, "asymmetric", f"a list containing False, because {name} has no offsets", list(asymmetric))
     all_rules, all_shapes = (dict.fromkeys(itertools.chain(*each.values())) for each in (rules, shapes))
     return [
         (offset, shape, rounding, rule, fmt)

@@ -1,8 +1,8 @@
 """Compute the expected mean and variance of the errors of sums of products, for sampled results.
 
 The magnitudes of terms and of exact partial sums determine which bits each step drops. Dropped bits
-are modelled as uniform and independent. `compare_products` calls a part of a difference expected if
-the part is not much larger than the model of this module predicts.
+are modelled as uniform and independent. `compare_products` compares the parts of a difference with
+the errors that this module predicts.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from mxnum.units.unit import OPERANDS
 
 #: The exponent that `_exponents` returns for zero, below the exponents of all other numbers.
 _NOTHING = -(1 << 12)
-#: The exponent that `_lowest_bits` returns for zero, above all others: zero is a multiple of every
-#: power of two.
+#: `_lowest_bits` returns this exponent for zero, because zero is a multiple of every power of two.
 _EVERYTHING = 1 << 12
 
 
@@ -48,7 +47,7 @@ class Sums:
         return Error(np.zeros(len(self.a)), np.zeros(len(self.a)))
 
     def cut(self, segment: int, terms: int, order: tuple[int, ...] = (), bits: int = 53) -> _Terms:
-        """Return the products in segments of `segment` products and steps of `terms` products.
+        """Divide the products into segments of `segment`, and these into steps of `terms` products.
 
         The last segment, and the last step of each segment, are padded with zeros. The
         mantissa of each operand is assumed to have at most `bits` bits.
@@ -80,7 +79,7 @@ class _Terms(NamedTuple):
     last: Array
 
     def partial_sums(self) -> tuple[Array, Array]:
-        """Return the exact sum after each step, and the exponent of the sum's last place."""
+        """Return the exact sum s after each step, and an e such that s is a multiple of 2**e."""
         last = np.minimum.accumulate(self.last.min(axis=3), axis=2)
         return np.cumsum(self.products.sum(axis=3), axis=2), last
 
@@ -92,13 +91,13 @@ def rounded_to_nearest(sums: Sums, terms: int, fraction_bits: int = 23) -> Error
 
 
 def truncated(sums: Sums, unit: MatrixUnit, promotion: int) -> Error:
-    """Return the expected error of the unit's chained fused sums, which drop low bits.
+    """Return the expected error of a unit that adds in chains of fused sums and drops low bits.
 
     If `promotion` is not 0, chains start again from zero after `promotion` products.
     """
     from_zero = promotion or (unit.k[-1] if unit.addend == "after" else 0)
-    # The exact sum of a group of products counts as one term. Operands that are summed in groups
-    # include their block scales, so their mantissas may have up to 53 bits.
+    # The exact sum of a group of products counts as one term. The operands of a unit with
+    # groups include block scales, so their mantissas may have up to 53 bits.
     bits = 53 if unit.group > 1 else max(OPERANDS[name].mantissa_bits for name in unit.operands)
     terms = sums.cut(from_zero or sums.a.shape[1], unit.terms, unit.order, bits)
     after, last = terms.partial_sums()
@@ -107,7 +106,7 @@ def truncated(sums: Sums, unit: MatrixUnit, promotion: int) -> Error:
     step = np.ldexp(1.0, np.maximum(largest - unit.fraction_bits, -1000))
     products, own = (x.reshape(*x.shape[:3], -1, unit.group) for x in (terms.products, terms.last))
     products, own = products.sum(axis=4), np.ldexp(1.0, np.clip(own.min(axis=4), -1000, 1000))
-    # A term with bits below `step`, the last bit that the unit keeps, loses step / 2 on average.
+    # The unit keeps multiples of `step`. A term with lower bits loses step / 2 on average.
     lost = np.minimum(np.where(own < step[..., None], step[..., None] / 2, 0), abs(products))
     mean, variance = -(np.sign(products) * lost).sum(axis=(1, 2, 3)), (lost * lost).sum(axis=(1, 2, 3)) / 3
     results = np.maximum(_dropped(after, last, unit.result_bits) - step, 0)
@@ -133,6 +132,6 @@ def _lowest_bits(x: Array) -> Array:
 
 
 def _dropped(x: Array, last: Array, fraction_bits: int) -> Array:
-    """Return the unit in the last place if x keeps `fraction_bits` bits, or 0 if x is exact."""
+    """Return the unit of the last of x's `fraction_bits` bits, or 0 if x has no lower bits."""
     exponent = _exponents(x) - fraction_bits
     return np.where((x == 0) | (exponent <= last), 0.0, np.ldexp(1.0, np.maximum(exponent, -1000)))

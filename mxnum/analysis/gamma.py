@@ -67,8 +67,8 @@ class _Result:
 
         mu and sigma are taken as exact binary numbers. `prec` is the working precision in bits.
         `backend` is ``"arb"`` (needs the extra `proofs`) or ``"iv"``, the intervals of mpmath.
-        Intervals of mpmath are slow, but independent of arb. If sigma is small, the intervals of
-        mpmath can check the interval of arb.
+        Intervals of mpmath are independent of arb and can check its result, but are slow unless
+        sigma is small.
         """
         prec = errors.integer("prec", prec, 20, 10_000)
         mu, sigma = self._point()
@@ -89,7 +89,7 @@ class _Result:
             return enclose(machine, law, self.model, cut, name)
 
     def _point(self) -> tuple[Fraction, Fraction]:
-        errors.require(np.ndim(self.mu) == 0, "mu", "a single number for a formula or an enclosure", np.shape(self.mu))
+        errors.require(np.ndim(self.mu) == 0, "mu", "a single number to get a formula or enclosure", np.shape(self.mu))
         errors.require(self.sigma > 0, "sigma", "positive for a formula or an enclosure", self.sigma)
         return Fraction(float(self.mu)), Fraction(float(self.sigma))
 
@@ -356,11 +356,10 @@ def _moments(model: Model, mu: Array, sigma: Array) -> Moments:
 
 
 def _equal_numbers(model: Model, x: Fraction, index: int, single: dict[str, Array], pair: dict[str, Array]) -> None:
-    """Store the exact moments of a block whose numbers all equal x, rounded once to float64."""
+    """Store the exact moments, rounded once to float64, of a block whose numbers all equal x."""
     factor = model.ladder.units[model.ladder.of(abs(x))] / model.prescale
     quantizer = PiecewiseQuantizer.of(model.element, model.rounding)
-    # With a scale of zero, Q is zero, as if x were rounded toward zero with a scale far larger than
-    # x.
+    # A scale of zero makes Q zero, as rounding toward zero does with a scale far larger than x.
     if factor == 0:
         factor, quantizer = abs(x) * 2**20, PiecewiseQuantizer.of(model.element, Rounding.RTZ)
     y, largest = x / factor, Fraction(model.element.max)

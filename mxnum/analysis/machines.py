@@ -1,8 +1,8 @@
 """Define number systems that evaluate a closed form: sympy, the balls of arb, intervals of mpmath.
 
-A number system that evaluates a closed form is called a *machine* here. `closed_form` uses only
-``+ - * /`` on the numbers of a machine, and the methods of `Machine`. So the same code prints a
-formula, encloses its value, and checks the enclosure.
+A number system that evaluates a closed form is called a *machine* here. `closed_form` computes
+only with ``+ - * /`` and the methods of `Machine`. So the same code prints a formula, encloses its
+value, and checks the enclosure.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class PiecewiseQuantizer:
 
     @classmethod
     def of(cls, element: str | ElementFormat | MXFormat, rounding: str | Rounding = "rne") -> PiecewiseQuantizer:
-        """Return the quantizer of an element, or of a format's element, in a rounding mode."""
+        """Return the quantizer of an element format, or of an MX format's elements."""
         resolved = element_of(element, "PiecewiseQuantizer")
         errors.require(resolved.bits <= 8, "element", "at most 8 bits wide", resolved.name)
         return _derive(resolved, errors.choose_member("rounding", rounding, Rounding))
@@ -102,7 +102,7 @@ def _derive(element: ElementFormat, rounding: Rounding) -> PiecewiseQuantizer:
         if rounding.is_stochastic:
             rows.append((value, beyond))
             continue
-        # By the definition, round the points at 1/4, 1/2 and 3/4 of the gap between the two values.
+        # Round the points at 1/4, 1/2 and 3/4 of the gap between the two values.
         quarter = (beyond - value) / 4
         low, middle, high = (rounded(value + i * quarter) for i in (1, 2, 3))
         rows.append((low, low))

@@ -34,12 +34,12 @@ SAMPLE = 256
 class ProductStack:
     """A stack of software and hardware that multiplies two matrices.
 
-    `accumulate` is a matrix unit, its name, or a mode of `Accumulate`. `quantize` says how operands
-    are quantized: None for no quantization, a format, the name of a type that a unit takes ("e4m3",
-    "float16"), keywords of `mxnum.quantize`, or a function of an array and the axis along which
-    products are summed. `tensor_scale` says how the scales of whole tensors or
-    rows multiply a unit's sums. With "after", the product of both scales multiplies a sum; with "in
-    turn", one scale multiplies the sum first, and then the other.
+    `accumulate` is a matrix unit, its name, or a mode of `Accumulate`. `quantize` is None (matrices
+    are not quantized), a format, the name of an operand type ("e4m3", "float16"), a dictionary of
+    keywords of `mxnum.quantize`, or a function f(matrix, axis) that returns the operand. Products
+    are summed along `axis`. `tensor_scale` says how a unit's sum is multiplied by both operands'
+    scales (of a tensor or a row): by their product ("after"), or by one scale, then by the other
+    ("in turn").
     """
 
     accumulate: str | Accumulate | MatrixUnit
@@ -142,24 +142,23 @@ def compare_products(
     """Divide the difference of two stacks' matrix products into parts.
 
     The difference is the second stack's result minus the first stack's. Each stack's result is
-    reached from exact sums by adding one property of the stack at a time. A part is the effect of
-    one property in the second stack minus its effect in the first; the parts add up to the
-    difference:
+    computed in steps: first with exact sums, then with one more property of the stack in each step.
+    A part is the effect of a property in the second stack minus the effect of the same property in
+    the first. The parts add up to the difference:
 
     - **quantizer**: exact sums of each stack's operands, rounded once to float32;
     - **order**: fused sums, or float32 sums, in the stack's order, each rounded to nearest;
-    - **truncation**: the bits that the unit keeps of terms and results, and the type of its
-      results;
-    - **promotion**: partial sums move to float32 after a number of products. If the unit multiplies
-      by the operands' scales only when it promotes a sum, the effect of promotion
-      is part of **order**;
+    - **truncation**: terms and results keep only as many bits as in the unit, and results get its
+      type;
+    - **promotion**: after every `MatrixUnit.promotion` products, the sum is added to a float32
+      total. If block scales are applied in promotions, their effect is part of **order**;
     - **tensor scale**: scales of whole tensors or rows multiply sums in float32.
 
     Parameters
     ----------
     a, b
-        Matrices of shapes (M, K) and (K, N): arrays that both stacks quantize, or operands of the
-        units.
+        Matrices of shapes (M, K) and (K, N). If a stack's `quantize` is None, they must be
+        operands of its unit; otherwise the stack quantizes them.
     units
         The two stacks. Each stack is a `ProductStack`, a matrix unit, the name of a unit, or a mode
         of `Accumulate`.
@@ -189,7 +188,7 @@ def compare_products(
 
 
 class _Chain:
-    """The results of a `ProductStack` as its properties are added one by one to exact sums."""
+    """The results of a stack in steps: first exact sums, then one more property in each step."""
 
     def __init__(self, stack: ProductStack, a: Any, b: Any) -> None:
         self.a, self.b = (_values(x) for x in (a, b))
@@ -208,7 +207,7 @@ class _Chain:
         self.steps = [exact, *(each * factor for each in sums), _scaled(sums[-1], left, right, stack.tensor_scale)]
 
     def expected(self, i: Array, j: Array) -> list[Error]:
-        """Return the errors that each property but the quantizer should cause in results [i, j]."""
+        """Return the expected errors of results [i, j], for each part but "quantizer"."""
         sums = Sums(self.a[i], self.b.T[j])
         nothing = sums.no_error()
         if not isinstance(self.unit, MatrixUnit):
@@ -246,12 +245,13 @@ def _expected_squares(first: _Chain, second: _Chain, values: dict[str, Array]) -
 
 
 def _variants(unit: MatrixUnit, keeps_promotion: bool) -> list[MatrixUnit]:
-    """Return `unit` in three variants: with all possible bits, without promotions, and unchanged.
+    """Return three variants of `unit`; only the last one warns about clauses without evidence.
 
-    The first variant rounds to nearest. Only the last variant warns about missing evidence.
+    The first keeps the most bits possible and rounds to nearest; the last is `unit` itself. Unless
+    `keeps_promotion` is True, the first two have no promotion.
     """
     silent = tuple(Evidence(clause, "replayed") for clause in CLAUSES)
-    promotion = unit.promotion if keeps_promotion else 0  # promotion also applies block scales
+    promotion = unit.promotion if keeps_promotion else 0  # a promotion also applies block scales
     nearest = unit.but(
         fraction_bits=unit.most_fraction_bits, accumulator="float32", result_bits=23, rounding="rne",
         promotion=promotion, evidence=silent,
@@ -260,7 +260,7 @@ def _variants(unit: MatrixUnit, keeps_promotion: bool) -> list[MatrixUnit]:
 
 
 def _product(a: Any, b: Any, accumulate: Accumulate | MatrixUnit) -> Array:
-    if not isinstance(accumulate, MatrixUnit):  # decode operand types that only matrix units multiply
+    if not isinstance(accumulate, MatrixUnit):  # other modes multiply decoded values
         a, b = (x if isinstance(x, MXArray) else _values(x) for x in (a, b))
     return np.asarray(products.matmul(a, b, accumulate=accumulate)).astype(np.float64)
 
@@ -307,8 +307,8 @@ def _differences(first: list[Array], second: list[Array]) -> dict[str, Array]:
 def _round_to_a_grid(steps: list[Array]) -> None:
     """Round the arrays in `steps`, in place, so that their differences are exact in float64.
 
-    Each result has a grid of its own. If v is the result's largest magnitude in `steps`, the grid's
-    spacing is at most 2**-48 v, and the grid contains all float32 numbers down to 2**-25 v.
+    Let v be the largest magnitude at one index. The numbers there are rounded to multiples of a
+    power of two, at most 2**-48 v. Float32 numbers of magnitude 2**-25 v or more do not change.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         largest = np.max([np.where(np.isfinite(step), abs(step), 0) for step in steps], axis=0)

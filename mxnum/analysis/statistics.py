@@ -21,11 +21,11 @@ from mxnum.memory.dtypes import Array, as_array, float_array
 from mxnum.modes import FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule, scale_rule_of
 from mxnum.ops import quantize, shared_scale
 
-#: The number of elements that are measured at a time. Measuring takes about 130 bytes each.
+#: The number of elements that are measured at a time, with about 130 bytes of memory for each one.
 CHUNK = 1 << 16
 
-#: The size of the largest array that numpy quantizes by the definition. numpy takes milliseconds,
-#: but compiling a loop takes a second.
+#: Arrays of at most this many elements are quantized with numpy, which takes milliseconds, because
+#: compiling a loop takes a second.
 FEW = 1 << 16
 
 _COUNT: dict[str, Any] = {"dtype": np.int64, "combine": np.add}
@@ -43,8 +43,8 @@ class Statistics:
     are measured elements that are finite after quantization. Rates and errors are NaN if no element
     was measured.
 
-    Under asymmetric scaling, counts such as `clamped` are about a number minus its block's offset
-    (what its element represents), but errors are about the number itself.
+    Under asymmetric scaling, elements represent x - offset instead of x. Counts such as `clamped`
+    then apply to x - offset, but errors to x.
 
     Errors x_q - x are rounded once to float64 and summed in float64. The squares of errors must not
     overflow.
@@ -61,7 +61,7 @@ class Statistics:
     #: Elements whose magnitude is above the format's largest value times the scale.
     #: `beyond_max_rate` is one of two definitions of *last-bin occupancy*; see `max_code_rate`.
     beyond_max: Any = field(metadata=_COUNT)
-    #: Elements that, with an unbounded exponent, would round to above the format's largest value.
+    #: Elements whose rounded value would exceed the format's largest if exponents were unbounded.
     #: overflow="saturate" clamps exactly these elements. If the scale is zero, all numbers except 0
     #: are clamped.
     clamped: Any = field(metadata=_COUNT)
@@ -81,8 +81,8 @@ class Statistics:
     blocks: Any = None
     nan_blocks: Any = None
     blocks_beyond_max: Any = None
-    #: The numbers of blocks with three kinds of scale: zero, which loses all elements; subnormal,
-    #: which has fewer digits; and the largest scale. E8M0 scales are never zero or subnormal.
+    #: Three counts of blocks: with scale zero, which loses all elements; with a subnormal scale,
+    #: which has fewer digits; with the largest scale. E8M0 scales are never zero or subnormal.
     zero_scales: Any = None
     subnormal_scales: Any = None
     largest_scales: Any = None
@@ -290,8 +290,8 @@ def measure(
         tensor = found_tensor_scale(array, fmt, tensor_scale is not None)
 
     settings, is_few = _settings(options, fmt), array.size <= FEW
-    # The numpy code has no scale rule that compares errors of elements, so `shared_scale` finds the
-    # scales of such rules.
+    # `by_numpy` lacks the scale rules that compare errors of elements, so `shared_scale` computes
+    # the scales of these rules.
     finds_scales = is_few and scales is None and by_numpy.looks_at_elements(settings.scale_rule)
     done = 0
     for part in chunks(array.shape, layout, CHUNK):
@@ -317,7 +317,7 @@ def measure(
 
 
 def _of_shape(name: str, given: Any, shape: tuple[int, ...]) -> Array | None:
-    """Return `given` as an array, whose shape must be `shape`, or None for None."""
+    """Return `given` as an array, after a check of its shape; return None if it is None."""
     if given is None:
         return None
     array: Array = as_array(name, given, anywhere=False)

@@ -28,8 +28,8 @@ def activations(
 ) -> Array:
     """Draw a float32 matrix (tokens, channels) whose magnitudes vary by token and by channel.
 
-    Element (t, c) is (mean_c + n) a_t b_c with n standard normal, a_t = exp(token_spread z_t),
-    b_c = exp(channel_spread z_c), mean_c = channel_mean z'_c and all z standard normal.
+    Element (t, c) is (m_c + n) a_t b_c with a_t = exp(token_spread z_t), b_c = exp(channel_spread
+    z_c) and m_c = channel_mean z'_c. All n, z_t, z_c and z'_c are independent and standard normal.
     """
     rng = np.random.default_rng([seed, 2])
     token = np.exp(token_spread * rng.standard_normal((tokens, 1)))

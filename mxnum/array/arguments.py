@@ -83,13 +83,13 @@ def checked_tensor_scale(
 ) -> Any:
     """Return `value` as the tensor scale of an array with the given shape and blocks.
 
-    A tensor scale is float32, without axes or with as many axes as the array. Each axis of a tensor
-    scale has length 1, or the length of the array's axis if that axis is not blocked. If `positive`
-    is True, a tensor scale must be positive and finite, because elements are divided by it. If
-    `positive` is False, a tensor scale may be any float32 with the sign bit 0. `value` must be None
-    if, and only if, the format has no tensor scale. If `value` is an array, it must be in the same
-    memory as the array `beside`: in host memory, or on the same GPU. A Python number is copied to
-    the memory of `beside`.
+    A tensor scale is float32, without axes or with as many axes as the array. Along an axis with
+    block length 1, a tensor scale may be as long as the array; along any other axis, its length is
+    1. If `positive` is True, a tensor scale must be positive and finite, because elements are
+    divided by it. If `positive` is False, a tensor scale may be any float32 with the sign bit 0.
+    `value` must be None if, and only if, the format has no tensor scale. If `value` is an array, it
+    must be in the same memory as the array `beside`: in host memory, or on the same GPU. A Python
+    number is copied to the memory of `beside`.
     """
     if fmt.tensor_scale is None:
         errors.require(value is None, "tensor_scale", f"left out for {fmt.name}, which has none", value)
@@ -97,8 +97,8 @@ def checked_tensor_scale(
     errors.require(value is not None, "tensor_scale", f"given for {fmt.name}", value)
     if isinstance(value, float | int) and not isinstance(value, bool):
         errors.require(isinstance(value, float) or abs(value) < 1 << 128, "tensor_scale", "a float32 number", value)
-        # Count a subnormal number in units of 2**-149, because the processor may be set to flush
-        # subnormal numbers to zero.
+        # The code of a subnormal number is value / 2**-149. np.float32(value) might be 0, because
+        # the processor may be set to flush subnormal numbers to zero.
         units = value * 2.0**149
         with np.errstate(all="ignore"):
             code = np.uint32(units) if 0 < units < 1 << 23 else np.float32(value).view(np.uint32)
@@ -115,8 +115,8 @@ def checked_tensor_scale(
         )
     )
     accepted = (
-        f"without axes, or of {len(shape)} axes: each has length 1, or the length in {shape} if its block length in "
-        f"{blocks} is 1"
+        f"without axes, or of {len(shape)} axes of length 1 (or of full length where blocks have length 1; the array "
+        f"has shape {shape} and blocks {blocks})"
     )
     errors.require(fits, "tensor_scale", accepted, tensor.shape)
     if positive:
@@ -172,9 +172,7 @@ def checked_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     errors.require(writable, "out", "writable", "a read-only array")
     if 0 in out.strides and out.size:
         apart = all(step or length == 1 for step, length in zip(out.strides, shape, strict=True))
-        errors.require(
-            apart, "out", "an array with memory of its own for each element", f"one of strides {out.strides}"
-        )
+        errors.require(apart, "out", "an array whose elements do not share memory", f"one of strides {out.strides}")
     return out
 
 

@@ -81,8 +81,8 @@ class MXArray:
     ) -> None:
         """Store the parts unchecked.
 
-        `stored` holds the codes. If `packed_shape`, the shape of the codes, is given, `stored`
-        holds packed bytes, as `pack` returns them.
+        `stored` holds the codes. If they are packed, as by `pack`, `packed_shape` is the shape of
+        the codes; otherwise it is None.
         """
         self._stored = stored
         self._packed_shape = packed_shape
@@ -331,7 +331,7 @@ class MXArray:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is False:
             raise ValueError("Argument 'copy' must be True or None, not False: an MXArray holds codes, not values.")
-        self._require_host("array", "use dequantize() there, or to_host() first")
+        self._require_host("array", "call dequantize(), which works on a GPU, or call to_host() first")
         return self.to_host().dequantize("float32" if dtype is None else dtype)
 
     def pack(self, *, out: Array | None = None) -> Array:
@@ -374,7 +374,7 @@ class MXArray:
         errors.require(
             not element.integer or element.bits == 8,
             "format",
-            "a format whose element codes have the same bits in ml_dtypes",
+            "a format of float elements or of 8-bit integers",
             element.name,
         )
         return self.to_host().codes.view(numpy_dtype(element))
@@ -465,7 +465,7 @@ class MXArray:
         )
 
     def _stored_at(self, keys: tuple[Any, ...]) -> tuple[Array, tuple[int, ...] | None]:
-        """Return the stored codes of a part, and the part's shape if its codes stay packed.
+        """Return the stored codes that `keys` select, and their shape if they are packed (or None).
 
         `keys` has one key for each axis.
         """
@@ -564,7 +564,7 @@ def held_parts(q: MXArray) -> tuple[Any, Any, Any]:
 
 
 def held_tensor_scale(out: MXArray, tensor: Any) -> Any:
-    """Return the array that holds the tensor scale of `out`, to be overwritten by `tensor`.
+    """Return the array of `out` into which the caller will write the tensor scale `tensor`.
 
     Raise ValueError if `out` is part of an array whose other elements keep the old tensor scale.
     """

@@ -23,11 +23,10 @@ class UnitOperand(NamedTuple):
     """An operand of a matrix unit, with its scales."""
 
     operand: Operand
-    #: The format of the scales by which the unit multiplies products or promoted partial sums. None
-    #: if the unit applies no scales.
+    #: The format of the scales that are applied within the sum; None if there are none.
     scale: ScaleFormat | None
-    #: The float32 factors by which the unit's results are multiplied at the end, an array that
-    #: broadcasts with the rows; None if there are none.
+    #: The float32 factors by which results are multiplied after the sum, one for each row of the
+    #: operand or one for several rows; None if there are none.
     factor: Array | None
 
 

@@ -14,7 +14,7 @@ from mxnum.memory.tensors import answer, in_kind
 
 
 def along(keys: tuple[Any, ...], lengths: tuple[int, ...]) -> tuple[Any, ...]:
-    """Return `keys` adapted to an array with length 1 along some axes, such as a tensor scale."""
+    """Return `keys` for an array of shape `lengths`. An axis of length 1 keeps its only item."""
     return tuple(
         key if length > 1 else slice(None) if isinstance(key, slice) else 0
         for key, length in zip(keys, lengths, strict=True)
@@ -22,9 +22,9 @@ def along(keys: tuple[Any, ...], lengths: tuple[int, ...]) -> tuple[Any, ...]:
 
 
 def leaves_alike(keys: tuple[Any, ...], shape: tuple[int, ...], lengths: Any) -> bool:
-    """Return True if `keys` leave out elements that share a tensor scale with selected elements.
+    """Return True if elements inside and outside `keys` share a tensor scale.
 
-    `lengths` is the shape of the tensor scale.
+    `lengths` is the shape of the array of tensor scales.
     """
     return any(
         alike == 1 and (len(range(length)[key]) if isinstance(key, slice) else 1) < length

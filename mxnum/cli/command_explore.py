@@ -21,7 +21,7 @@ def explore(
     source: Annotated[Path, typer.Argument(metavar="FILE", help="A .npy, .npz or .safetensors file of floats.")],
     formats: Annotated[Several, typer.Option("--format", "-f", help="Only this MX format; repeatable.")] = None,
     scale_rules: Annotated[
-        Several, typer.Option("--scale-rule", help="Only this scale rule, in formats that have the rule; repeatable.")
+        Several, typer.Option("--scale-rule", help="Scale rules to try (repeatable), at least one for each format.")
     ] = None,
     roundings: Annotated[Several, typer.Option("--rounding", help="Only this rounding; repeatable.")] = None,
     block_sizes: Annotated[
@@ -41,7 +41,7 @@ def explore(
         bool,
         typer.Option(
             "--frontier",
-            help="Print only candidates with less error than all candidates of the same or fewer bits, sorted by bits.",
+            help="Sort candidates by bits, and print only those with less error than all candidates before them.",
         ),
     ] = False,
     csv: Annotated[Path | None, typer.Option(help="Write all candidates to this file, as CSV.")] = None,
@@ -107,7 +107,7 @@ def _print(found: Exploration, shown: list[Candidate]) -> None:
     total = 1
     for length in found.shape:
         total *= length
-    extent = "all elements" if found.measured == total else f"{found.measured} of {total} elements, in bands of rows"
+    extent = "all elements" if found.measured == total else f"{found.measured} of {total} elements (bands of rows)"
     print_table(f"{len(found.candidates)} candidates{state}; {extent}", TITLES, map(cells_of, shown))
 
 

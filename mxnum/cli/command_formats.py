@@ -17,7 +17,7 @@ def formats(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="An MX format or an element: mxfp8_e4m3, e4m3, or a format of your own such as e3m4:bias=3,block=16."
+            help="An MX format (mxfp8_e4m3), an element format (e4m3) or a format of your own (e3m4:bias=3,block=16)."
         ),
     ] = None,
     values: Annotated[bool, typer.Option("--values", help="List every code and its value.")] = False,

@@ -21,7 +21,7 @@ def prove(
     function: Annotated[str | None, typer.Option(help="The module or function to prove, if there are several.")] = None,
     port: Annotated[
         list[str] | None,
-        typer.Option(help="The quantity at a port or parameter: in_data=x, enable=1 (several: repeat the option)."),
+        typer.Option(help="The input, output or constant at a port or parameter: in_data=x, enable=1; repeatable."),
     ] = None,
     parameter: Annotated[
         list[str] | None,
@@ -50,7 +50,7 @@ def prove(
     ] = None,
     accept: Annotated[
         list[str] | None,
-        typer.Option(help="Differences from the definition to accept, separated by commas: nan_code and minus_zero."),
+        typer.Option(help="Accepted differences from the definition, separated by commas: nan_code and minus_zero."),
     ] = None,
     seconds: Annotated[float, typer.Option(help="Time limit of the solver.")] = 300,
     as_json: options.AsJson = False,
@@ -82,7 +82,7 @@ def prove(
 
 
 def _pairs(option: str, given: list[str] | None) -> dict[str, str | int]:
-    """Return a dictionary of NAME=VALUE texts. A value that is an integer becomes an int."""
+    """Return NAME=VALUE texts as a dictionary, with integers converted to int."""
     found: dict[str, str | int] = {}
     for text in given or ():
         name, separator, value = text.partition("=")

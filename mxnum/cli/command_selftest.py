@@ -21,9 +21,9 @@ def selftest(
 
     Without --all, the command checks three common formats.
 
-    The output lists the installed packages and the GPU, and says whether loops use floats or only
-    integers. Please paste the output of `mxnum selftest --all` into bug reports. The first call
-    compiles code, which takes seconds, or about a minute with --all.
+    The output lists the installed packages and the GPU, and says whether compiled loops compute
+    with floats or only with integers. Please paste the output of `mxnum selftest --all` into bug
+    reports. The first call compiles code, which takes seconds, or about a minute with --all.
 
     The exit status is 0 if every result is right, and 1 if some results are wrong.
 

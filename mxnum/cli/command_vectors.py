@@ -41,7 +41,7 @@ def vectors(
     k: Annotated[
         int | None,
         typer.Option(
-            help="Number of products in a case for a matrix unit (default: the products of one or three instructions)."
+            help="For a matrix unit, number of products in a case (default: mma one instruction, dot several)."
         ),
     ] = None,
     block_size: options.BlockSize = None,

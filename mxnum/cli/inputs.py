@@ -107,14 +107,14 @@ def chosen(names: list[str], tensor: str | None) -> str:
 def as_floats(array: Any, where: str, as_dtype: str | None = None) -> Array:
     """Return the array if its type can be quantized; raise ValueError otherwise.
 
-    With `as_dtype`, elements of two bytes are read as bfloat16; arrays of float16, or of elements
-    of another size, raise ValueError.
+    With `as_dtype`, elements of 2 bytes are read as bfloat16; float16 and elements of other sizes
+    raise ValueError.
     """
     result: Array = array
     if as_dtype is not None:
         errors.choose("as", as_dtype, ("bfloat16",))
         if result.dtype.itemsize != 2 or result.dtype == np.float16:
-            accepted = "elements of 2 bytes that are not float16, to be read as bfloat16"
+            accepted = "elements of 2 bytes other than float16 for --as bfloat16"
             raise ValueError(f"File {where!r} must have {accepted}, not {result.dtype}.")
         import ml_dtypes
 

@@ -20,7 +20,7 @@ def option(context: Any, argument: str) -> str | None:
 
 
 def given(context: Any, argument: str) -> str | None:
-    """Return the option that sets an argument if the user gave this option; otherwise None."""
+    """Return the option that sets an argument, or None if the user did not give the option."""
     found = _parameter(context, argument)
     is_given = found is not None and context.get_parameter_source(found.name).name == "COMMANDLINE"
     return name_of(found) if is_given else None
@@ -39,7 +39,7 @@ def asked(context: Any, arguments: Iterable[str]) -> dict[str, Any]:
 def reworded(message: str, context: Any) -> str:
     """Return an error message of a Python function with option names in place of argument names.
 
-    The name of the input file replaces the argument ``x``.
+    A message about the argument ``x`` names the input file instead.
     """
     subject = re.match(r"Argument ('\w+'(?: or '\w+')*)", message)
     if subject is None:

@@ -32,8 +32,8 @@ ScaleRule = Annotated[str, typer.Option(help=f"{_one_of(modes.ScaleRule)}.")]
 FormatsScaleRule = Annotated[
     str | None,
     typer.Option(
-        help=f"{_one_of(modes.ScaleRule)} with E8M0 (default: floor), "
-        f"{_one_of(modes.FloatScaleRule)} with other scales (default: nearest)."
+        help=f"E8M0 scales: {_one_of(modes.ScaleRule)} (default: floor). "
+        f"Other scales: {_one_of(modes.FloatScaleRule)} (default: nearest)."
     ),
 ]
 Overflow = Annotated[str, typer.Option(help=f"{_one_of(modes.Overflow)}.")]
@@ -49,8 +49,8 @@ Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that exis
 Machine = Annotated[
     str,
     typer.Option(
-        help="cpu; amx or avx512_bf16 for products by these units of the processor (extra `torch`); "
-        "torch or cuda to train with PyTorch, on the CPU or a GPU."
+        help="cpu; amx or avx512_bf16: products by these units of the CPU (extra `torch`); "
+        "torch: PyTorch on the CPU; cuda: PyTorch on a GPU."
     ),
 ]
 Arms = Annotated[str | None, typer.Option(help="Train only these arms, separated by semicolons.")]

@@ -53,11 +53,11 @@ def check_arrays(
 ) -> Report:
     """Compare a callable with the right answers on whole arrays, and return the report.
 
-    The arrays have two axes. Rows hold several blocks, a short last block, a single element,
-    or one element less or more than a block; some arrays hold millions of elements. The arrays are
-    contiguous, transposed, strided, or parts of larger arrays. An array counts as wrong if the
-    function raises an error for it, or returns a wrong shape or type; the report quotes the error.
-    A bug raises `ConformanceError`.
+    The arrays have two axes. They have one element, one element less or more than a block, several
+    blocks with or without a short last block, or millions of elements. The arrays are contiguous,
+    transposed, strided, or parts of larger arrays. An array counts as wrong if the function raises
+    an error for it, or returns a wrong shape or type; the report quotes the error. A bug raises
+    `ConformanceError`.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def check_arrays(
     arrays, accept, strict
         As in `check`.
     seed
-        Seed of the numbers in the arrays.
+        Seed of the random numbers in the arrays.
     **modes
         ``source``, ``rounding``, ``scale_rule``, ``overflow``, ``nonfinite``, ``sr_bits``: the
         modes that the callable claims to implement.
@@ -133,7 +133,7 @@ def check_arrays(
 def _task(
     operation: str, format: str | MXFormat, axis: int, block_shape: Sequence[int] | None, modes: dict[str, Any]
 ) -> tuple[Task, Blocks]:
-    """Return the task for whole arrays, and the shape of a block in these arrays."""
+    """Return the claimed task, and the shape (rows, columns) of a block."""
     others = {name: mode for name, mode in known(modes).items() if name != "block"}
     plain = make_task(operation, in_blocks(format, modes.get("block")), **others)
     along = None if block_shape is not None else axis
@@ -153,8 +153,8 @@ class _Kernel:
         few = self.scales != "swizzled" or task.scale_bits <= 8
         errors.require(few, "scales", f"one of {SCALES[:2]} for scales of more than 8 bits", scales)
         errors.require(not packed or task.takes_codes, "packed", "False but for 'dequantize'", packed)
-        #: True after the function has answered with packed codes. Rows of one code have the same
-        #: shape packed and unpacked, so earlier answers decide how to read such rows.
+        #: True after the function has returned packed codes. If each row holds one code, the shape
+        #: does not show whether rows are packed, so earlier answers decide.
         self.packs = False
 
     def run(self, collector: Collector, shape: Shape, layout: str, seed: int) -> tuple[ArrayResult, Answered | None]:
@@ -205,9 +205,9 @@ class _Kernel:
         return {"codes": codes, "scales": of_scales}
 
     def _tensor(self, inputs: dict[str, Array], seed: int) -> Columns:
-        """Return an array's largest finite magnitude and tensor scale, as columns of one row.
+        """Return an array's largest finite magnitude and its tensor scale, as a batch of one row.
 
-        An array of codes has no largest magnitude, so take a magnitude from `largest_of_tensors`.
+        An array of codes has no largest magnitude, so one of `largest_of_tensors` is taken.
         """
         if not self.task.has_tensor:
             return {}
@@ -265,12 +265,12 @@ class _Kernel:
 
 
 def as_floats_there(view: Array, task: Task) -> Array:
-    """Return a view of the memory of `view`, with bit patterns read as floats."""
+    """Return the floats whose bit patterns `view` holds, in the same memory."""
     return view.view(as_floats(np.zeros(1, view.dtype), task.source).dtype)
 
 
 def _blocks_of_tensor(task: Task, count: int, seed: int) -> Columns:
-    """Return `count` finite blocks, chosen at random from a tensor of level 2.
+    """Return `count` blocks of finite numbers, drawn from the random cases (level 2) of a tensor.
 
     A NaN or an infinity in one block would make the tensor scale useless for all blocks.
     """
@@ -281,7 +281,7 @@ def _blocks_of_tensor(task: Task, count: int, seed: int) -> Columns:
 
 
 def _blocks(task: Task, count: int, seed: int) -> Iterator[Columns]:
-    """Yield `count` random blocks of level 2, in batches."""
+    """Yield `count` blocks of random cases (level 2), in batches."""
     # To save time, arrays of millions of elements repeat a few hundred thousand numbers.
     limit = max(1, min(count, LARGE * 4 // task.block))
     made = list(cases(task, level=2, seed=seed & ((1 << 64) - 1), count=limit))

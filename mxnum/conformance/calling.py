@@ -41,8 +41,8 @@ PAIRS = "float4_e2m1fn_x2"
 #: Names of the parameters through which a function receives the tensor's largest magnitude and the
 #: tensor scale.
 OF_TENSORS = ("largest", "tensor_scale")
-#: The largest distance from the right scale code at which `parts_of` tries other scale codes.
-#: `parts_of` tries codes of 8-bit scales only, since wider scales have too many codes.
+#: `parts_of` also tries scale codes that differ by at most `_REACH` from the scale rule's code, but
+#: only for 8-bit scales, since wider scales have too many codes.
 _REACH = 16
 
 
@@ -79,7 +79,7 @@ class Implementation:
     def in_tensor(self, task: Task, inputs: Columns) -> Implementation:
         """Return the implementation with its parameters `largest` and `tensor_scale` bound.
 
-        The bound values come from the first row of `inputs`.
+        The first row of `inputs` has the values of these parameters.
         """
         if not task.has_tensor:
             return self
@@ -217,8 +217,8 @@ def read_floats(value: Any, name: str, task: Task, shape: tuple[int, ...]) -> Ar
 def read_element_codes(value: Any, name: str, task: Task, shape: tuple[int, ...], packs: bool = False) -> Array:
     """Return codes of elements as integers; accept also the element's own type and packed rows.
 
-    Integers of any size are accepted. A row of one code has the same shape packed and unpacked; it
-    is read as packed if `packs` is True.
+    Integers of any width are accepted. If each row holds one code, the shape does not show whether
+    rows are packed, but `packs` does.
     """
     array, kind = as_array(value, name)
     element, bits = task.element, task.element.bits
@@ -254,7 +254,7 @@ def read_scale_codes(
 ) -> Array:
     """Return the codes of scales as integers of the given shape.
 
-    `others` are further accepted shapes. The value may have integers of any size, or the ml_dtypes
+    `others` are further accepted shapes. `value` may be an array of integers, or of the ml_dtypes
     type of the scale format.
     """
     array, kind = as_array(value, name)
@@ -288,10 +288,10 @@ def _nan_as_one(codes: Array, scale: ScaleFormat) -> Array:
 def parts_of(task: Task, inputs: Columns, values: Array) -> Columns:
     """Return each block's scale and codes from its values; `NO_CODE` for a value without a code.
 
-    Values do not always determine the scale: zero has a code at every scale. The scales follow the
-    scale rule that can give the values of most blocks; if several rules tie, the claimed rule wins.
-    If no codes give a block's values at the rule's scale, the block gets the nearest scale code at
-    which all values have codes. If the right codes give a block's values, they are returned.
+    Several scales can give the same values: zero has a code at every scale. The scales come from
+    the rule that reproduces most blocks, or from the claimed rule if rules tie. If a value has no
+    code at this scale, its block gets the nearest scale code at which all values have codes. If
+    several codes give a value, the right code is returned.
     """
     bits = np.where(np.isnan(values), values.dtype.type(np.nan), values)
     bits = as_bits(np.where(values == 0, values * 0, bits) if task.element.integer else bits, task.source)
@@ -320,9 +320,9 @@ def _is_known(task: Task, inputs: Columns) -> bool:
 
 
 def _by_rule(task: Task, inputs: Columns, bits: Array) -> tuple[int, Array, Array]:
-    """Return how many blocks the task's scale rule reproduces, and all blocks' scales and codes.
+    """Return the number of blocks that the task's scale rule reproduces, and all scales and codes.
 
-    The rule reproduces a block if codes at the rule's scale give all values of the block.
+    A block is reproduced if codes at the rule's scale (the right codes, if known) give its values.
     """
     scale = right_scales(task, inputs).astype(np.int64)
     codes = _codes_at(task, inputs, bits, scale)
@@ -376,7 +376,7 @@ def handed(array: Array, kind: str) -> Any:
         return array
     from mxnum.interop.torch import as_tensor
 
-    if array.dtype.name.startswith(("float4", "float6")):  # torch has no unpacked 4-bit and 6-bit floats: pass codes
+    if array.dtype.name.startswith(("float4", "float6")):  # torch lacks unpacked 4-bit and 6-bit floats
         array = array.view(np.uint8)
     tensor = as_tensor(array)
     if kind == "torch":

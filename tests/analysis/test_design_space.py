@@ -82,7 +82,7 @@ def test_nvfp4_beside_mxfp4():
         ValueError, match=r"'scale_rules' must be at least one of \['nearest', 'rceil'\] for mx_e4m3_128_f"
     ):
         explore(x, formats=["e4m3:block=128,scale=float32"], scale_rules=["floor"])
-    with pytest.raises(ValueError, match="'asymmetric' must be a list with False, because nvfp4 has no offsets"):
+    with pytest.raises(ValueError, match="'asymmetric' must be a list containing False, because nvfp4 has no offsets"):
         explore(x, formats=["nvfp4"], asymmetric=[True])
 
 
@@ -195,9 +195,9 @@ def test_bands_are_whole_blocks_of_the_matrix():
         ({"block_sizes": [0]}, "'block_sizes' must be at least 1"),
         ({"formats": ["mxfp9"]}, "'format' must be one of"),
         ({"sample": 0}, "'sample' must be at least 1"),
-        ({"block_sizes": [17], "organisations": ["tile"]}, "because a block of 17 elements has no tile, not \\['tile'"),
-        ({"block_sizes": [1], "organisations": ["tile"]}, "a block of 1 element has no tile"),
-        ({"block_sizes": [7, 17], "organisations": ["tile"]}, "a block of 7 or 17 elements has no tile"),
+        ({"block_sizes": [17], "organisations": ["tile"]}, "because 17 elements cannot form a tile, not \\['tile'"),
+        ({"block_sizes": [1], "organisations": ["tile"]}, "because 1 element cannot form a tile"),
+        ({"block_sizes": [7, 17], "organisations": ["tile"]}, "because 7 or 17 elements cannot form a tile"),
         ({"block_sizes": []}, "'block_sizes' must be at least one choice, not \\[]"),
         ({"asymmetric": []}, "'asymmetric' must be at least one choice, not \\[]"),
     ],

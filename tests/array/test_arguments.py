@@ -56,7 +56,7 @@ def test_results_do_not_lie_on_one_another():
     # are read-only, but arrays of torch and `as_strided` are writable.
     out = np.lib.stride_tricks.as_strided(np.zeros(1, np.float32), (3, 2), (0, 0))
     with pytest.raises(
-        ValueError, match=r"'out' must be an array with memory of its own for each element, not 'one of strides"
+        ValueError, match=r"'out' must be an array whose elements do not share memory, not 'one of strides"
     ):
         arguments.checked_out(out, (3, 2), out.dtype)
     for fine in (np.zeros((1, 3), np.float32)[:, ::-1], np.zeros((0, 3), np.float32), out[:1, :1]):

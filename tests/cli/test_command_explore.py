@@ -89,7 +89,7 @@ def test_safetensors(run, tmp_path, weights):
 
 def test_blocks_that_have_no_tile(run, tmp_path, weights):
     told = run("explore", tmp_path / "x.npy", *FEW[:-3], "--block-size", 17, "--organisation", "tile", status=2)
-    assert "a block of 17 elements has no tile" in told
+    assert "because 17 elements cannot form a tile" in told
 
 
 def test_an_offset_where_scales_are_floats(run, tmp_path):

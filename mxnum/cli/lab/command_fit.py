@@ -39,22 +39,20 @@ def fit(
     ] = None,
     where: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="COLUMN=VALUE", help="Use only the lines that have this value in this column; repeatable."
-        ),
+        typer.Option(metavar="COLUMN=VALUE", help="Use only the lines in which COLUMN has VALUE; repeatable."),
     ] = None,
     against: Annotated[
         list[str] | None,
         typer.Option(
             metavar="COLUMN=VALUE",
-            help="Compare with a law fitted to the lines with this value in this column; repeatable.",
+            help="Fit a second law to the lines in which COLUMN has VALUE, and compare the laws; repeatable.",
         ),
     ] = None,
     at: Annotated[
         list[str] | None,
         typer.Option(metavar="N,D", help="Forecast the loss of a model with N parameters and D tokens; repeatable."),
     ] = None,
-    delta: Annotated[float, typer.Option(help="Relative residuals above delta count linearly, not squared.")] = 1e-3,
+    delta: Annotated[float, typer.Option(help="Larger residuals of log L count linearly, not squared.")] = 1e-3,
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.9,
     draws: Annotated[int, typer.Option(min=1, help="Number of resampled tables for the bootstrap.")] = 400,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
@@ -68,8 +66,8 @@ def fit(
 
     The fit minimises the mean Huber loss of the residuals of log L, from a grid of starting points.
     Lines without a loss are left out, and the output shows their number. The output has two kinds
-    of confidence intervals: the bootstrap resamples the runs, and the profile fixes one parameter
-    and fits the other parameters.
+    of confidence intervals. Bootstrap intervals come from fits to resampled runs. Profile intervals
+    come from fits in which one parameter is fixed.
 
     Examples: `mxnum lab fit losses.csv`; `mxnum lab fit losses.csv --loss final --plot law.png`;
     `mxnum lab fit losses.csv --where arm=mxfp8 --against arm=bf16 --at 7e9,2e11 --json`.
@@ -123,7 +121,7 @@ def fit(
 
 
 def _conditions(option: str, given: list[str] | None) -> dict[str, str]:
-    """Return a dictionary of the columns and values of COLUMN=VALUE texts."""
+    """Return COLUMN=VALUE texts as a dictionary."""
     conditions: dict[str, str] = {}
     for text in given or ():
         column, sign, value = text.partition("=")

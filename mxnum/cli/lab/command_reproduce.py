@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def reproduce(
     quick: Annotated[
-        bool, typer.Option("--quick", help="Check the claims that training for minutes can decide (default).")
+        bool, typer.Option("--quick", help="Check the claims that can be decided within minutes (default).")
     ] = False,
     full: Annotated[
         bool, typer.Option("--full", help="Check all claims that can be decided, which takes many hours.")
@@ -32,8 +32,8 @@ def reproduce(
 ) -> None:
     """Check what papers claim about training in MX formats, on this machine, and write a report.
 
-    The command checks claims that need no training. For other claims, the command trains runs,
-    which takes minutes, or hours with --full. The command writes `report.html` (one file, with
+    Some claims need no training. To check claims that need training, the command trains for
+    minutes, or for hours with --full. The command writes `report.html` (one file, with
     figures), `claims.md` and the data. The report also lists the claims that the command cannot
     decide, with the reason. After Ctrl-C or a kill, the same command continues and writes the
     report again. The output folder must be empty, or made by this command.
@@ -79,7 +79,7 @@ def _print(found: Reproduction) -> None:
     for entry in found.broken:
         print(f"The check of {entry.claim.id} raised an error: {entry.remark}")
     state = "Interrupted; results so far" if report.interrupted else f"Done after {duration(found.seconds)}"
-    print(f"{state}: {found.folder / 'report.html'}, claims.md and data/ are in the same folder.")
+    print(f"{state}: {found.folder / 'report.html'}. The same folder has claims.md and data/.")
 
 
 def _as_dict(found: Reproduction) -> dict[str, Any]:

@@ -106,12 +106,12 @@ def report(
     add: Annotated[
         bool,
         typer.Option(
-            "--add", help="Keep runs of the stored table that are not in RUNS, for example runs of another machine."
+            "--add", help="Keep runs that are in the stored table but not in RUNS, such as runs of another machine."
         ),
     ] = False,
     seeds: Annotated[
         int | None,
-        typer.Option(min=1, help="Use this many seeds of each arm, the lowest first (default: the study's number)."),
+        typer.Option(min=1, help="Use this many seeds of each arm, the lowest ones (default: set by the study)."),
     ] = None,
 ) -> None:
     """Write the tables of the stored runs."""
@@ -131,7 +131,7 @@ def interventions(
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 8,
     lead: Annotated[int, typer.Option(min=1, help="Intervene this many steps before the divergence.")] = 300,
     watch: Annotated[int, typer.Option(min=1, help="Train this many steps after the intervention.")] = 1500,
-    perturbed: Annotated[int, typer.Option(min=1, help="Number of randomly perturbed controls for each seed.")] = 4,
+    perturbed: Annotated[int, typer.Option(min=1, help="Number of randomly perturbed control runs for a seed.")] = 4,
     first_seed: Annotated[int | None, typer.Option(help="The first seed (default: the study's first seed).")] = None,
     processes: options.Processes = None,
     nice: options.Nice = 0,
@@ -139,7 +139,7 @@ def interventions(
     runs: Runs = Path("runs"),
     results: Results = None,
 ) -> None:
-    """Compare the outcomes of runs changed shortly before they diverge (interventions).
+    """Compare the outcomes of interventions, which change a run shortly before it diverges.
 
     The command starts from the runs that `mxnum lab run STUDY` made in the same folder, and first
     trains the runs that are missing. After Ctrl-C or a failure, the same command continues.
@@ -187,7 +187,7 @@ def sharpness(
     first: Annotated[int, typer.Option(min=0, help="The first seed.")] = 67771976,
     results: Annotated[Path, typer.Option(help="Folder of the table.")] = Path("runs/results"),
 ) -> None:
-    """Measure the preconditioned sharpness of runs of width 32 every 100 steps, by Lanczos."""
+    """Train MLPs of width 32, and measure their preconditioned sharpness every 100 steps."""
     from mxnum.lab import storage
     from mxnum.lab.mlp.sharpness import follow, followed
 

@@ -14,8 +14,8 @@ from mxnum.cli.main import INTERRUPTED
 
 #: The seconds between two lines of progress if standard error is not a terminal.
 EVERY = 15.0
-#: The remaining time is shown once this share of the work is done. Earlier estimates would include
-#: the time for compiling.
+#: The remaining time is shown once this share of the work is done. The time for compiling would
+#: distort an earlier estimate.
 TELLING = 0.05
 
 
@@ -31,7 +31,7 @@ class Lines:
         print(text, file=sys.stderr, flush=True)
 
     def at(self, part: str, done: float, total: float, what: str) -> None:
-        """Show how much of a part of the work is done, at most every `EVERY` seconds."""
+        """Show the progress of one part of the work, at most once in `EVERY` seconds."""
         from mxnum.lab.studies.sweep import duration
 
         now = time.monotonic()
@@ -56,7 +56,7 @@ class Bars:
         self._shown.console.print(text, markup=False, highlight=False)
 
     def at(self, part: str, done: float, total: float, what: str) -> None:
-        """Show how much of a part of the work is done."""
+        """Show the progress of one part of the work."""
         if part not in self._bars:
             self._bars[part] = self._shown.add_task(part, total=None, what="")
         self._shown.update(self._bars[part], completed=done, total=total or None, what=what[:60])
