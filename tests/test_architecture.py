@@ -105,7 +105,7 @@ def test_imports_go_downward(path):
 def rooms_named(room: str) -> set[str]:
     """Return the folders that a folder of the engine imports, according to its docstring."""
     said = ast.get_docstring(ast.parse((PACKAGE / "engine" / room / "__init__.py").read_text())) or ""
-    (sentence,) = re.findall(r"\b[Ii]mports? ([^.;]*)[.;]", said)
+    (sentence,) = re.findall(r"(?:Imports|The modules import) ([^.;]*)[.;]", said)
     return set(re.findall(r"`(\w+)`", sentence))
 
 

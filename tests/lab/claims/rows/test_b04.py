@@ -35,7 +35,7 @@ def test_b4(tmp_path):
     assert studies.DIFFERENCES[0] in found.statements[1].numbers
     assert all(name in found.note for name in studies.DIFFERENCES[1:])
     assert found.note.startswith(
-        f"Switches that make the rise later if they follow the code: {studies.DIFFERENCES[0]}. "
+        f"Switches that delay the rise if set as in the released code: {studies.DIFFERENCES[0]}. "
         "Switches that make it sooner: none."
     )
     turned = {n: runs(ALWAYS if row[0] > 0 else NEVER) for n, row in zip(names, studies.fraction(), strict=True)}
