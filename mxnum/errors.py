@@ -42,8 +42,7 @@ def require_type(condition: bool, argument: str, accepted: str, got: object) -> 
 def require_dtype(argument: str, dtype: Any, wanted: Any, of: str = "") -> None:
     """Raise TypeError unless an array has the numpy dtype `wanted`.
 
-    `of` completes the message's description of the accepted array: it names the contents, for
-    example " of scale codes".
+    In the error message, `of` says what the array holds, for example " of scale codes".
     """
     if dtype != wanted:
         order, got = (" in native byte order", dtype.str) if dtype.name == wanted.name else ("", dtype.name)
@@ -68,7 +67,7 @@ def choose(argument: str, value: Any, accepted: Sequence[str]) -> str:
 def choose_name(where: str, name: Any, accepted: Sequence[str]) -> str:
     """Return `name` if it is accepted as a keyword or as a key; raise ValueError otherwise.
 
-    `where` names the owner of the keys in the error message, for example "an operand".
+    The error message says that `name` was found in `where`, for example in "an operand".
     """
     if name in accepted:
         return str(name)
@@ -89,11 +88,11 @@ _DIGITS = "0123456789"
 
 
 def _guess(value: Any, accepted: Sequence[str]) -> str:
-    """Return the end of an error message that lists accepted strings: a suggestion, or a full stop.
+    """Return the end of an error message: "; did you mean 'e4m3'?", or "." without a suggestion.
 
-    The suggestion is an accepted string with a similar spelling, or one that the value ends with,
-    after an underscore. A type that differs from the value only in its width is not suggested,
-    because a user who writes "float64" does not mean "float16".
+    The suggestion is an accepted string that is spelled like `value`, or the end of `value` after
+    an underscore. A type that differs from the value only in its width is not suggested, because a
+    user who writes "float64" does not mean "float16".
     """
     text = value if isinstance(value, str) else ""
     close = difflib.get_close_matches(text, accepted, n=1) or [a for a in accepted if text.endswith(f"_{a}")]

@@ -17,7 +17,7 @@ from mxnum.output.text_table import text_table
 
 _SPECIALS = ("none", "nan", "ieee")
 
-#: The public names of this module. `mxnum` also exports the classes.
+#: The public functions of this module. `mxnum` exports its classes.
 __all__ = ["describe", "element", "get", "names"]
 
 
@@ -61,7 +61,7 @@ class ElementFormat:
         if self.specials == "ieee":
             enough = self.exponent_bits >= 2 and self.mantissa_bits >= 1
             errors.require(
-                enough, "specials", "'none' or 'nan' with fewer than two exponent bits or no mantissa bit", "ieee"
+                enough, "specials", "'none' or 'nan' if there are under two exponent bits or no mantissa bits", "ieee"
             )
         if self.specials == "nan":
             enough = self.exponent_bits + self.mantissa_bits >= 2
@@ -69,9 +69,9 @@ class ElementFormat:
         if self.canonical_nan:
             errors.require(self.specials == "ieee", "canonical_nan", "False unless specials='ieee'", True)
         least, most = (self.max_code >> self.mantissa_bits) - 1023, 1075 - self.mantissa_bits
-        accepted = "at most 10 unless specials='ieee', so that the values are float64 numbers"
+        accepted = "at most 10 unless specials='ieee', because float64 must hold all values"
         errors.require(least <= 1023, "exponent_bits", accepted, self.exponent_bits)
-        accepted = f"between {max(least, -1023)} and {min(most, 1023)}, so that the values are float64 numbers"
+        accepted = f"between {max(least, -1023)} and {min(most, 1023)}, because float64 must hold all values"
         errors.require(least <= self.bias <= most, "bias", accepted, self.bias)
 
     def __hash__(self) -> int:
@@ -159,7 +159,7 @@ class ElementFormat:
 def two_complement(name: str, bits: int) -> ElementFormat:
     """Return the format of two's complement numbers k * 2**-(bits-2) with `bits` bits.
 
-    Encoding gives values in (-2, 2).
+    Encoding never gives the most negative number, -2.
     """
     bits = errors.integer("bits", bits, 3, 32)
     return ElementFormat(name, exponent_bits=1, mantissa_bits=bits - 2, bias=1, integer=True)
@@ -169,9 +169,9 @@ def two_complement(name: str, bits: int) -> ElementFormat:
 class ScaleFormat:
     """The format of a block's scale: a power of two, or an unsigned float.
 
-    The codes of a float scale are the codes of the float format `number` without the sign bit. An
-    array of scales with 32 or 16 bits has the float type of the scales. An array of 8-bit scale
-    codes is uint8.
+    The code of a float scale is the code of the same number in the float format `number`, without
+    the sign bit. Scales of 8 bits are stored as codes in an array of uint8. Scales of 16 or 32 bits
+    are stored in an array of their float type.
     """
 
     name: str
@@ -275,8 +275,8 @@ _SHORT = {
 def meant(argument: str, name: object, known: Sequence[str], settings: str | None = None) -> str:
     """Return the known name that equals `name` up to case and separators, or raise an error.
 
-    Pass `settings` if the argument may also be a notation (see `get`). If `name` is an element and
-    not a format, the error message then suggests the notation ``name:settings``.
+    Pass `settings` if the argument may also be a notation (see `get`). The error for an element's
+    name then suggests the notation ``name:settings``.
     """
     found = find(argument, name, known) if isinstance(name, str) else None
     if found is None and settings is not None and isinstance(name, str) and _is_element(name):
@@ -313,7 +313,7 @@ def element(name: str | ElementFormat) -> ElementFormat:
         return name
     if _is_written_out(name):
         if of_blocks := re.search(f"[:,]({'|'.join(_OF_BLOCKS)})=", name):
-            raise ValueError(f"Element {name!r} must not give {of_blocks[1]}, which belongs to a format.")
+            raise ValueError(f"Element {name!r} must not give {of_blocks[1]}, which only a format has.")
         return _written_out(name).element
     return _BY_NAME[meant("element", name, tuple(_BY_NAME), "")]
 
@@ -370,8 +370,8 @@ class MXFormat:
     def notation(self) -> str:
         """The string from which `get` makes this format, either a known name or the settings.
 
-        If a caller chose the format's name, the notation lists the settings. From such a notation
-        `get` makes a format that gives the same bits but does not have the caller's name.
+        The settings do not include a name that a caller chose. From the settings, `get` makes a
+        format that gives the same bits but has the default name.
         """
         if _FORMATS.get(self.name) == self:
             return self.name
@@ -389,7 +389,7 @@ class MXFormat:
 
     @property
     def bits_per_element(self) -> float:
-        """The bits stored per element, with its share of the block's scale. MXFP4 has 4.25.
+        """The bits of an element + the bits of a scale / block length, for example 4.25 in MXFP4.
 
         The bits of a tensor scale are not counted.
         """
@@ -403,7 +403,7 @@ class MXFormat:
 
 
 def scale_names(fmt: MXFormat) -> str:
-    """Return the names of a format's scales: ``e8m0``, or ``e4m3 (and float32)``.
+    """Return the names of a format's scales, for example ``e8m0`` or ``e4m3 (and float32)``.
 
     The name in parentheses is the type of the tensor scale.
     """
@@ -443,7 +443,7 @@ def names(scale: str | None = None) -> tuple[str, ...]:
 def get_e8m0(name: str | MXFormat, what: str) -> MXFormat:
     """Return `get(name)`; raise ValueError unless the format's scales are powers of two.
 
-    `what` begins the error message: the name of the function that needs powers of two.
+    The error message begins with `what`, the name of the function that needs powers of two.
     """
     fmt = get(name)
     if not fmt.scale.power_of_two:
@@ -460,13 +460,13 @@ def get(name: str | MXFormat) -> MXFormat:
     accepted (``MXFP4``).
 
     A format that has no name is written as an element, a colon, and the settings that are not
-    default: ``e3m4:bias=3,block=16``. The element is ``e<exponent bits>m<mantissa bits>``,
-    ``int<bits>``, or a known element or MX format. `bias` is by default 2**(exponent bits - 1) - 1,
-    and `block` is 32. ``specials`` are none, nan or ieee (see `ElementFormat`). ``scale`` is e8m0
-    or another key of `SCALES`, as in ``e4m3:block=128,scale=float32``. A tensor scale is written
-    ``tensor_scale=float32``; some types of ``scale`` allow no tensor scale. With `bias` or
-    `specials`, the name of a known element sets only the widths of its fields:
-    ``e4m3:specials=none`` has no NaN.
+    default: ``e3m4:bias=3,block=16``. Before the colon is ``e<exponent bits>m<mantissa bits>``,
+    ``int<bits>``, or the name of a known element or MX format. The default of ``bias`` is
+    2**(exponent bits - 1) - 1, and that of ``block`` is 32. ``specials`` are none (the default),
+    nan or ieee (see `ElementFormat`). ``scale`` is e8m0 or another key of `SCALES`, as in
+    ``e4m3:block=128,scale=float32``. A tensor scale is written ``tensor_scale=float32``; some types
+    of ``scale`` allow no tensor scale. A known element has its own ``bias`` and ``specials``, but
+    if one of them is given, the default holds for the other: ``e4m3:bias=8`` has no NaN.
 
     >>> from mxnum import formats
     >>> formats.get("e3m4:bias=3,block=16")
@@ -506,7 +506,7 @@ def _written_out(text: str) -> MXFormat:
 def _parsed(text: str) -> MXFormat:
     """Return the format that a notation describes.
 
-    The message of an error may name an argument of a constructor, not a part of the caller's text.
+    An error may name an argument of `ElementFormat` or `MXFormat` instead of a part of `text`.
     """
     base, _, rest = text.partition(":")
     base = find("format", base, (*ELEMENTS, *_FORMATS)) or base.lower()
@@ -547,7 +547,7 @@ _OF_ELEMENTS, _OF_BLOCKS = ("bias", "specials"), ("block", "scale", "tensor_scal
 
 
 def _around(text: str, element: ElementFormat, given: dict[str, str]) -> MXFormat:
-    """Return the MX format of an element with the blocks and scales that a notation gives."""
+    """Return the MX format of `element` whose block length and scales are set by `given`."""
     return MXFormat(element, given.get("scale", E8M0), _block(text, given), tensor_scale=given.get("tensor_scale"))
 
 

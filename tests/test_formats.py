@@ -210,8 +210,8 @@ def test_every_format_has_a_notation_that_is_read_back(integer):
         # Regression: "e0m3:" raised an error about a negative shift, and "e7m0:bias=-897" about a
         # value beyond float64.
         ("e0m3:", "'exponent_bits' must be between 1 and 11, not 0"),
-        ("e7m0:bias=-897", "'bias' must be between -896 and 1023, so that the values are float64 numbers, not -897"),
-        ("e1m6:bias=-1023", "'bias' must be between -1022 and 1023, so"),
+        ("e7m0:bias=-897", "'bias' must be between -896 and 1023, because float64 must hold all values, not -897"),
+        ("e1m6:bias=-1023", "'bias' must be between -1022 and 1023, because"),
         ("mxint4:bias=1", "no setting but 'block': 'mxint4' fixes all others"),
         # Regression: if a key was given twice, the last value was silently used.
         ("e4m3:block=16,block=32", "Format 'e4m3:block=16,block=32' must give block once, not as '16' and '32'"),
@@ -228,7 +228,7 @@ def test_formats_that_cannot_be_read(text, message):
 @pytest.mark.parametrize("key", ["block=16", "scale=float32", "bias=3,block=16"])
 def test_an_element_has_no_blocks(key):
     """Check that an element with a block raises an error, as in `MXFormat("e4m3:block=16")`."""
-    message = f"Element 'e3m4:{key}' must not give (block|scale), which belongs to a format"
+    message = f"Element 'e3m4:{key}' must not give (block|scale), which only a format has"
     for call in (formats.element, formats.MXFormat, lambda text: mx.encode([1.0], text)):
         with pytest.raises(ValueError, match=message):
             call(f"e3m4:{key}")

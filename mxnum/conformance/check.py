@@ -68,7 +68,7 @@ def check(
         Names of choices (see `mxnum.conformance.CHOICES`) that the implementation documents, or
         ``"all"``.
     strict
-        Raise an error also if answers differ by a choice that is not accepted.
+        Raise an error also for answers that follow a choice that is not in `accept`.
     shrink
         Search for the smallest failing input with the package Hypothesis, if installed.
     arrays
@@ -76,8 +76,8 @@ def check(
         Codes and scales are uint8, random words are uint32. Operands of a matrix unit have their
         own type, or are codes if torch lacks the type.
     scales
-        Layout of the scales that the callable returns: ``"plain"``, or ``"swizzled"`` as tensor
-        cores read a matrix of n rows and one column of scales (`mxnum.interop.swizzle`).
+        Layout of the returned scales: ``"plain"``, or ``"swizzled"`` for tensor cores
+        (`mxnum.interop.swizzle`). Swizzled scales come from a matrix of n rows and one column.
     **modes
         ``source``, ``rounding``, ``scale_rule``, ``overflow``, ``nonfinite``, ``sr_bits``,
         ``accumulate``, ``block``: the modes that the callable claims to implement. A mode that has

@@ -54,9 +54,9 @@ def _nan_settings(
     if number is None or answer is None:
         return []
     if math.isnan(number.value(right[output.name])) and math.isnan(number.value(answer)):
-        return ["If any NaN counts as right, accept the choice nan_code."]
+        return ["To count any NaN as a right answer, accept the choice nan_code."]
     if claim.operation == "encode" and number.specials == "none" and math.isnan(claim.source.value(inputs["x"])):
-        return ["If NaN inputs do not matter, assume not_nan."]
+        return ["To leave out NaN inputs, assume not_nan."]
     return []
 
 

@@ -130,8 +130,8 @@ def _float_scale_steps(task: Task, values: list[float], tensor: Fraction, code: 
         errors = [_error(task, numbers, Fraction(scale.value(c)) * tensor, rule.error_power) for c in (six, four)]
         takes_four = errors[1] < errors[0]
         what = "absolute errors" if rule.error_power == 1 else "squared errors"
-        how = f"the sum of {what} is {number(errors[1])} for 4 and {number(errors[0])} for 6"
-        chosen = f" (four over six makes the maximum {'4' if takes_four else '6'}: {how})"
+        how = f"the sum of {what} is {number(errors[1])} with maximum 4 and {number(errors[0])} with maximum 6"
+        chosen = f" (four over six scales the maximum to {'4' if takes_four else '6'}: {how})"
         quotient *= Fraction(3, 2) if takes_four else 1
     found, below, above, fraction, why = _rounded(scale, quotient, rule)
     if found != code:
@@ -163,7 +163,7 @@ def _rounded(
 
 
 def _error(task: Task, numbers: list[Fraction], factor: Fraction, power: int) -> Fraction:
-    """Return the sum of |error|**power for numbers divided by `factor` and rounded to nearest."""
+    """Return the sum of |error|**power for numbers rounded to nearest at the scale `factor`."""
     grid = [Fraction(task.element.value(code)) for code in range(task.element.max_code + 1)]
     total = Fraction(0)
     for x in numbers:
@@ -326,8 +326,7 @@ def explain_element(
         stays = limits(task.rounding)[math.copysign(1, x) < 0]
         sign = -1 if math.copysign(1, x) < 0 else 1
         beyond_it = f"beyond the largest, {number(sign * grid[-1])}"
-        # The grid continues beyond the largest value, so delta can be 0 for a number without a
-        # code.
+        # If delta is 0 here, the number is on the grid, but beyond the largest value.
         rule = f"is {beyond_it}" if delta == 0 else f"{rule}; {number(sign * rounded)} is {beyond_it}"
         if saturates:
             rule += ": it saturates"

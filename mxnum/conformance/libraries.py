@@ -48,7 +48,7 @@ class Peer:
 
 
 def version(library: str) -> str | None:
-    """Return the version of a library without build tags, or None if it is not installed."""
+    """Return a library's version, without build tags, or None if it is not installed."""
     try:
         return importlib.metadata.version(library).split("+")[0]
     except importlib.metadata.PackageNotFoundError:

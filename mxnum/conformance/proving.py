@@ -63,14 +63,14 @@ def prove(
     settings
         ``source`` (the type of the numbers, or of decode's result), ``rounding``, ``overflow``,
         ``scale_rule``, ``nonfinite`` and ``block`` (quantize), ``sr_bits``, ``terms`` (dot),
-        ``assume`` (restrictions of the inputs) and ``accept`` (other right answers), each a name
-        or several.
+        ``assume`` (restrictions of the inputs) and ``accept`` (other right answers). ``assume``
+        and ``accept`` may each be one name or several.
 
     Returns
     -------
     Proof
-        The verdict ``"proved"``, ``"refuted"`` with a counterexample, or ``"open"``. A `Proof`
-        counts as True in a condition only if the implementation is proved.
+        The verdict ``"proved"``, ``"refuted"`` with a counterexample, or ``"open"``.
+        ``bool(proof)`` is True only if the implementation is proved.
     """
     errors.package("z3", "prove")
     from mxnum.prove.circuit import bind
@@ -255,7 +255,7 @@ class _Prover:
         return [(f"|{first.name}| with exponent field {i * step} to {(i + 1) * step - 1}", top == i) for i in range(8)]
 
     def counterexample(self, goal: Any, values: Mapping[str, int]) -> Counterexample:
-        """Return the counterexample for the inputs `values`, with wrong answers that may occur."""
+        """Return a counterexample: the inputs `values`, the right answer, and a wrong answer."""
         from mxnum.conformance.counterexample import described
 
         right = concrete(self.claim, values)
@@ -263,7 +263,7 @@ class _Prover:
         return described(self.claim, values, right, found)
 
     def answers(self, goal: Any, values: Mapping[str, int]) -> dict[str, int | None]:
-        """Return a wrong answer that the implementation may give, by output; None if undefined."""
+        """Return a wrong answer for each output, or None if the behaviour is undefined."""
         import z3
 
         from mxnum.prove.solvers import solve

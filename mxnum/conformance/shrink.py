@@ -164,9 +164,9 @@ def _inputs(task: Task, seen: Sequence[Columns]) -> Any:
 
 
 def _largest(task: Task, seen: Sequence[Columns]) -> list[int]:
-    """Return bit patterns of tensors' largest magnitudes: 0, plain numbers, and some from `seen`.
+    """Return the largest magnitudes of tensors to try, as bits: 0, plain numbers, those of `seen`.
 
-    A largest magnitude of 0 stands for the block's own maximum.
+    With 0, the tensor's largest magnitude is the block's own.
     """
     plain = [float(v) for v in (2688, 12, 6, 1, 5.25) if v <= task.source.max]
     known = [int(case["largest"][0, 0]) for case in seen]

@@ -93,8 +93,8 @@ def blocks(
 ) -> Any:
     """Return a strategy for one block of floats: few or many numbers, and special values.
 
-    Numbers lie at rounding boundaries: at the block's own scale, or at any scale of the format if
-    scales are floats.
+    Numbers at rounding boundaries belong to the block's own scale or, if scales are floats, to any
+    scale of the format.
     """
     fmt = formats.get(format)
     float_type = FLOATS[errors.choose("source", source, tuple(FLOATS))]

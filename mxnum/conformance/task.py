@@ -53,7 +53,7 @@ class Field:
 
 
 class ArrayFormat(MXFormat):
-    """Lets a task about float arrays, which have no scales, use a float type as its format."""
+    """The format of a task about float arrays: their float type, without scales."""
 
     def __init__(self, element: ElementFormat, name: str) -> None:
         fields = {"element": element, "scale": E8M0, "block": 1, "name": name, "tensor_scale": None}
@@ -80,7 +80,7 @@ class Operation:
     gives: tuple[str, ...]
     #: Number of cases of level 2, unless the caller gives a count.
     level_2: int
-    #: True if each field of a case is one number, so that arguments and answers have one axis.
+    #: True if each field of a case is one number; arguments and answers then have one axis.
     is_flat = False
     #: True if each case is a part of a tensor, which may have a tensor scale.
     in_tensors = False
@@ -91,7 +91,7 @@ class Operation:
         return self.name
 
     def inputs(self, task: Task) -> list[Field]:
-        """Return an implementation's input fields, without random words and tensor scales."""
+        """Return the input fields, except for random words and tensor scales."""
         raise NotImplementedError
 
     def outputs(self, task: Task) -> tuple[Field, ...]:
@@ -99,14 +99,14 @@ class Operation:
         raise NotImplementedError
 
     def result_bits(self, task: Task) -> int | None:
-        """Return the number of fraction bits of a result, which defines its unit in the last place.
+        """Return the number of fraction bits of a result.
 
-        Return None for an operation whose reports state no distances from the right answers.
+        Reports state distances in units of the last fraction bit. Return None if they state none.
         """
         return None
 
     def takes_nan(self, task: Task) -> bool:
-        """Return True if a NaN among the inputs has a defined answer."""
+        """Return True if the definition has an answer for inputs with a NaN."""
         return True
 
     def title(self, task: Task) -> str:
@@ -149,11 +149,11 @@ class Operation:
         raise NotImplementedError
 
     def causes(self, task: Task, found: Judgement) -> tuple[Array, Columns]:
-        """Return the bits of the float that decides each answer, and further causes of errors."""
+        """Return a float (as bits) and other properties of each case that may cause its error."""
         raise NotImplementedError
 
     def hypotheses(self, task: Task) -> Iterator[tuple[str, str, Answer]]:
-        """Yield the field and name of each possible mistake, and a function for its answers."""
+        """Yield each possible mistake: its output field, its name, and a function that makes it."""
         raise NotImplementedError
 
     def given(self, task: Task, inputs: Columns) -> str:
@@ -238,7 +238,7 @@ class Task:
 
     @property
     def takes_nan(self) -> bool:
-        """True if a NaN among the inputs has a defined answer."""
+        """True if the definition has an answer for inputs with a NaN."""
         return self.operation.takes_nan(self)
 
     @property

@@ -100,7 +100,7 @@ def parse_lines(
 def without_unknown(
     fields: Sequence[Field], lines: Sequence[bytes], answers: Sequence[Field]
 ) -> tuple[list[bytes], dict[int, str]]:
-    """Return the lines with unknown digits replaced by zeros, and the original answers by row.
+    """Replace numbers with unknown digits by 0; return the lines, and the old answers by row.
 
     The digits x and z stand for unknown bits. Only the answers, at the end of a line, may have
     unknown digits.
@@ -513,8 +513,8 @@ def _stated_cases(task: Task, header: Mapping[str, str]) -> _Stated | None:
     return _Stated(cases(task, level=level, seed=seed, count=count if level == 2 else None))
 
 
-#: A batch of cases: the number of its first line, its inputs, its answers, and the text of each
-#: answer with digits x or z, by row.
+#: A batch of cases: the number of its first line, the inputs, the answers, and, for each row whose
+#: answers have digits x or z, the text of these answers.
 Batch = tuple[int, Columns, Columns, dict[int, str]]
 
 

@@ -33,8 +33,8 @@ def encode(
         return _with_sign(_beyond(negative, element, rounding, overflow, is_infinite=True), negative, element)
     y = abs(Fraction(x)) / Fraction(2) ** scale
 
-    # 1. The exponent of the largest power of two up to y, but at least emin. A number below
-    #    2**emin is subnormal: it has the exponent emin and no leading 1.
+    # 1. The exponent: the largest e with 2**e <= y, but at least emin. A number below 2**emin is
+    #    subnormal: it has the exponent emin and no leading 1.
     exponent = max(_floor_log2(y), element.emin) if y else element.emin
 
     # 2. The significand is y in units of the last place, with m places after the binary point.

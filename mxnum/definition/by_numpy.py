@@ -49,11 +49,10 @@ class Settings(NamedTuple):
 
     rounding: Rounding = Rounding.RNE
     overflow: Overflow = Overflow.SATURATE
-    #: The scale rule, of the type that the scale format needs; unused if the caller gives the
-    #: scales.
+    #: A `FloatScaleRule` for float scales, else a `ScaleRule`. Unused if scales are given.
     scale_rule: ScaleRule | FloatScaleRule = ScaleRule.FLOOR
     nonfinite: Nonfinite = Nonfinite.BLOCK
-    #: The magnitude that sets the scale of a block; None if scaling is symmetric.
+    #: What sets the scale of a block that has an offset; None if blocks have no offsets.
     offset_range: OffsetRange | None = None
     sr_bits: int = 30
 
@@ -64,7 +63,7 @@ class Quantized(NamedTuple):
     codes: Array
     #: Scales as an `MXArray` holds them: codes of eight bits, or floats.
     scales: Array
-    #: Offsets as float16; None if scaling is symmetric.
+    #: Offsets as float16; None if blocks have no offsets.
     offsets: Array | None
 
 
@@ -161,9 +160,9 @@ def largest_of(x: Array, axis: int | None = None) -> Array:
 def exceed(x: Array, fmt: MXFormat, scales: Array, tensors: Array, asked: Settings, words: Array | None) -> Array:
     """Return, for each number, True if its quotient rounds to more than the largest element.
 
-    The quotient is the number divided by its scale and tensor scale. For the comparison, the
-    quotient is rounded to a format with one more exponent bit, in which numbers beyond the largest
-    element have codes above the element's `max_code`.
+    The quotient is the number divided by its scale and tensor scale. The function rounds the
+    quotient to a wider format with one more exponent bit. In the wider format, a number beyond the
+    largest element has a code above the element's `max_code`.
     """
     e, source = fmt.element, FLOATS[x.dtype.name]
     wider = ElementFormat("wider", e.exponent_bits + 1, e.mantissa_bits, e.bias)
@@ -187,9 +186,9 @@ def _code_bits(scale: ScaleFormat) -> int:
 def quotients(x: Array, scale: ScaleFormat, scales: Array, tensor_scale: Array | None) -> Array:
     """Return |x| divided by the scale and the tensor scale of each number, in float64.
 
-    Each returned quotient is rounded, but compares with every number of at most 40 binary digits as
-    the exact quotient does. The values of elements, and the midpoints between them, have fewer than
-    40 binary digits. A finite number divided by zero or infinity gives zero.
+    A quotient is rounded, but a comparison with a number of at most 40 binary digits has the same
+    result as for the exact quotient. The values of elements, and the midpoints between them, have
+    fewer than 40 binary digits. A finite number divided by zero or infinity gives zero.
     """
     source = FLOATS[x.dtype.name]
     magnitude = _magnitude(signed_bits(x).astype(np.int64), source)
@@ -200,7 +199,7 @@ def quotients(x: Array, scale: ScaleFormat, scales: Array, tensor_scale: Array |
     divides = np.broadcast_to((kind == FINITE) & (divisor != 0), x.shape)
     divide = make_divide(source.mantissa_bits, width, digits)
     exponent, quotient = divide(exponent, significand, over, np.where(divides, divisor, 1 << width))
-    with np.errstate(all="ignore"):  # the return statement replaces every NaN and infinity
+    with np.errstate(all="ignore"):  # np.where discards the results of which numpy warns
         found = np.where(divides & (significand != 0), np.ldexp(quotient.astype(float), exponent - digits - 1), 0.0)
         wide = np.abs(x.astype(np.float64))
     return np.where(np.isfinite(wide), np.where(kind == NAN, np.nan, found), wide)
@@ -213,7 +212,7 @@ def _tensor_bits(tensor_scale: Array | None) -> Array:
 
 
 def _factors(scale: ScaleFormat, codes: Array, tensors: Array) -> tuple[Array, ...]:
-    """Return scales as arguments of dialect functions: E8M0 codes, or the parts of factors."""
+    """Return what `encode` and `decode` take for scales: E8M0 codes, or the parts of factors."""
     if scale.power_of_two:
         return (codes,)
     return tuple(np.broadcast_to(part, codes.shape) for part in make_factor(scale)(codes, tensors))
@@ -252,7 +251,7 @@ def _quantized(
 ) -> Quantized:
     """Quantize one piece of an array.
 
-    `scales` and `tensors` hold bit patterns, one for each block.
+    `scales` has the bits of each block's scale, `tensors` the bits of each block's tensor scale.
     """
     source, element, shape = FLOATS[x.dtype.name], fmt.element, x.shape
     bits = signed_bits(x).astype(np.int64)
@@ -294,7 +293,7 @@ def _is_finite(bits: Array, source: ElementFormat) -> Array:
 def _ends(bits: Array, is_finite: Array, source: ElementFormat, blocks: Blocks) -> tuple[Array, Array]:
     """Return the largest and the smallest finite number of each block.
 
-    The numbers are returned as the integers of `make_to_ordered`.
+    Each number is returned as the integer to which `to_ordered` maps it.
     """
     ordered = make_to_ordered(source)(bits)
     infinity = source.max_code + 1
@@ -303,7 +302,7 @@ def _ends(bits: Array, is_finite: Array, source: ElementFormat, blocks: Blocks) 
 
 
 def _patterns(source: ElementFormat, high: Array, low: Array) -> tuple[Array, Array]:
-    """Convert the results of `_ends` to bit patterns: +0 if a block has no finite number."""
+    """Convert the results of `_ends` to bit patterns; a block without finite numbers gives +0."""
     from_ordered = make_from_ordered(source)
     missing = low > high
     return from_ordered(np.where(missing, 0, high)), from_ordered(np.where(missing, 0, low))

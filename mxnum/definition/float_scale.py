@@ -1,10 +1,10 @@
 """Find float scales and tensor scales, and scale elements by the product of the two.
 
 Encoding divides a number by a *factor*: the exact product of its block's scale and the tensor
-scale. In a format without tensor scales, the tensor scale is 1. Decoding multiplies by the factor
-by which encoding divides. A factor is represented as (exponent, significand, kind). The value of a
-factor is significand * 2**(exponent - width), where the significand is zero or 2**width <=
-significand < 2**(width+1). Words have 64 bits.
+scale. In a format without tensor scales, the tensor scale is 1. Decoding multiplies by the same
+factor. A factor is represented as (exponent, significand, kind). The value of a factor is
+significand * 2**(exponent - width), where the significand is zero or 2**width <= significand <
+2**(width+1). Words have 64 bits.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def make_divide(width: int, divisor_width: int, digits: int) -> Callable[..., An
     """Return `divide(exponent_a, a, exponent_b, b)`, which computes a / b for b other than 0.
 
     `divide` returns an exponent and a significand. Long division computes the leading 1 of the
-    significand and `digits` binary digits after it. The last bit of the significand is 1 if a
-    remainder is left, so the leading 1 is at position digits + 1. Rounding the result once gives
-    the same number as rounding the exact quotient.
+    significand and `digits` binary digits after it. One more bit follows: 1 if a remainder is left,
+    else 0. So the leading 1 is at position digits + 1. Rounding the result once gives the same
+    number as rounding the exact quotient.
     """
     common = max(width, divisor_width)
 
@@ -140,8 +140,8 @@ def make_float_scale(
     """Return `float_scale(amax, tensor)`, which finds the scale code of a block.
 
     `amax` is the bit pattern of the block's largest finite magnitude. The scale is amax / (largest
-    element * tensor scale), rounded once. If the code `aim` is given, its value replaces the
-    largest element in the formula of the scale.
+    element * tensor scale), rounded once. If `aim` is given, the formula has the value of this
+    element code instead of the largest element.
     """
     number = number_of(scale)
     goal, exponent_of_goal = _number_of_code(element, element.max_code if aim is None else aim)

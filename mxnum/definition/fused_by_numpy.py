@@ -82,7 +82,7 @@ def _side(x: Vectors, unit: MatrixUnit, padded: int, zero_exponent: int) -> _Sid
     """Return the rows of an operand, extended to the length `padded` with zeros."""
     elements, point = _of_codes(x.codes, x.element).padded(padded), x.element.mantissa_bits
     elements = elements._replace(exponent=np.where(elements.significand == 0, zero_exponent, elements.exponent))
-    if unit.group > 1:  # write elements as multiples of the smallest number, so products add without alignment
+    if unit.group > 1:  # as multiples of the smallest positive number, elements need no alignment
         shift = np.where(elements.significand == 0, 0, elements.exponent - x.element.emin)
         elements = elements._replace(significand=elements.significand << shift, exponent=np.zeros_like(shift))
         point -= x.element.emin
@@ -148,12 +148,12 @@ def dots(
     zero_exponent: int = ZERO_EXPONENT,
     promote: Callable[..., Array] = scaled_sum,
 ) -> Array:
-    """Return the bit patterns of a·b + c for each pair of rows; `k` is the instructions' length K.
+    """Return the bits of a·b + c for each row of a and b; an instruction adds `k` products.
 
     `c` holds bit patterns of the accumulator's type. To try another alignment, pass a function
     `align` that takes the arguments of `fused_sum.align`. `zero_exponent` is the exponent of
-    operands that are zero. `promote` multiplies a partial sum by both operands' float32 scales and
-    adds it to the total, as `scaled_sum` does.
+    operands that are zero. `promote` adds the product of a partial sum and both operands' float32
+    scales to the total, as `scaled_sum` does.
     """
     accumulator, length = FLOATS[unit.accumulator], a.codes.shape[1]
     padded = -(-length // k) * k
@@ -176,7 +176,7 @@ def dots(
 
 
 def _fused_sum(terms: _Terms, chain: Array, unit: MatrixUnit, point: int, align: Callable[..., Any]) -> Array:
-    """Return the bit patterns of fused sums: for each row, its terms plus its addend in `chain`."""
+    """Return the fused sum of each row, as a bit pattern: the terms plus the addend in `chain`."""
     accumulator, kept = FLOATS[unit.accumulator], unit.fraction_bits
     own = accumulator.mantissa_bits
     c = _of_codes(chain, accumulator)
@@ -195,7 +195,7 @@ def _aligned(significand: Array, exponent: Array, largest: Array, point: int, ke
 
 
 def _promoted(total: Array, chain: Array, sides: tuple[_Side, _Side], at: int, promote: Callable[..., Array]) -> Array:
-    """Return total + chain * (product of both operands' factors), all in float32."""
+    """Return total + s·chain in float32, where s is the product of both operands' `factors`."""
     if sides[0].factors is None and sides[1].factors is None:
         return np.asarray(fused_sum.make_add(_FLOAT32)(total, chain))
     one = np.ones((1, at + 1), np.float32)
@@ -210,7 +210,7 @@ def _floats(codes: Array) -> Array:
 
 
 def _with_one_nan(codes: Array, accumulator: ElementFormat) -> Array:
-    """Return the bit patterns; each NaN becomes the NaN with all bits set except the sign."""
+    """Return the bit patterns, with each NaN replaced by one NaN: sign 0, all other bits 1."""
     mask = (1 << accumulator.bits) - 1
     magnitude = codes & (mask >> 1)
     return np.where(magnitude > accumulator.max_code + 1, mask >> 1, codes & mask).astype(f"u{accumulator.bits // 8}")

@@ -79,8 +79,8 @@ def make_midpoint(source: ElementFormat) -> Callable[..., Any]:
 def make_difference(source: ElementFormat) -> Callable[..., Any]:
     """Return `difference(x, offset)`, which rounds x - offset once to `difference_format(source)`.
 
-    Rounding is to nearest even. If x is NaN, the difference is a NaN with the sign of x: the
-    difference will be encoded, and elements keep the sign of a NaN.
+    Rounding is to nearest even. If x is NaN, the difference is a NaN with the sign of x, because
+    encoding keeps the sign of a NaN.
     """
     target = replace(difference_format(source), canonical_nan=False)
     width = working_width(source, target)

@@ -1,4 +1,4 @@
-"""The second half of every conversion: round sign, exponent and significand once to a code."""
+"""Round an unpacked number once to a code: the second half of every conversion."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def make_round(target: ElementFormat, rounding: Rounding, width: int, word: int)
     LAST_STEP = target.emax - target.emin
     BEYOND = target.max_code + 1
     DISCARDED = width - MANTISSA
-    # No larger shift is needed: a shift by SHIFT_LIMIT already leaves less than half a quantum.
+    # No larger shift is needed, because every significand is below half of 2**SHIFT_LIMIT.
     SHIFT_LIMIT = word - 2
     RNE, RNA, RTP, RTN, SR, RTO, _RTZ = which(
         rounding, Rounding.RNE, Rounding.RNA, Rounding.RTP, Rounding.RTN, Rounding.SR, Rounding.RTO, Rounding.RTZ
     )
     if DISCARDED < 1 or width + 2 > SHIFT_LIMIT:
-        raise ValueError(f"width {width} does not fit {target.name} in a {word}-bit word")
+        raise ValueError(f"significand width {width} is too small for {target.name} or too large for a {word}-bit word")
 
     @dialect
     def round_magnitude(sign, exponent, significand, random):
@@ -76,10 +76,9 @@ def make_round(target: ElementFormat, rounding: Rounding, width: int, word: int)
 
 
 def limits(rounding: Rounding) -> tuple[bool, bool]:
-    """Return, for each sign, True if numbers that are too large become the largest finite number.
+    """Return whether positive overflow gives max, and whether negative overflow gives -max.
 
-    Only overflow modes that do not saturate need the result. The first boolean is True if a finite
-    x > max gives max, and the second is True if a finite x < -max gives -max.
+    Overflow modes that saturate do not need the results.
     """
     return {
         Rounding.RNE: (False, False),

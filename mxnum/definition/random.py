@@ -48,11 +48,11 @@ def philox4x32(c0, c1, c2, c3, k0, k1):
 
 
 def make_align_random(sr_bits: int) -> Callable[..., Any]:
-    """Return `align_random(word)`, which shifts the low `sr_bits` bits to the top of SR_BITS bits.
+    """Return `align_random(word)`, which shifts the low `sr_bits` bits left by SR_BITS - sr_bits.
 
-    Stochastic rounding in `pack` reads the shifted bits, so that one kernel serves every number r
-    of random bits. For r bits R, floor(delta * 2**r) + R >= 2**r exactly if floor(delta * 2**30) +
-    R * 2**(30-r) >= 2**30.
+    Stochastic rounding in `pack` always reads SR_BITS = 30 bits. The shift keeps each decision: for
+    delta in [0, 1) and r random bits R, floor(delta * 2**r) + R >= 2**r if and only if
+    floor(delta * 2**30) + R * 2**(30-r) >= 2**30.
     """
     MASK = (1 << sr_bits) - 1
     UP = SR_BITS - sr_bits

@@ -1,4 +1,4 @@
-"""NVFP4 as each software stack computes it, bit for bit, with the float32 operations of its code.
+"""NVFP4 as software stacks compute it, bit for bit, with the same float32 operations.
 
 NVFP4 has E2M1 elements in blocks of 16, an E4M3 scale for each block and one float32 for the
 tensor. Stacks agree on the meaning of elements and scales. The bits of two stacks differ, because
@@ -15,9 +15,9 @@ the stacks round different intermediate results. For each stack this file has fo
 The four functions are pure: they compute float32 numbers with + * /, comparisons and `select`. The
 functions run on numpy arrays and, compiled, in loops over large arrays
 (`engine.rounding.by_stack`). Each operation rounds once to nearest even, as in IEEE 754, and keeps
-subnormal numbers. This library's own definition rounds the results of the functions to E4M3 and
-E2M1. An infinity passes through the same operations as in the stack. A NaN in the input raises an
-error, because even the kernels of one stack treat NaN differently.
+subnormal numbers. mxnum's own definition then rounds to E4M3 and E2M1. An infinity passes through
+the same operations as in the stack. A NaN in the input raises an error, because even the kernels of
+one stack treat NaN differently.
 
 The global scale is a factor either for encoding or for decoding, depending on the stack. In the
 direction "encode" the global scale is called S. S is near 2688 / largest, and encoding multiplies
@@ -38,8 +38,8 @@ from mxnum.formats import FLOATS
 
 _ONE = np.float32(1)
 _SIX = np.float32(6)
-# _SIXTH is 1 / 6 rounded to nearest, even if the processor has another rounding mode during the
-# import.
+# 1 / 6 rounded to nearest. It is a literal, because the value of `1 / 6` depends on the rounding
+# mode that the processor has during the import.
 _SIXTH = np.float32(0xAAAAAB * 2.0**-26)
 _E4M3_LEAST, _E4M3_MAX = np.float32(-448), np.float32(448)
 _BOTH_MAX = np.float32(448 * 6)
@@ -120,9 +120,9 @@ def _torchao_single_block(block_largest: Any, p: Any) -> Any:
     return _within(block_largest / _SIX, _LEAST_NORMAL_E4M3, _E4M3_MAX)
 
 
-# vLLM's emulation in torch. Callers of vLLM pass the global scale S. If the caller passes no S, S
-# is `448 * 6 / largest`, as torch computes this quotient. To divide a number by a tensor, torch
-# multiplies the number by the tensor's reciprocal, which rounds twice.
+# vLLM's emulation in torch. Callers of vLLM pass the global scale S. Here the default for S is
+# `448 * 6 / largest`, divided as in torch. To divide a number by a tensor, torch rounds twice: it
+# rounds the tensor's reciprocal, and then the product of the number and this reciprocal.
 
 
 def _number_over_tensor(number: Any, tensor: Any) -> Any:
@@ -186,7 +186,7 @@ def _compressed_tensors_divisor(scale: Any, S: Any) -> Any:
     return scale / S
 
 
-# The arithmetic of ModelOpt if ModelOpt itself computes the scales from the tensor.
+# ModelOpt. The caller passes no scales, so ModelOpt computes all scales from the tensor.
 
 
 @dialect
@@ -227,7 +227,7 @@ class Stack:
     keeps_negative_zero: bool = True
     #: True if inputs are divided by the result of `factor`, False if they are multiplied by it.
     divides: bool = False
-    #: Returns `block_scale` for a given function that rounds float32 numbers to the tensor's type.
+    #: Returns `block_scale` for a type of tensor, given a function that rounds float32 to the type.
     #: None if the stack computes block scales only in float32, whatever the tensor's type.
     block_scale_in: Callable[[Any], Any] | None = None
     #: The types of tensors that the stack accepts.
@@ -262,7 +262,7 @@ STACKS = {
             "decode", _torchao_global, _torchao_block, _torchao_factor, _torchao_decoded, takes=_TORCHAO_TAKES,
         ),
         Stack(
-            "torchao_single", f"{_TORCHAO} without a tensor scale, its default, on a CPU",
+            "torchao_single", f"{_TORCHAO} without a tensor scale (the default), on a CPU",
             "none", _no_global, _torchao_single_block, _torchao_factor, _torchao_decoded, takes=_TORCHAO_TAKES,
         ),
         Stack(

@@ -1,8 +1,8 @@
 """The integer dialect, in which every function in `mxnum.definition` is written.
 
 A dialect function uses only signed integers, ``& | ^ << >> + -``, comparisons and `select`. The
-same function object therefore gives the same results on all machines that run it: Python ints,
-numpy arrays, numba on CPU and CUDA, and symbolic bit vectors. The rules are:
+same function object therefore gives the same results with Python ints, numpy arrays, numba on CPU
+and CUDA, and symbolic bit vectors. The rules are:
 
 - there is no branch or loop that depends on data (a branch on a constant of the factory is fine);
 - `select` evaluates both arms: write ``z = select(c, 16, 0); m = m << z``, never ``select(c, m <<
@@ -13,8 +13,8 @@ numpy arrays, numba on CPU and CUDA, and symbolic bit vectors. The rules are:
 
 Bit patterns that are as wide as the word are signed (float32 -0.0 is -2**31). Bit patterns narrower
 than the word may be signed or unsigned. Factories of helper functions are cached, so that a helper
-is one object in all functions that call it, and a compiler compiles it once. Arithmetic on a numpy
-array has the array's type, so that type must be at least as wide as the word.
+is one object in all functions that call it, and a compiler compiles it once. The elements of numpy
+arrays must be at least as wide as the word, because the results have the same type.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def select(condition: Any, if_true: Any, if_false: Any) -> Any:
 
 
 def dialect(function: Dialect) -> Dialect:
-    """Mark a function as written in the dialect, so that machines accept and compile it."""
+    """Mark a function as written in the dialect; compilers and translators need the mark."""
     function.__dict__["dialect"] = True
     return function
 
@@ -53,7 +53,7 @@ def is_dialect(function: object) -> bool:
 
 
 def working_width(source: ElementFormat, target: ElementFormat) -> int:
-    """Return the position of a significand's leading bit between unpacking and packing.
+    """Return the position of the leading bit of an unpacked significand during a conversion.
 
     The position is at least one higher than the leading bit's position in the target, so that
     rounding always discards at least one bit.

@@ -98,7 +98,7 @@ def matrix_unit_model(
     unit
         A matrix unit, or its name. The unit's terms must be single products without scales.
     a, b
-        The formats of the operands (default: the unit's first format, and the format of `a`).
+        The formats of the operands. By default, `a` is the unit's first format, and `b` is `a`.
     name
         The prefix of all names in C, and the name of the package in SystemVerilog (default: the
         unit's name).
@@ -149,8 +149,7 @@ def explorer(
     Parameters
     ----------
     x
-        A block of float32 numbers, at most as many as a block of `format` has (default: an
-        example).
+        The numbers, as float32: at most one block of `format` (default: an example).
     format
         An MX format. The page offers this format and all named formats.
     rounding, scale_rule, overflow, nonfinite

@@ -129,7 +129,7 @@ class C(Printer):
         encode = self.use(model.encode, x=f"{name}_bits(x[i])", scale="scale", tensor="tensor", random=drawn)
         nan = f"{INDENT}if (!finite) scale = {settings.format.scale.nan_code};"
         yield "/*"
-        yield f" * Quantize a block of n numbers: {settings.format.block}, or fewer at the end of a row."
+        yield f" * Quantize a block of n numbers. n is {settings.format.block}, or less at the end of a row."
         yield " * Write the codes of the numbers to codes, and return the code of the block's scale."
         if model.has_tensor_scale:
             yield " * tensor: the bits of the tensor scale, which the function tensor_scale finds."

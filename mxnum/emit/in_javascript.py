@@ -1,6 +1,6 @@
 """The printer of JavaScript: an ES module for browsers, node and deno.
 
-Functions with words of 32 bits take numbers; functions with words of 64 bits take BigInts.
+Functions on words of 32 bits take the type Number; functions on words of 64 bits take BigInt.
 """
 
 from __future__ import annotations

@@ -57,9 +57,9 @@ class SumModel(Emitted):
     def comment(self) -> str:
         """The comment of the function `fused_sum`."""
         after = (
-            "The unit starts its sums from c = 0, and adds the addend to the last result with the function add."
+            "In the first sum of an instruction, c is 0. The function add adds the addend to the last result."
             if self.add is not None
-            else "Within an instruction, the result is the addend of the next sum."
+            else "In an instruction of several sums, each result is the addend c of the next sum."
         )
         return (
             f"Return the {self.unit.accumulator} bits of a fused sum of c and up to {self.unit.terms} products.\n\n"
@@ -69,7 +69,7 @@ class SumModel(Emitted):
 
     @property
     def roots(self) -> tuple[Function, ...]:
-        """The functions that a user calls, except `fused_sum`, which the printers write."""
+        """The functions of the program that a user calls; printers write `fused_sum` themselves."""
         return () if self.add is None else (self.add,)
 
 
@@ -78,7 +78,7 @@ def sum_model_of(unit: str | MatrixUnit, a: str | None, b: str | None, name: str
     row = units.get(unit)
     if row.group > 1 or row.scales:
         raise ValueError(
-            f"Argument 'unit' must be one whose terms are single products without scales, not {row.name!r}."
+            f"Argument 'unit' must be a unit whose terms are single products without scales, not {row.name!r}."
         )
     first = errors.choose("a", a or row.operands[0], row.operands)
     operands = row.formats[first], row.formats[errors.choose("b", b or first, row.operands)]
@@ -99,9 +99,9 @@ def _comments(unit: MatrixUnit) -> dict[str, str]:
     rule = "toward zero" if unit.rounding == "rtz" else "to nearest even"
     return {
         "addend_exponent": f"The exponent of the addend. {_SIGNIFICANDS}",
-        "addend_state": "The state of a sum after the addend: 0 if it is finite, 1 and 2 for infinities, 3 for NaN.",
+        "addend_state": "The state of a sum of only the addend: 0 if finite, 1 for inf, 2 for -inf, 3 for NaN.",
         "larger_exponent": "The larger of an exponent and the exponent of a product.",
-        "product_state": "The state of a sum after a product: 1 and 2 for infinities, 3 for NaN.",
+        "product_state": "The state of a sum after one more product: 0 if finite, 1 for inf, 2 for -inf, 3 for NaN.",
         "aligned_addend": "The addend in units of the last fraction bit of the sum.",
         "aligned_product": "A product in units of the last fraction bit of the sum.",
         "rounded": f"Round a sum once, {rule}, to {unit.result_bits} fraction bits.",

@@ -63,7 +63,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Emitted:
-    """The base class of models: the name and the functions of an emitted file."""
+    """The base class of models. A model has the name and the functions of one emitted file."""
 
     name: str
     program: Program
@@ -130,9 +130,9 @@ def settings_of(
     fmt = formats.get(format)
     rule = scale_rule_of(fmt, scale_rule)
     if getattr(rule, "error_power", 0):
-        raise ValueError(f"Argument 'scale_rule' must be a rule that reads only a block's maximum, not {str(rule)!r}.")
+        raise ValueError(f"Argument 'scale_rule' must be a rule that tries only one scale, not {str(rule)!r}.")
     policy = errors.choose_member("nonfinite", nonfinite, Nonfinite)
-    errors.require(not policy.by_error, "nonfinite", "'block' or 'element' in a model", str(policy))
+    errors.require(not policy.by_error, "nonfinite", "'block' or 'element' for a model", str(policy))
     mode = errors.choose_member("rounding", rounding, Rounding)
     bits = errors.integer("sr_bits", sr_bits, 1, 30)
     if bits != 30 and not mode.is_stochastic:

@@ -30,8 +30,8 @@ from mxnum.modes import FloatScaleRule, Nonfinite, Overflow, Rounding, ScaleRule
 from mxnum.output import palette
 
 SOURCE = FLOATS["float32"]
-#: The position of the leading bit in the significand of a number that a reader types. The
-#: significand's last bit is sticky.
+#: The position of the leading bit in the significand of a number that a reader types. The last bit
+#: is 1 if the other bits are inexact, else 0.
 TYPED_WIDTH = 40
 #: The E2M1 code of 4. The four-over-six rules try two scales: the largest number of a block
 #: becomes 6 or 4.
@@ -62,7 +62,7 @@ class _Script(JavaScript):
             yield from self.function(each)
 
     def closure(self, function: Function, *parameters: str) -> str:
-        """Return a JavaScript arrow function of numbers that calls a function of the program.
+        """Return a JavaScript arrow function that takes numbers and calls a program's function.
 
         The arrow function takes all `parameters`, and passes on only those that the called function
         reads.
@@ -80,11 +80,11 @@ def first_state(
     overflow: str | Overflow,
     nonfinite: str | Nonfinite,
 ) -> tuple[MXFormat, dict[str, str]]:
-    """Return the format, and the fields of the URL fragment with which the page starts."""
+    """Return the format, and the first state of the page as fields of a URL fragment."""
     fmt = formats.get(format)
     rule = scale_rule_of(fmt, scale_rule)
     policy = errors.choose_member("nonfinite", nonfinite, Nonfinite)
-    errors.require(not policy.by_error, "nonfinite", "'block' or 'element' in a page", str(policy))
+    errors.require(not policy.by_error, "nonfinite", "'block' or 'element' for a page", str(policy))
     state = {
         "format": fmt.name, "rule": str(rule), "rounding": str(errors.choose_member("rounding", rounding, Rounding)),
         "overflow": str(errors.choose_member("overflow", overflow, Overflow)), "nonfinite": str(policy),
@@ -97,7 +97,7 @@ def first_state(
 
 
 def explorer_page(start: Mapping[str, str], format: MXFormat) -> str:
-    """Return the page; `start` has the fields of the URL fragment with which the page starts.
+    """Return the page; `start` is the first state of the page, as fields of a URL fragment.
 
     The page offers all named formats, and also `format` if it is not a named format.
     """
@@ -131,7 +131,7 @@ def explorer_page(start: Mapping[str, str], format: MXFormat) -> str:
 
 
 def _definitions() -> dict[str, str]:
-    """Return the definition of each mode, by its name.
+    """Return the definitions of all modes, by the names of the modes.
 
     The name of a rule for float scales gets the prefix "float ".
     """

@@ -1,4 +1,4 @@
-"""The base class of all printers, which prints statements and expressions."""
+"""The base class of all printers; it prints statements and expressions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INDENT = "    "
 class Printer:
     """The base class of printers; a subclass for a language overrides methods for its syntax."""
 
-    #: The pattern of a constant's name, with a prefix that no macro or variable has.
+    #: The template for a constant's name. No name of a macro or variable begins like this.
     constant = "K_{}"
     #: For each Python operator that the language writes differently, the language's operator.
     operators: ClassVar[Mapping[str, str]] = {}
@@ -126,7 +126,7 @@ class Printer:
         return str(value)
 
     def use(self, function: Function, **values: str) -> str:
-        """Return a call of a function of the model, with the `values` that the function takes."""
+        """Return a call of a function; it passes those of the `values` that the function takes."""
         return f"{self.called(function)}({', '.join(values[name] for name in self.parameters(function))})"
 
     @staticmethod

@@ -37,8 +37,8 @@ def engine(**arguments: Any) -> Any:
 def engine_of(x: Any, scales: Any, random_bits: Any, out: Any) -> Any:
     """Return the engine that quantizes the array `x`.
 
-    Fast path: if `x` and `out` are numpy arrays (or `out` is None) and no other array is given, the
-    loop of `engine` is skipped.
+    Fast path: if `x` is a numpy array, `out` is a numpy array or None, and no other array is given,
+    `engine` is not called.
     """
     if type(x) is ndarray and scales is random_bits is None and (out is None or type(out) is ndarray):
         return _chosen.get() or _compiled()

@@ -198,8 +198,8 @@ class Request:
     #: The tensor scale: a float32 array that broadcasts with x, or None for formats without a
     #: tensor scale.
     tensor_scale: Any = None
-    #: The largest magnitude of each block as a bit pattern; None unless the computation of the
-    #: tensor scale found these magnitudes.
+    #: The bit patterns of the largest magnitudes of blocks, if these were computed together with
+    #: the tensor scale; else None.
     maxima: Any = None
 
 

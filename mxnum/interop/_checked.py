@@ -22,7 +22,7 @@ SCALE_TYPES = {"e8m0": "float8_e8m0fnu", "e4m3": "float8_e4m3fn"}
 
 
 def in_host_memory(argument: str, q: Any) -> MXArray:
-    """Return `q`, held in numpy arrays on the same memory; raise an error if `q` is on a GPU."""
+    """Return `q` as numpy arrays that share its memory; raise an error if `q` is on a GPU."""
     errors.require_type(isinstance(q, MXArray), argument, "an MXArray", type(q).__name__)
     if on_device(q.scales):
         raise errors.on_gpu(argument, "call to_host() first")
@@ -53,12 +53,12 @@ def in_rows(argument: str, q: Any, element: str, scale: str, block: int) -> MXAr
 
 
 def require_element(argument: str, fmt: MXFormat, names: Collection[str]) -> None:
-    """Raise ValueError unless the element format is a known format with one of `names`."""
+    """Raise ValueError unless `fmt.element` is a known element format that is in `names`."""
     errors.require(known_name(fmt.element) in names, argument, f"of {errors.joined(names)} elements", fmt.notation)
 
 
 def require_rows(argument: str, q: MXArray, block: int) -> None:
-    """Raise ValueError unless only the last axis is blocked, in whole blocks of length `block`."""
+    """Raise ValueError unless `q` has whole blocks of length `block` along the last axis."""
     in_blocks = q.ndim >= 1 and q.blocks == (*(1,) * (q.ndim - 1), block)
     errors.require(in_blocks, argument, f"in whole blocks of {block} along the last axis", q.blocks)
     accepted = f"of a shape in whole blocks of {block} along the last axis"

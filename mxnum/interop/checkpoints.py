@@ -81,7 +81,7 @@ class Checkpoint:
             plain, mx_names, stored = file.plain_names(), file.mx_names(), set(file.names())
             for name in indexed:
                 if name not in stored:
-                    raise ValueError(f"File {str(shard)!r} must hold {name!r}, as the index of its folder says.")
+                    raise ValueError(f"File {str(shard)!r} must hold {name!r}, because the folder's index says so.")
             for name in (*mx_names, *plain):
                 if name in self._files:
                     raise ValueError(f"Checkpoint {str(path)!r} must hold each tensor once, not {name!r} twice.")
@@ -130,7 +130,7 @@ class Checkpoint:
         return self._weights[errors.choose("name", name, list(self._weights))]
 
     def _check_complete(self, name: str) -> None:
-        """Raise ValueError if `name` holds the codes of an NVFP4 weight without a global scale."""
+        """Raise ValueError if `name` is an NVFP4 weight whose global scale is missing."""
         weight = name.removesuffix("_packed")
         scale, of_tensor = f"{weight}_scale", f"{weight}_global_scale" if weight != name else f"{weight}_scale_2"
         kinds = [self._files[part].dtype(part) for part in (name, scale) if part in self._files]
@@ -140,7 +140,7 @@ class Checkpoint:
             )
 
     def _tile_of(self, weight: Array, scales: Array, is_inverse: bool) -> Any:
-        """Return the tile's shape from the caller or the configuration, or None without tiles.
+        """Return the shape of a weight's tiles; None if it is unknown or the weight has no tiles.
 
         A weight has no tiles if it has a single scale, or if the name and shape of its scales show
         that each scale belongs to a row or to a part of a row.
@@ -156,8 +156,8 @@ class Checkpoint:
         by_name = "encode" if layout == "nvfp4 compressed_tensors" else "decode"
         if _DIRECTION.get(self._method, by_name) != by_name:
             raise ValueError(
-                f"Argument 'direction' must be given for {name!r}, because its name is that of {layout.split()[1]}, "
-                f"but the checkpoint's quant_method is {self._method!r}."
+                f"Argument 'direction' must be given for {name!r}, because its parts are named as in "
+                f"{layout.split()[1]}, but the checkpoint's quant_method is {self._method!r}."
             )
         return by_name
 
@@ -177,8 +177,7 @@ def _shards(folder: Path) -> dict[Path, list[str]]:
         with reading(index, "must be an index in JSON"):
             files = _table("weight_map", _table("its content", json.loads(index.read_text()))["weight_map"])
             for name, file in files.items():
-                # Check only the text of the path, because files in a cache may be links to another
-                # folder.
+                # Do not follow links, because in a cache files may be links to another folder.
                 if not isinstance(file, str) or Path(file).anchor or ".." in Path(file).parts:
                     raise ValueError(f"it says that {name!r} is in {file!r}, which is not in the index's folder")
                 found.setdefault(folder / file, []).append(name)
@@ -216,7 +215,7 @@ def _weights_of(kinds: dict[str, str]) -> list[tuple[str, _Weight]]:
 
 
 def _readings(name: str, kinds: dict[str, str]) -> Any:
-    """Yield name, layout and parts of each weight whose elements the tensor `name` may hold."""
+    """Yield a weight's name, layout and parts for each way to read tensor `name` as elements."""
     kind = kinds[name]
     for ending in (".blocks", "_blocks"):
         scales = f"{name.removesuffix('blocks')}scales"

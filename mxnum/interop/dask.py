@@ -44,8 +44,8 @@ def quantize(x: Any, format: str | MXFormat, **options: Any) -> MXChunks:
     `out`, `packed` and `seed`. `seed` is excluded because its random words would depend on the
     chunks. `random_bits` may be a dask array of uint32. For ``nvfp4``, all chunks share one tensor
     scale, which the caller gives or an extra pass over the array computes. Wrong arguments raise an
-    error when `quantize` is called. Wrong numbers raise an error when chunks are computed. The
-    error of ``nonfinite="raise"`` gives the index within a chunk.
+    error when `quantize` is called. A number in `x` that is not accepted raises an error when its
+    chunk is computed. The error of ``nonfinite="raise"`` gives the index within a chunk.
     """
     inputs, tensor, settings, fmt, array = _prepared(x, options, format)
     blocks = settings["blocks"]
@@ -65,7 +65,7 @@ def fake_quantize(x: Any, format: str | MXFormat, **options: Any) -> Any:
 
 
 def _prepared(x: Any, options: dict[str, Any], format: str | MXFormat) -> Any:
-    """Return the arrays that chunks need, the tensor scale, the settings, the format, and x."""
+    """Return the input arrays of `_map`, the tensor scale, the settings, the format, and `x`."""
     array, options, blocks = _checked(x, options, format)
     fmt, inputs, tensor = formats.get(format), [array], None
     options["has_words"], options["has_tensor"] = "random_bits" in options, fmt.tensor_scale is not None

@@ -40,11 +40,11 @@ _SCALES = {
 def from_fp8(weight: Any, scales: Any, *, block_shape: tuple[int, int] | None = None) -> MXArray:
     """Return an MX array from a float8 array and its scales: float32, bfloat16, float16, or E8M0.
 
-    The array must have two or more axes. `block_shape` is the shape of a tile that shares a scale.
-    By default the shape of a tile is derived from the shape of the scales. A single scale belongs
-    to the whole array. Scales of shape (..., rows, 1) belong to a row each. E8M0 scales of shape
-    (..., n / 32) belong to 32 elements of a row each. Scales of any other shape belong to tiles of
-    128 x 128.
+    The array must have two or more axes. `block_shape` is the shape of a tile, whose elements share
+    a scale. By default the shape of a tile is derived from the shape of the scales. A single scale
+    belongs to the whole array. For scales of shape (..., rows, 1), each row has a scale. For E8M0
+    scales of shape (..., rows, n / 32), every 32 elements of a row share a scale. Scales of any
+    other shape belong to tiles of 128 x 128.
     """
     elements, numbers = (as_array(n, v, anywhere=False) for n, v in (("weight", weight), ("scales", scales)))
     name, kind = _ELEMENTS.get(elements.dtype.name), _SCALES.get(numbers.dtype.name)

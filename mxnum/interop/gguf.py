@@ -6,11 +6,11 @@ low bits and element i + 16 in the high bits. In gpt-oss checkpoints, byte i hol
 permutes the values.
 
 - MXFP4: a block is an E8M0 code and 16 bytes of elements.
-- NVFP4: a block has four E4M3 codes, then 8 bytes with 16 elements for each code. NVFP4 is read as
-  ``e2m1:block=16,scale=e4m3``. The tensor scale is a separate tensor (`load_tensor`).
-- Q8_0: a block has a float16 number d and 32 integers n in two's complement. A value is d * n. Q8_0
-  is read as ``int8:block=32,scale=float16``. The elements of int8 are n / 64, so the scales are 64
-  d.
+- NVFP4: a block has four E4M3 codes, then 32 bytes: 16 elements (8 bytes) for each code. NVFP4 is
+  read as ``e2m1:block=16,scale=e4m3``. The tensor scale is a separate tensor (`load_tensor`).
+- Q8_0: a block has a float16 number d and 32 integers n in two's complement, which stand for the
+  values d * n. Q8_0 is read as ``int8:block=32,scale=float16``. An int8 element with the integer n
+  has the value n / 64, so the scale is 64 * d.
 - Q4_0: a block has a float16 number d *with a sign*, and 32 integers n stored as n + 8. Scales of
   mxnum have no sign, so a negative d turns the integers n into -n. The integer n = -8 would become
   8, which does not fit into an integer of four bits. Therefore Q4_0 is read as
@@ -49,7 +49,7 @@ _SIGN, _E4M3 = np.uint16(0x8000), SCALES["e4m3"]
 
 
 def from_gguf_blocks(blocks: Any, shape: tuple[int, ...] | None = None, *, kind: str = "MXFP4") -> MXArray:
-    """Return an MX array from the bytes of GGUF blocks, of shape (..., bytes of a row).
+    """Return an MX array from GGUF blocks: bytes in an array of shape (..., bytes of a row).
 
     `shape` is the shape of the MX array; by default each row of blocks becomes a row of elements.
     `kind` is GGUF's name for the type of the blocks, one of `KINDS`.
@@ -102,7 +102,7 @@ def _read_q8_0(rows: Array) -> tuple[Array, Array]:
         raise errors.outside(
             "blocks",
             first_index(wrong),
-            "an array of blocks whose d is at least +0 and below 1024",
+            "an array of blocks whose scale d is below 1024 and has no minus sign",
             float(d[wrong][0]),
         )
     return rows[:, 2:].copy(), scales
@@ -124,18 +124,18 @@ def _numbers_of(rows: Array) -> Array:
 
 
 def to_gguf_blocks(q: MXArray, *, kind: str = "MXFP4") -> Array:
-    """Return an array as the bytes of GGUF blocks, of shape (..., bytes of a row).
+    """Return an MX array as GGUF blocks: bytes in an array of shape (..., bytes of a row).
 
     The array must have whole blocks along the last axis. For Q8_0 and Q4_0 the elements must be
-    integers (``int8``, ``int4``, or the elements of `from_gguf_blocks`), and the scales must be
-    float16. A scale times the step between elements must be a float16 number d. Integers have no
-    -0, so Q8_0 stores -0 as 0. Q4_0 stores a block with -d instead of d, and with the opposite
-    integers, in two cases: if an integer is 8, or if all zeros of the block are -0 and no integer
-    is -8.
+    integers (``int8``, ``int4`` or ``e1m3:bias=-2``), and the scales must be float16. A block
+    stores d, the scale times the distance between neighbouring elements; d must be exact in
+    float16. Integers have no -0, so Q8_0 stores -0 as 0. Q4_0 changes the signs of d and of all
+    integers of a block if one integer is 8. It does the same if the block has zeros, all of them
+    are -0, and no integer is -8.
 
     Blocks of NVFP4 hold no tensor scale. To store an array of ``nvfp4``, pass
     ``MXArray.from_parts(q.codes, q.scales, "e2m1:block=16,scale=e4m3")``, and write the tensor
-    scale as a float32 tensor of its own, with the name that `load_tensor` describes.
+    scale as a separate float32 tensor, with the name that `load_tensor` describes.
     """
     errors.choose("kind", kind, tuple(KINDS))
     if kind == "MXFP4":
@@ -145,7 +145,7 @@ def to_gguf_blocks(q: MXArray, *, kind: str = "MXFP4") -> Array:
     elif kind == "NVFP4":
         q = in_rows("q", q, "e2m1", "e4m3", 16)
         errors.require(q.tensor_scale is None, "q", "an array without a tensor scale", q.format.name)
-        errors.require(q.shape[-1] % 64 == 0, "q", "in rows of a multiple of 64 elements", q.shape)
+        errors.require(q.shape[-1] % 64 == 0, "q", "a multiple of 64 elements long along the last axis", q.shape)
         scales = np.ascontiguousarray(q.scales).reshape(-1, 4)
         wrong = scales == _E4M3.nan_code
         if wrong.any():
@@ -160,9 +160,9 @@ def to_gguf_blocks(q: MXArray, *, kind: str = "MXFP4") -> Array:
 
 
 def _integers(q: MXArray) -> tuple[Array, Array, Array]:
-    """Return the integers elements / step, the signs of elements, and the numbers scales * step.
+    """Return elements / step as integers, the elements' signs, and scales * step as float16.
 
-    The step is the distance between neighbouring elements. A sign is True for a negative element.
+    The step is the distance between neighbouring elements. A sign is True for minus, -0 included.
     """
     element, scale = q.format.element, q.format.scale
     integers = element.exponent_bits == 1 and element.specials == "none" and scale.name == "float16"
@@ -199,7 +199,7 @@ def _written_q4_0(n: Array, is_negative: Array, d: Array) -> tuple[Array, Array]
         raise errors.outside(
             "q",
             first_index(wrong),
-            "an array in which all integers of a block lie in -8..7 or all in -7..8",
+            "an array in which the integers of each block all lie in -8..7, or all in -7..8",
             n[wrong][0],
         )
     words = d.view(np.uint16) | np.where(turned, _SIGN, np.uint16(0))

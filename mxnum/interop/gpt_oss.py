@@ -1,9 +1,8 @@
 """Convert MXFP4 tensors of gpt-oss checkpoints: ``blocks`` of 16 bytes, each with a scale code.
 
 Byte i of a block holds element 2i in the low bits and element 2i + 1 in the high bits, as in
-`MXArray.pack`. The last axis of ``blocks`` holds the 16 bytes of a block, and the axis before it
-counts blocks of 32 input features. GGUF orders the elements of a block differently
-(`mxnum.interop.gguf`).
+`MXArray.pack`. The shape of ``blocks`` is (..., groups, 16): every 32 input features are a group,
+stored in 16 bytes. GGUF orders the elements of a block differently (`mxnum.interop.gguf`).
 """
 
 from __future__ import annotations

@@ -64,10 +64,9 @@ def from_nvfp4(packed: Any, scales: Any, global_scale: Any, *, direction: str) -
 def to_nvfp4(q: MXArray, *, direction: str, global_scale: Any = None) -> tuple[Array, Array, Array]:
     """Return bytes, scales (float8_e4m3fn) and global scale of an array of NVFP4.
 
-    The array must have whole blocks along the last axis. The array must have one tensor scale, or
-    three axes and one tensor scale for each index of the first axis (an expert). An array with a
-    tensor scale for each row raises ValueError, because neither compressed-tensors nor ModelOpt can
-    read it.
+    The array must have whole blocks along the last axis. It must have one tensor scale, or three or
+    more axes and one tensor scale for each index of the first axis (an expert). An array with a
+    tensor scale for each row raises ValueError: compressed-tensors and ModelOpt cannot read it.
 
     A global scale for encoding is a float32 number whose reciprocal is the tensor scale. Several
     numbers may have the same reciprocal in float32, so pass the global scale of the original file
@@ -80,7 +79,8 @@ def to_nvfp4(q: MXArray, *, direction: str, global_scale: Any = None) -> tuple[A
     errors.require(q.tensor_scale is not None, "q", "of a format with a tensor scale", q.format.name)
     tensor = np.asarray(q.tensor_scale)
     own = tensor.size == 1 or (tensor.ndim > 2 and tensor.size == len(tensor))
-    errors.require(own, "q", "of one tensor scale, or of three axes with one per index of the first axis", tensor.shape)
+    accepted = "of one tensor scale, or one for each index of the first of three or more axes"
+    errors.require(own, "q", accepted, tensor.shape)
     number = _global_scale(tensor, direction, global_scale)
     return q.pack(), np.ascontiguousarray(typed_scales(q)), number
 
@@ -120,7 +120,7 @@ def _reciprocal(numbers: Array) -> Array:
 
 
 def _reciprocals(tensor: Array, given: Any) -> Array:
-    """Return `given` as global scales after a check; for None, the reciprocals of `tensor`."""
+    """Check and return the global scales `given`; if None, return the reciprocals of `tensor`."""
     if given is not None:
         number = np.asarray(as_array("global_scale", given, anywhere=False)).reshape(-1)
         errors.require_dtype("global_scale", number.dtype, np.dtype(np.float32))

@@ -1,9 +1,9 @@
 """Convert MX arrays to ONNX tensors for DequantizeLinear with a block size, and back.
 
-Elements have the float8, float6, float4 and int8 types. DequantizeLinear takes E8M0, float32,
-bfloat16 and float16 scales. NVFP4 has E4M3 scales and a tensor scale, so it needs a second
-DequantizeLinear. This second DequantizeLinear multiplies the scales by the tensor scale and rounds
-the products to float32.
+Elements have one of ONNX's float8, float6, float4 and int8 types. DequantizeLinear takes E8M0,
+float32, bfloat16 and float16 scales. NVFP4 has E4M3 scales and a tensor scale, so it needs a
+second DequantizeLinear. This second DequantizeLinear multiplies the scales by the tensor scale and
+rounds the products to float32.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _times(argument: str, scales: Array, exponent: int) -> Array:
         made = scales * number(2.0**exponent)
         wrong = (made * number(2.0**-exponent) != scales) & (scales == scales)
     if wrong.any():
-        accepted = f"an array whose scales times 2**{exponent} are {scales.dtype.name} numbers"
+        accepted = f"an array whose scales times 2**{exponent} are exact in {scales.dtype.name}"
         raise errors.outside(argument, first_index(wrong), accepted, float(scales[wrong].flat[0]))
     return np.asarray(made)
 

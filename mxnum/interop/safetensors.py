@@ -28,7 +28,7 @@ from mxnum.interop._checked import in_host_memory, typed_scales
 from mxnum.memory.dtypes import Array, as_array, known_name
 from mxnum.output.files import as_path, written_whole
 
-#: The safetensors types that numpy or ml_dtypes has, with the names of their dtypes.
+#: The names of safetensors types, each with the name of its dtype in numpy or ml_dtypes.
 DTYPES = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16",
     "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8",
@@ -156,7 +156,7 @@ class File:
             header = json.loads(
                 text.decode(), object_pairs_hook=_without_repetition, parse_int=_integer, parse_constant=_no_number
             )
-            # Encoding raises an error if an escape sequence stands for half of a surrogate pair.
+            # encode() raises an error if an escape in the header is half of a surrogate pair.
             json.dumps(header, ensure_ascii=False).encode()
         except RecursionError:
             raise self._damaged("its header is nested too deeply") from None
@@ -301,7 +301,7 @@ def _of_torch(array: Array) -> Any:
 def _parts(q: MXArray) -> tuple[dict[str, Array], str]:
     q = in_host_memory("tensors", q)
     if q.ndim == 0:
-        raise ValueError("Argument 'tensors' must hold MX arrays of at least one axis, because packed codes are rows.")
+        raise ValueError("Argument 'tensors' must hold MX arrays of at least one axis: codes are packed in rows.")
     e = q.format.element
     note = {
         "name": q.format.name, "block": q.format.block, "scale": q.format.scale.name, "shape": q.shape,

@@ -56,7 +56,7 @@ def _checked(name: str, tensor: Any) -> Any:
 
 
 def as_tensor(array: Any) -> Any:
-    """Return a numpy array as a tensor on the same memory, bfloat16 and 8-bit floats included."""
+    """Return a tensor on the memory of a numpy array, which may hold bfloat16 or 8-bit floats."""
     _torch()
     array = np.asarray(array)
     errors.require(array.dtype.isnative, "array", "in native byte order", array.dtype.str)
@@ -69,9 +69,9 @@ def quantize(tensor: Any, format: str | MXFormat, **options: Any) -> MXArray:
     """Quantize a tensor like `mxnum.quantize`, with two more sources of random bits.
 
     `random_bits` may be a tensor of any integer type with values from 0 to 2**32 - 1. `seed` may be
-    a `torch.Generator`. The seed is then a number drawn from the generator, modulo 2**64:
-    ``random_(-(2**63), None, generator=generator)`` of an int64 tensor without axes on the
-    generator's device. Each call advances the generator, so the next call uses other random bits.
+    a `torch.Generator`. Then ``random_(-(2**63), None, generator=generator)`` fills an int64 tensor
+    without axes on the generator's device, and the seed is the tensor's number modulo 2**64. Each
+    call advances the generator, so the next call uses other random bits.
     """
     import mxnum as mx
 
@@ -164,17 +164,17 @@ def from_torch(
 ) -> MXArray:
     """Return an MX array from tensors of elements and scales.
 
-    Both tensors may have the torch type of the numbers, or uint8 for codes. Eight-bit codes are not
-    copied. By default `format` is the format of the elements' type with E8M0 scales. `length` is
-    the number of elements in a row of the last axis. Packed elements of 6 bits need `length`,
-    because the number of bytes does not determine the number of elements.
+    Each tensor has the torch type of its numbers, or holds codes as uint8. Eight-bit codes are not
+    copied. The default of `format` has E8M0 scales, and elements of the type of `elements`.
+    `length` is the number of elements in a row of the last axis. Packed elements of 6 bits need
+    `length`, because the number of bytes does not determine the number of elements.
     """
     torch = _torch()
     elements, scales = _checked("elements", elements), _checked("scales", scales)
     known = {getattr(torch, name): element for element, name in DTYPES.items()}
     if format is None and elements.dtype not in known:
         listed = errors.joined(DTYPES.values())
-        raise TypeError(f"Argument 'format' must be given unless elements are {listed}, not {elements.dtype}.")
+        raise TypeError(f"Argument 'format' must be given for {elements.dtype} elements; only {listed} have a default.")
     of_type = formats.of_element(known[elements.dtype]) if format is None else format
     fmt = formats.get(of_type)
     own = elements.dtype in known and known[elements.dtype] == known_name(fmt.element)

@@ -77,7 +77,7 @@ WRONG = [
     (transposed_scales, r"shape \(3, 65\), .*All answers are right if scales are read in column-major order"),
     (without_tails, r"shape \(3, 65\), contiguous, .*All answers are right if short last blocks are left zero"),
     (padded_with_ones, r"All answers are right if short last blocks are left out"),
-    (one_block_late, r"All answers are right if codes are those at the scale of the previous block"),
+    (one_block_late, r"All answers are right if codes are read at the scale of the previous block"),
     (whole_blocks_only, r"shape \(5, 31\), contiguous, .*: AssertionError: rows of whole blocks, please"),
     (swapped, "the right codes with the two nibbles of each byte swapped"),
     (one_row_short, r"(?!.*\(7, 96\)).*shape \(128, 128\), .*block \(1\d\d, \d\)"),
@@ -165,7 +165,7 @@ def test_codes_that_are_read_in_another_order_are_named(change, says, axis):
         return mx.MXArray.from_packed(change(packed), scales, "mxfp4_e2m1", length=32, axis=axis).dequantize()
 
     with pytest.raises(
-        ConformanceError, match=re.escape(f"All answers are right if the values are for the codes {says}.")
+        ConformanceError, match=re.escape(f"All answers are right if the kernel reads the codes {says}.")
     ):
         check_arrays(
             values, format="mxfp4_e2m1", operation="dequantize", packed=True, axis=axis, shapes=[(3, 32), (40, 32)]
@@ -179,7 +179,7 @@ def test_nibbles_that_are_swapped_in_rows_of_any_length():
         return mx.MXArray.from_parts(np.ascontiguousarray(read), scales, "mxfp4_e2m1").dequantize()
 
     with pytest.raises(
-        ConformanceError, match="are right if the values are for the codes with the two nibbles of each byte"
+        ConformanceError, match="are right if the kernel reads the codes with the two nibbles of each byte"
     ):
         check_arrays(values, **OPTIONS, operation="dequantize")
     with pytest.raises(ConformanceError, match=r"\A(?!.*All answers are right)"):
@@ -322,8 +322,8 @@ def test_a_short_block_is_shown_as_long_as_it_is():
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda s: s.ravel().reshape(s.shape[::-1]).T, "read in column-major order"),
-        (lambda s: unswizzle_scales(s.ravel(), s.shape), "read as swizzled"),
+        (lambda s: s.ravel().reshape(s.shape[::-1]).T, "in column-major order"),
+        (lambda s: unswizzle_scales(s.ravel(), s.shape), "as swizzled"),
     ],
 )
 def test_values_at_scales_that_are_read_in_another_order_are_named(change, says):
@@ -332,5 +332,5 @@ def test_values_at_scales_that_are_read_in_another_order_are_named(change, says)
     def values(codes, scales):
         return mx.MXArray.from_parts(codes, np.ascontiguousarray(change(scales)), "mxfp4_e2m1").dequantize()
 
-    with pytest.raises(ConformanceError, match=f"All answers are right if the values are for the scales {says}"):
+    with pytest.raises(ConformanceError, match=f"All answers are right if the kernel reads the scales {says}"):
         check_arrays(values, format="mxfp4_e2m1", operation="dequantize", shapes=[(128, 128), (256, 256)])

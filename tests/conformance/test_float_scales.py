@@ -477,7 +477,7 @@ def test_explanation_gives_the_reason():
     up = make_task("quantize", "nvfp4", scale_rule="rceil")
     assert "rceil takes the one above: 352" in explain_scale(up, bits(2016), 1.0).sentence()
     both = explain_scale(make_task("quantize", "nvfp4", scale_rule="four_over_six_absolute"), bits(6, 4.9), 1.0)
-    assert "four over six makes the maximum 4: the sum of absolute errors is" in both.rule
+    assert "four over six scales the maximum to 4: the sum of absolute errors is" in both.rule
     step = explain_element(task, int(bits(1.25)[0]), 0x30, 0, 2.0)
     assert (step.factor, step.divisor, step.value) == (1, "(0.5 * 2)", 1.0)
     assert explain_element(task, int(bits(1)[0]), 0, 0, 1.0).rule == "the scale is zero, so the element is zero"

@@ -55,7 +55,7 @@ def test_what_is_wrong_is_named(modes, said):
 
 
 def test_values_that_no_code_gives():
-    with pytest.raises(ConformanceError, match=r"got a value that no code gives, want 0x7 \(6\)"):
+    with pytest.raises(ConformanceError, match=r"got a value without a code, want 0x7 \(6\)"):
         check(lambda x: fake()(x) * np.float32(1.001), format="mxfp4_e2m1", shrink=False)
 
 

@@ -553,7 +553,7 @@ def test_first_state(browser, tmp_path):
     ("arguments", "told"),
     [
         ({"x": np.zeros(33)}, "'x' must be 1 to 32 numbers for mxfp4_e2m1, not 33"),
-        ({"nonfinite": "raise"}, "'nonfinite' must be 'block' or 'element' in a page"),
+        ({"nonfinite": "raise"}, "'nonfinite' must be 'block' or 'element' for a page"),
         ({"scale_rule": "nearest"}, "'scale_rule' must be one of"),
     ],
 )

@@ -170,8 +170,8 @@ def test_the_addend_of_a_unit_that_adds_it_after_the_sums():
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ({"unit": "blackwell_nvfp4"}, "'unit' must be one whose terms are single products without scales"),
-        ({"unit": "blackwell_mxfp8"}, "'unit' must be one whose terms are single products without scales"),
+        ({"unit": "blackwell_nvfp4"}, "'unit' must be a unit whose terms are single products without scales"),
+        ({"unit": "blackwell_mxfp8"}, "'unit' must be a unit whose terms are single products without scales"),
         ({"unit": "hopper_fp8", "a": "e2m1"}, "'a' must be one of"),
         ({"unit": "hopper_fp8", "name": "2 words"}, "'name' must be a name of letters, digits and _"),
         ({"unit": "hopper_fp8", "language": "rust"}, "'language' must be one of"),

@@ -308,9 +308,9 @@ def test_comments_name_clauses(language):
         ),
         (
             {"format": "nvfp4", "scale_rule": "four_over_six_squared"},
-            "'scale_rule' must be a rule that reads only a block's maximum",
+            "'scale_rule' must be a rule that tries only one scale",
         ),
-        ({"nonfinite": "raise"}, "'nonfinite' must be 'block' or 'element' in a model"),
+        ({"nonfinite": "raise"}, "'nonfinite' must be 'block' or 'element' for a model"),
         ({"name": "2 words"}, "'name' must be a name of letters, digits and _"),
         ({"sr_bits": 8}, "'sr_bits' must be left out unless rounding='sr'"),
         ({"source": "float128"}, "'source' must be one of"),

@@ -147,7 +147,7 @@ def test_scales_that_onnx_cannot_store_raise(onnx):
         np.ones(32, np.uint8), np.full(1, 2.0**-20, np.float16), "int8:block=32,scale=float16"
     )
     with pytest.raises(
-        ValueError, match=r"'q' must be an array whose scales times 2\*\*-6 are float16 numbers, not 9.5"
+        ValueError, match=r"'q' must be an array whose scales times 2\*\*-6 are exact in float16, not 9.5"
     ):
         mx_onnx.to_onnx(small, "w")
     elements, scales = mx_onnx.to_onnx(mx.quantize(np.ones(32), "mxfp8_e4m3"), "w")

@@ -197,7 +197,7 @@ def test_mistakes(torch):
         mx_torch.quantize(np.zeros(3), "mxint8")
     with pytest.raises(ValueError, match=r"on the CPU or a CUDA device \(tensor.cpu\(\)\), not 'meta'"):
         mx_torch.quantize(torch.zeros(3, device="meta"), "mxint8")
-    with pytest.raises(TypeError, match="'format' must be given unless"):
+    with pytest.raises(TypeError, match=r"'format' must be given for torch.uint8 elements"):
         mx_torch.from_torch(torch.zeros(32, dtype=torch.uint8), torch.zeros(1, dtype=torch.uint8))
     with pytest.raises(ValueError, match="'length' must be given"):
         mx_torch.from_torch(torch.zeros(24, dtype=torch.uint8), torch.zeros(1, dtype=torch.uint8), format="mxfp6_e3m2")

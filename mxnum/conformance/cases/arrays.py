@@ -39,8 +39,8 @@ def shapes_of(blocks: Blocks) -> list[Shape]:
 def _scaled(blocks: Blocks, factors: tuple[int, int], more: int = 0) -> Shape:
     """Return a shape of whole blocks, lengthened by `more` elements along the axis of the blocks.
 
-    `factors` are the numbers of blocks across and along the axis of the blocks. For tiles, the
-    shape has `more` additional rows and lacks `more` columns.
+    `factors` counts the blocks across the axis of the blocks, and along it. For tiles, the shape
+    has `more` extra rows and `more` fewer columns.
     """
     rows, along = factors
     first, second = blocks

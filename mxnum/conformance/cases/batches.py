@@ -26,7 +26,7 @@ def cases(task: Task, *, level: int = 1, seed: int = 0, count: int | None = None
     The number of cases is fixed at level 1; `count` sets it at level 2. If the element has no NaN,
     and therefore no answer to a NaN is right, level 2 (random cases) has no NaNs.
     """
-    errors.require(level in (1, 2), "level", "1 or 2 (level 3 is check_arrays)", level)
+    errors.require(level in (1, 2), "level", "1 or 2 (for level 3, call check_arrays)", level)
     rng = Generator(errors.integer("seed", seed, 0, (1 << 64) - 1))
     if level == 1:
         if count is not None:

@@ -94,8 +94,8 @@ def scale_blocks(task: Task, rng: Generator) -> Array:
     """Return blocks for testing scales alone.
 
     The maxima of the blocks take every exponent of the input's float type, with every fraction at
-    which a scale rule's result changes. Of float64's exponents outside
-    -160..160, only every seventh occurs.
+    which a scale rule's result changes. Of float64's exponents outside -160..160, only every
+    seventh occurs.
     """
     source, k = task.source, task.block
     fractions = np.unique(
@@ -121,9 +121,9 @@ def few_values(task: Task, anchors: Array, rng: Generator) -> Array:
     """Return blocks of few values: zeros, one number, one NaN, falling powers of two.
 
     Quantizers often have separate code for blocks of few values. In the last blocks, one element
-    alone decides the scale. The deciding element is the median of `anchors` (bit patterns of
-    maxima), at each position and with each sign. All other elements are a fourth of the deciding
-    element.
+    alone decides the scale. The magnitude of this element is the median of `anchors` (bit patterns
+    of maxima). The element takes every position, with both signs. All other elements are a fourth
+    of the median.
     """
     source, k = task.source, task.block
     dtype = anchors.dtype
@@ -189,9 +189,9 @@ def random_blocks(task: Task, rng: Generator, size: int) -> Array:
 def with_random(task: Task, rng: Generator, inputs: Columns, every_kind: bool = False) -> Columns:
     """Return the inputs, with random words if rounding is stochastic.
 
-    The random words are of four kinds: the least word that rounds its number away from zero, that
-    word minus 1, an arbitrary word, and a word of all ones. With `every_kind`, each number meets
-    all four kinds of random words, otherwise one kind, chosen at random.
+    The `sr_bits` random bits are of four kinds: the least word that rounds its number away from
+    zero, that word minus 1, an arbitrary word, and all ones. With `every_kind`, each number comes
+    four times, once with each kind; otherwise once, with a random kind.
     """
     if not task.is_stochastic:
         return inputs

@@ -14,8 +14,8 @@ from mxnum.formats import ElementFormat
 from mxnum.memory.dtypes import Array, numpy_dtype
 from mxnum.modes import ScaleRule
 
-#: Mantissa bits that conversions lose: from float32 to bfloat16 (key 32), and from float64 to
-#: float32 (key 64).
+#: The number of mantissa bits that a conversion drops: from float32 to bfloat16 (key 32), and from
+#: float64 to float32 (key 64).
 NARROWER = {32: 16, 64: 29}
 #: Classes of numbers by their position in the grid. A number belongs to the first class that fits.
 PLACES = ("NaN", "infinity", "zero", "representable", "beyond the largest", "tie", "subnormal result", "ordinary")
@@ -60,14 +60,14 @@ def past_midpoints(element: ElementFormat, source: ElementFormat, exponent: int 
 
 
 def fractions_of_rules(element: ElementFormat) -> Array:
-    """Return the fractions 1 <= f < 2 of block maxima at which the scale or clamping changes."""
+    """Return each f, 1 <= f < 2, at which the scale or clamping of a maximum f * 2**e changes."""
     top = element.max / 2.0**element.emax
     half = 2.0 ** -(element.mantissa_bits + 1)
     return np.unique([1.0, top, min(top + half, 2 - half), 2 - half, 1.5])
 
 
 def threshold(element: ElementFormat, rule: ScaleRule) -> float:
-    """Return the f at which a rule raises the exponent of a maximum f * 2**e; 2 if never."""
+    """Return the f from which a rule raises the exponent of f * 2**e; 2 if the rule never does."""
     return {
         ScaleRule.FLOOR: 2.0,
         ScaleRule.CEIL: 1.0,
@@ -98,8 +98,8 @@ def around_thresholds(element: ElementFormat, source: ElementFormat, exponents: 
     """Return bit patterns near the thresholds of scale rules.
 
     The distance from a threshold is two or three ulps, or nearly half an ulp of a narrower float.
-    Numbers so near a threshold reveal a kernel whose threshold is one ulp off, or that first rounds
-    its inputs to a narrower float.
+    Such numbers reveal kernels with a threshold one ulp off, and kernels that first round inputs to
+    a narrower float.
     """
     fractions = np.unique([*(threshold(element, rule) for rule in ScaleRule), *fractions_of_rules(element)])
     values = np.ldexp(fractions[None], np.array(exponents)[:, None]).ravel()

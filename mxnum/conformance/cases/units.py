@@ -2,8 +2,8 @@
 
 A row has a largest product, products that are smaller by chosen powers of two, and an addend. Many
 of the smaller products are about 2**-n times the largest product. Here n is the number of fraction
-bits that the unit's alignment, result or accumulator keeps. The unit's rules decide whether a
-product of about 2**-n times the largest product changes the result.
+bits that the unit's alignment, result or accumulator keeps. The unit's rules decide whether such a
+small product changes the result.
 """
 
 from __future__ import annotations
@@ -101,9 +101,9 @@ class _Rows:
         return columns
 
     def _scaled(self, target: Array, there: Array) -> tuple[Columns, Array]:
-        """Return each block's scales, and the exponents that products of elements must have.
+        """Return the scales of the blocks, and exponents for the products of elements.
 
-        The exponents are chosen so that the scaled products have the exponents `target`.
+        After scaling, the products have the exponents `target`.
         """
         if self.scales is None:
             return {}, target
@@ -209,7 +209,7 @@ def _special_products(task: Task) -> Columns:
     pairs = [(x | s, y) for x in special for s in (0, sign) for y in (0, one, e.max_code, one | sign)]
     least, unity = 1 << c.mantissa_bits, c.bias << c.mantissa_bits
     addends = [0, unity, 1, least // 2, least - 1, least, c.max_code, c.max_code + 1, c.nan_code or 0]
-    # Alignment to the exponent of zero times the largest number drops the last bits of this addend.
+    # Alignment to a product of zero and the largest number drops the last bits of this addend.
     kept = task.unit.fraction_bits if task.unit else 0
     addends.append(int(_codes(c, np.array(ZERO_EXPONENT + e.emax - kept + 4), np.array(least - 1))))
     addends += [code | 1 << (c.bits - 1) for code in addends]

@@ -4,8 +4,8 @@ Each hypothesis has a name, and a function that computes one field of the answer
 its inputs. For a hypothesis about the codes of blocks, the column ``scale`` of the inputs holds the
 implementation's scale codes. The column ``answered`` of the inputs holds the implementation's
 answers in the field that the hypothesis is about. If a hypothesis does not determine an answer, its
-function returns the implementation's answer. A name completes the phrase "what ... gives", or
-begins with "the right".
+function returns the implementation's answer. Reports say that answers are "what NAME gives", or
+just "NAME" if the name begins with "the right".
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def hypotheses(task: Task) -> list[Hypothesis]:
 
 
 def stuck_bits(task: Task) -> Iterator[Hypothesis]:
-    """Yield the hypotheses that one bit of the codes never changes.
+    """Yield hypotheses that one bit of all scales, or of all codes, is stuck at 0 or 1.
 
     Hypotheses about stuck bits are tried on all cases together, not on single classes of cases.
     """

@@ -1,4 +1,4 @@
-"""Mistakes of order: in the codes of a block, and in the elements of an array."""
+"""Mistakes in the order of the codes of a block, or of the elements of an array."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def _permutations(straight: Array, bits: int) -> Iterator[tuple[str, Array]]:
         yield "the right codes with the bytes of each 4-byte word in reverse (two codes a byte)", within
     for rows in (2, block // 2, 4, 8, block // 4, block // 8):
         if rows > 1 and block % rows == 0:
-            which = {2: "its two halves interleaved", block // 2: "its even indices before its odd ones"}
-            how = which.get(rows, f"its codes as a transposed {rows} x {block // rows} table")
-            yield f"the right codes of each block with {how}", straight.reshape(rows, -1).T.ravel()
+            which = {2: "with its two halves interleaved", block // 2: "with even indices before odd indices"}
+            how = which.get(rows, f"transposed as a {rows} x {block // rows} table")
+            yield f"the right codes of each block {how}", straight.reshape(rows, -1).T.ravel()
 
 
 #: Number of blocks judged at a time; the first batch is small, to drop wrong arrangements early.
@@ -145,7 +145,7 @@ def _unswizzled(scales: Array) -> Array | None:
 
 
 def _swizzled(scales: Array) -> Array | None:
-    """Undo a wrong unswizzling of scales; return None if the shape cannot have been swizzled."""
+    """Undo a wrong unswizzling of scales; return None if swizzling would pad the scales."""
     return swizzle_scales(scales).reshape(scales.shape) if _is_swizzled(scales) else None
 
 
@@ -192,7 +192,7 @@ def _previous(scales: Array) -> Array:
 
 
 def _at_previous_scales(task: Task, one: Answered) -> tuple[Columns, Columns] | None:
-    """Return cases and answers; blocks coded at the previous block's scale get the right codes."""
+    """Return cases and answers; right codes replace codes for the previous block's scale."""
     if "codes" not in one.answers:
         return None
     inputs, answers = block_columns(one.inputs, one.answers, one.blocks)
@@ -222,7 +222,7 @@ ARRANGEMENTS: dict[str, Arranged] = {
 
 def _tried(task: Task) -> dict[str, Arranged]:
     if not task.takes_codes:
-        return ARRANGEMENTS | {"codes are those at the scale of the previous block": partial(_at_previous_scales, task)}
+        return ARRANGEMENTS | {"codes are read at the scale of the previous block": partial(_at_previous_scales, task)}
 
     def in_rows(change: Change) -> Reordered:
         """Return a function that puts the codes within each block of an array in another order."""
@@ -231,13 +231,13 @@ def _tried(task: Task) -> dict[str, Arranged]:
 
     named = orders(task.block, task.element.bits)
     found = {
-        name.replace("the right", "the values are for the"): _reordered(codes=in_rows(change)) for name, change in named
+        name.replace("the right", "the kernel reads the"): _reordered(codes=in_rows(change)) for name, change in named
     }
     return found | {
-        "the values are for the scale of the previous block": _reordered(scales=_previous),
-        "the values are for the scales read in column-major order": _reordered(scales=_by_columns),
-        "the values are for the scales read as swizzled": _reordered(scales=_unswizzled),
-        "the values are for the scales read as plain, not as swizzled": _reordered(scales=_swizzled),
+        "the kernel uses the scale of the previous block": _reordered(scales=_previous),
+        "the kernel reads the scales in column-major order": _reordered(scales=_by_columns),
+        "the kernel reads the scales as swizzled": _reordered(scales=_unswizzled),
+        "the kernel reads the scales as plain, not as swizzled": _reordered(scales=_swizzled),
     }
 
 
@@ -255,7 +255,7 @@ def arrangements(task: Task, answered: list[Answered]) -> list[str]:
 def _is_right(task: Task, one: Answered, arrange: Arranged) -> bool:
     """Return True if an arrangement makes an array's answers right.
 
-    An array to which the arrangement does not apply is right if it has no wrong answer.
+    If the arrangement does not apply to the array, the answers must be right as they are.
     """
     arranged = arrange(one)
     if arranged is None:

@@ -55,7 +55,7 @@ def roundings(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def elements(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield each mistake in converting elements: its name, and a function for its answers."""
+    """Yield (name, function) for each mistake in converting elements."""
     yield from roundings(task)
     if not task.is_stochastic:
         for step, where in ((1, "low"), (-1, "high")):
@@ -98,7 +98,7 @@ def _without_subnormals(task: Task, x: Array) -> Array:
 
 
 def codes_written_otherwise(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield each mistake in writing codes: its name, and a function for its answers."""
+    """Yield (name, function) for each mistake in writing codes."""
     sign = 1 << (task.element.bits - 1)
     if not task.element.integer:
         yield "flushing subnormal results to zero", lambda t, i: _flushed(t, _codes(t, i))
@@ -120,7 +120,7 @@ def _with(**modes: object) -> Answer:
 
 
 def choices_of_bits(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield each legitimate choice about random bits: its name, and a function for its answers."""
+    """Yield (name, function) for each legitimate choice about random bits."""
     if not task.is_stochastic:
         return
     if task.sr_bits < 30:
@@ -174,7 +174,7 @@ def read_as(change: Callable[[Task, Array], Array], answer: Answer) -> Answer:
 
 
 def inputs_read_otherwise(task: Task, answer: Answer) -> Iterator[tuple[str, Answer]]:
-    """Yield each mistake in reading inputs: its name, and a function for its answers.
+    """Yield (name, function) for each mistake in reading inputs.
 
     Each mistake either reads subnormal numbers as zero, or reads x in a narrower type. The answer
     is right for the number that the implementation read.
@@ -204,7 +204,7 @@ def inputs_read_otherwise(task: Task, answer: Answer) -> Iterator[tuple[str, Ans
 def moved(answer: Answer, step: int) -> Answer:
     """Return a function that computes the answers with thresholds `step` ulps too low.
 
-    If thresholds are too low, a number rounds like a number farther from zero.
+    With such thresholds, a number rounds like the number `step` ulps farther from zero.
     """
 
     def move(task: Task, x: Array) -> Array:
@@ -217,7 +217,7 @@ def moved(answer: Answer, step: int) -> Answer:
 
 
 def _without_sticky(bits: int, task: Task, inputs: Columns) -> Array:
-    """Return codes of numbers that are truncated `bits` bits below the last place, then rounded."""
+    """Return the codes of a rounder that sees only `bits` bits below the last place."""
     scale = inputs.get("scale")
     y = scaled(task, inputs["x"], scale, tensor_scales(inputs))
     finite = np.isfinite(y)
@@ -265,7 +265,7 @@ def _extended(codes: Array, sign: int, full: int) -> Array:
 
 
 def at_other_scales(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield each mistake in reading scales: its name, and a function for its answers."""
+    """Yield (name, function) for each mistake in reading scales."""
 
     def read_as(code: int) -> Answer:
         def answer(task: Task, inputs: Columns) -> Array:
@@ -285,7 +285,7 @@ def in_other_orders(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def ordered(change: Callable[[Array], Array], answer: Answer) -> Answer:
-    """Return `ordered(task, inputs)`, which gives a hypothesis's codes in another order."""
+    """Return a function that gives the codes of a hypothesis in another order."""
 
     def ordered(task: Task, inputs: Columns) -> Array:
         places = change(np.arange(task.block)[None])[0]

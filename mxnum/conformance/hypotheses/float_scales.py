@@ -174,7 +174,7 @@ def codes(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def values(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield each mistake in dequantized values: its name, and a function for its answers."""
+    """Yield (name, function) for each mistake in dequantized values."""
     for name, change in _other_tensors(task):
         yield name, _changed(lambda t, i: expected(t, i)["value"], change)
 

@@ -30,14 +30,12 @@ _PROMOTIONS: dict[str, Callable[..., Array]] = {
 def right_bits(task: Task, inputs: Columns, unit: MatrixUnit | None = None, **rules: Any) -> Array:
     """Return the result bits of every case, computed by a unit (default: the task's unit).
 
-    `rules` replace the unit's rules for alignment, zero operands and promotions, as in
-    `fused_by_numpy.dots`.
+    `rules` are keyword arguments of `fused_by_numpy.dots` that replace rules of the unit.
     """
     assert task.unit is not None
     unit = unit or task.unit
-    # A case of `mma` is one instruction of `task.k` products, if the unit has this instruction. A
-    # case that is no single instruction is split into instructions of `unit.k[-1]` products, padded
-    # with zeros.
+    # A case of `mma` is one instruction of `task.k` products, if the unit has this instruction.
+    # Other cases are split into instructions of `unit.k[-1]` products; zeros fill the last one.
     k = task.k if task.operation.name == "mma" and (task.k in unit.k or unit is task.unit) else unit.k[-1]
     a, b = (_vectors(task, inputs, side) for side in ("a", "b"))
     with np.errstate(all="ignore"):
@@ -85,8 +83,7 @@ def unit_mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
 def _others(task: Task) -> Iterator[tuple[str, MatrixUnit]]:
     """Yield wrong units: registered units that take the operands, and the task's unit with changes.
 
-    Most changed units differ from the task's unit in one field. A few changed units differ in the
-    fraction bits and in either the result bits or the number of terms.
+    Most changed units differ from the task's unit in one field, the others in two fields.
     """
     unit = task.unit
     assert unit is not None
@@ -117,7 +114,7 @@ def _others(task: Task) -> Iterator[tuple[str, MatrixUnit]]:
 
 
 def _uses_scales(unit: MatrixUnit, task: Task) -> bool:
-    """Return True if the task has no scales, or if the unit or its promotion applies the scales."""
+    """Return False if the task has scales, and neither the unit nor its promotion applies them."""
     return isinstance(task.format, ArrayFormat) or bool(unit.scales) or unit.promotion == task.block
 
 
@@ -159,7 +156,7 @@ def _fields_off(unit: MatrixUnit, k: int) -> Iterator[tuple[str, dict[str, Any]]
         yield f"{said} where {unit.name!r} {does}", {"promotion": promotion}
     for bits in near[:12]:
         said, changes = f"keeps {bits} fraction bits and", {"fraction_bits": bits}
-        yield f"{said} truncates results to the same number of bits", {**changes, "result_bits": bits}
+        yield f"{said} truncates results to {bits} fraction bits", {**changes, "result_bits": bits}
         for terms in lengths:
             yield f"{said} adds {terms} products at once", {**changes, "terms": terms}
 

@@ -34,8 +34,8 @@ from mxnum.conformance.judging.right import expected, right
 from mxnum.conformance.task import Columns, Task, select
 from mxnum.memory.dtypes import Array
 
-#: The largest number of combinations of causes for which an example is stored; further combinations
-#: only count in the totals.
+#: The largest number of combinations of causes with a stored example. Cases of other combinations
+#: are counted, but give no example.
 COMBINATIONS = 4096
 #: The largest number of ranges that the report lists for one cause.
 RANGES = 6
@@ -128,12 +128,12 @@ class Groups:
         return chosen
 
     def lines(self, block: int) -> list[str]:
-        """Return a line for each informative cause, except class and part.
+        """Return a line of counts for each cause, such as exponent and sign.
 
-        Class and part are left out because the report has separate lines about them.
+        The causes class, part, direction and element get no line here.
         """
         told = [f"Wrong codes: {_most(self.mistaken)}"] if self.mistaken else []
-        named = {"codes by index in the block": self.places, "scales by index of the largest element": self.maxima}
+        named = {"codes by index in the block": self.places, "scales by index of the block's maximum": self.maxima}
         for what, places in named.items():
             if 0 < len(places) < block:
                 told.append(f"Wrong {what}: {_ranges('place', places)}")
@@ -223,8 +223,8 @@ class Collector:
         """Judge a batch and return the number of its wrong cases.
 
         The first case of the batch has the number `first`. `where(number)` returns the location of
-        a case for the report (default: "case 17"). The returned number does not include cases that
-        are wrong only because the implementation follows a choice in some cases and not in others.
+        a case for the report (default: "case 17"). The returned number leaves out cases that are
+        wrong only because they follow a choice that other cases do not follow.
         """
         self.coverage.add(inputs)
         found = judge(self.task, inputs, answers, self._tallies)

@@ -112,7 +112,7 @@ def without_padding(inputs: Columns) -> Array:
 def misfit(code: int, bits: int) -> str:
     """Return in words why a number is not a code of `bits` bits."""
     if code == NO_CODE:
-        return "a value that no code gives"
+        return "a value without a code"
     return f"{code}, which is negative" if code < 0 else f"0x{code:X}, which does not fit in {bits} bits"
 
 

@@ -29,8 +29,7 @@ FIRST = 16
 #: A report names a hypothesis about some classes only if it explains at least this many wrong
 #: answers; fewer answers can agree by chance.
 FEWEST = 4
-#: The largest number of bytes of batches that are kept, so that further hypotheses can be tried on
-#: them.
+#: Batches of up to this many bytes in all are kept, to try further hypotheses on them.
 KEPT = 1 << 27
 
 
@@ -48,8 +47,8 @@ class Explanation:
     at_any_scale: bool = True
     #: The classes whose cases the hypotheses explain; empty if they explain all classes.
     classes: tuple[str, ...] = ()
-    #: Number of answers outside the explanation that contradict it, because the hypotheses predict
-    #: a different, wrong answer.
+    #: Number of answers outside the explanation for which the hypotheses predict a different,
+    #: wrong answer.
     contradicted: int = 0
 
     @property
@@ -113,7 +112,7 @@ class Diagnosis:
 
         Hypotheses are tried only from the first bug on, because trying them costs time.
         """
-        if not self.task.takes_nan:  # no hypothesis determines the code of NaN in an element without NaN
+        if not self.task.takes_nan:  # no hypothesis says which code replaces NaN if the element has no NaN
             known = ~has_nan(self.task, inputs)
             inputs, answers, labels = (select(columns, known) for columns in (inputs, answers, labels))
         if any(wrong_codes(found).any() for found in labels.values()):
@@ -248,7 +247,7 @@ class Diagnosis:
         return self.task.operation.classify(self.task, inputs, expected(self.task, inputs))
 
     def unexplained(self, found: Collection[Explanation], inconsistent: Collection[str]) -> int:
-        """Return how many wrong answers no explanation in `found` covers; 0 if `found` is empty."""
+        """Return how many wrong answers have no explanation in `found`; 0 if `found` is empty."""
         counts = {output.name: self._count(output, inconsistent) for output in self.task.outputs}
         for one in found:
             counts[one.field] -= one.wrong
@@ -301,9 +300,7 @@ class Diagnosis:
         found = []
         for output in self.task.outputs:
             fitting = self._fitting(output, steady)
-            fitting.sort(
-                key=lambda tried: tried.misses.total()
-            )  # the hypotheses that need the fewest choices come first
+            fitting.sort(key=lambda tried: tried.misses.total())  # hypotheses with the fewest differences come first
             at_any_scale = not all(tried.elsewhere for tried in fitting)
             names = tuple(tried.hypothesis.name for tried in fitting if tried.elsewhere != at_any_scale)
             wrong = self._count(output, inconsistent)
@@ -320,7 +317,7 @@ class Diagnosis:
         return sum(count for labels, count in self._wrong[output.name].items() if labels & mask)
 
     def stacks(self, steady: Collection[str]) -> tuple[str, ...]:
-        """Return the names of the software in `mxnum.stacks` that would give every answer."""
+        """Return the names of the stacks (`mxnum.stacks`) that would give the same answers."""
         every = [
             {tried.hypothesis.stack for tried in self._fitting(output, steady) if not tried.elsewhere}
             for output in self.task.outputs
@@ -342,7 +339,7 @@ class Diagnosis:
 
 
 def _joined(by_class: dict[str, Explanation]) -> Iterator[Explanation]:
-    """Yield a field's explanations, the strongest first, merged if classes share a hypothesis."""
+    """Yield explanations of a field, the strongest first; merge classes that share a hypothesis."""
     while by_class:
         counts: Counter[str] = Counter()
         for one in by_class.values():

@@ -1,7 +1,7 @@
 """Judge whether answers are right, differ by a legitimate choice, or are wrong.
 
-Every number of an answer gets labels, which are the bits of an integer. A right number has no
-label. A number that differs from the right number has the labels of the choices that explain the
+Every number of an answer gets an integer; each bit of this integer is a label. A right number has
+no label. A number that differs from the right number has the labels of the choices that explain the
 difference, or ``BUG`` if no choice does.
 """
 
@@ -77,8 +77,8 @@ class Tallies:
 
     def __init__(self) -> None:
         self.choices: dict[Key, Consistency] = {}
-        #: For an element without NaN: the answers that follow each rule of `nan_codes`, and how
-        #: often a NaN became each code.
+        #: For an element without NaN: by rule of `nan_codes`, how many answers to NaNs follow the
+        #: rule; by code, how many NaNs became this code.
         self.nan_rules: dict[str, Consistency] = {}
         self.nan_became: Counter[int] = Counter()
         #: For each scale code: the number of blocks of zeros with this code.

@@ -53,13 +53,13 @@ class Case:
     written: str = ""
 
     def body(self, task: Task) -> str:
-        """Return the difference from the right answers in words."""
+        """Describe in words how the answers differ from the right answers."""
         if self.written:
             return describe_unknown(task, self.inputs, self.written, self.want)
         return task.operation.describe(task, self.inputs, self.answers, self.want)
 
     def text(self, task: Task) -> str:
-        """Return the location of the case, and the difference from the right answers in words."""
+        """Return where the case is, followed by the text of `body`."""
         return f"{self.where}{f' [{self.part}]' if self.part else ''}: {self.body(task)}"
 
 
@@ -83,9 +83,8 @@ class Report:
     profile: Profile
     cases: int
     bugs: int
-    #: `choices` counts the cases that each choice explains. `inconsistent` counts, for each choice
-    #: that only some answers follow, the answers that follow the choice, and the answers that could
-    #: follow it but do not.
+    #: `choices` counts the cases that each choice explains. `inconsistent` has two numbers for each
+    #: choice that only some answers follow: answers that follow it, and other answers that could.
     choices: dict[str, int]
     inconsistent: dict[str, tuple[int, int]]
     classes: dict[str, tuple[int, int]]
@@ -97,8 +96,8 @@ class Report:
     #: For each wrong part (such as "scale", or a class of elements), the first case with this part
     #: wrong.
     by_part: dict[str, Case]
-    #: Each explanation names mistakes that reproduce all answers in a field (right answers, too),
-    #: or all answers of some classes.
+    #: Each explanation names mistakes that reproduce all answers, right and wrong, in a field or
+    #: in some classes.
     explanations: list[Explanation]
     #: Lines of text about common causes of the wrong cases.
     causes: list[str]
@@ -108,8 +107,8 @@ class Report:
     arrays: list[ArrayResult] = field(default_factory=list)
     #: The other orders of codes, scales or elements that would make all answers right.
     arrangements: list[str] = field(default_factory=list)
-    #: If some answers are wrong: the names of the software in `mxnum.stacks` that would give every
-    #: answer.
+    #: If some answers are wrong: names of software in `mxnum.stacks` that gives exactly these
+    #: answers.
     stacks: tuple[str, ...] = ()
     #: Why the check cannot notice changed or missing cases; empty if it can.
     unchecked: str = ""
@@ -132,7 +131,7 @@ class Report:
 
     @property
     def is_equal(self) -> bool:
-        """True if every difference is a choice that `profile` accepts."""
+        """True if answers differ from the right ones only by choices that `profile` accepts."""
         return self.conforms and not self.choices
 
     def text(self) -> str:
@@ -151,8 +150,8 @@ class Report:
         if self.nan_became and (self.bugs or self.choices):
             lines.append(f"NaN became {', '.join(f'{code} {count} times' for code, count in self.nan_became.items())}.")
         for name, (followed, kept) in sorted(self.inconsistent.items()):
-            others = f"{kept} other answers that could follow this choice do not"
-            lines.append(f"{followed} answers follow the choice {name}, but {others}, so those {followed} are wrong.")
+            others = f"{kept} other answers could follow it and do not"
+            lines.append(f"{followed} answers follow the choice {name}, but {others}, so the {followed} are wrong.")
         if self.unknown:
             lines.append(f"Wrong answers with unknown bits (X or Z), which explanations leave out: {self.unknown}.")
         if self.bugs:
@@ -245,7 +244,7 @@ class StochasticReport:
 
     @property
     def is_equal(self) -> bool:
-        """True if every difference is a choice that `profile` accepts."""
+        """True if answers differ from the right ones only by choices in the argument `accept`."""
         return self.conforms and not self.choices
 
     def text(self) -> str:

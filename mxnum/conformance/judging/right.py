@@ -27,7 +27,7 @@ def expected(task: Task, inputs: Columns) -> Columns:
 
 
 def right(task: Task, inputs: Columns, field: str) -> Array:
-    """Return the right answers in a field; codes of blocks belong to the scales in `inputs`."""
+    """Return the right answers in a field. Codes of blocks are right for the scales in `inputs`."""
     if field == "codes":
         return element_codes(task, inputs["x"], inputs["scale"], inputs.get("random"), tensor_scales(inputs))
     return expected(task, inputs)[field]
@@ -99,7 +99,7 @@ def held(task: Task, scales: Array) -> Array:
 def element_codes(
     task: Task, x: Array, scales: Array | None, random: Array | None, tensor: Array | None = None
 ) -> Array:
-    """Return element codes with ``nonfinite="element"``, at scale 1 or at each row's scale.
+    """Return element codes at each row's scale (1 without `scales`), with ``nonfinite="element"``.
 
     If the element has no NaN, the library raises an error for a NaN. For a NaN without a code,
     `element_codes` returns the code of the largest value instead; callers ignore this code.
@@ -119,7 +119,7 @@ def element_codes(
 def scaled(task: Task, x: Array, scales: Array | None, tensor: Array | None = None) -> Array:
     """Return |x| divided by the scale of its row, in float64.
 
-    Every element value compares with the returned quotient as with the exact quotient.
+    The returned quotient is on the same side of each element value as the exact quotient.
     """
     if scales is None or task.format.scale.power_of_two:
         return as_magnitudes(x, task.source, scales)

@@ -91,7 +91,7 @@ def make_task(
 
 
 def _unit_of(accumulate: Any) -> MatrixUnit | Accumulate | None:
-    """Return the unit or accumulation mode that a caller's value or a header's text names."""
+    """Return the matrix unit or accumulation mode for a value of `accumulate`."""
     if isinstance(accumulate, str) and accumulate.startswith("{"):
         return units.read(accumulate)
     return None if accumulate is None else products.accumulation(accumulate)
@@ -154,7 +154,7 @@ def task_of(header: Mapping[str, str]) -> Task:
 
 
 def without_bits(argument: str, rounding: Rounding) -> str:
-    """Return the error message for an argument about random bits that the rounding does not use."""
+    """Return the error message for an argument about random bits if `rounding` uses none."""
     return f"Argument {argument!r} must be left out for rounding='{rounding}', which draws no random bits."
 
 

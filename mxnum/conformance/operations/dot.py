@@ -73,8 +73,8 @@ class Dot(ValueOperation):
 def boundary_dots(task: Task, rng: Generator) -> Columns:
     """Return hand-made rows: products, cancellation across blocks, ties, NaNs and infinities.
 
-    For every two positions, some rows have opposite blocks at these positions, so that summing the
-    blocks in another order gives another result.
+    For every two positions of blocks, some rows have opposite blocks there. The results of these
+    rows depend on the order in which blocks are summed.
     """
     element, k, count = task.element, task.block, task.dot_blocks
     largest = element.max_code
@@ -109,7 +109,7 @@ def boundary_dots(task: Task, rng: Generator) -> Columns:
         add(one, np.where(first, one, 0), powers(task, gap - rising * gap))
         add(np.where(halves, largest, negative(largest)), largest, powers(task, 23 - rising * gap))
     place, block = np.arange(length) % k, np.arange(length) // k
-    for i, j in combinations(range(count), 2):  # opposite blocks: smaller terms added between the two are lost
+    for i, j in combinations(range(count), 2):  # blocks i and j cancel; smaller terms added between them are lost
         large = np.where((rising == i) | (rising == j), 12, -12 - rising)
         opposite = np.where(block == j, negative(one), one)
         add(np.where(place == 0, one, 0), opposite, powers(task, large), powers(task, large))
@@ -186,7 +186,7 @@ def random_dots(task: Task, rng: Generator, size: int) -> Columns:
 
 
 def _mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield names of mistakes in sums of products, and functions that give the resulting values."""
+    """Yield the name of each mistake in sums of products, and a function that makes it."""
 
     def with_first_scale(task: Task, inputs: Columns) -> Array:
         first = {s: np.repeat(inputs[s][:, :1], task.dot_blocks, axis=1) for s in ("a_scale", "b_scale")}
@@ -210,7 +210,7 @@ def _mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
         if mode != task.accumulate:
             yield f"accumulation {mode}", accumulated(mode)
     yield "sums in reverse order", lambda t, i: right_values(t, {name: column[:, ::-1] for name, column in i.items()})
-    if task.accumulate.by_block and task.dot_blocks > 3:  # with three blocks, a tree adds in order, too
+    if task.accumulate.by_block and task.dot_blocks > 3:  # a tree adds three blocks in the same order
         yield "sums of blocks added in pairs (a tree)", _in_pairs
     small, large = (pick(abs(v) for v in task.element.values() if 0 < abs(v) < np.inf) for pick in (min, max))
     # If sums of a block's products fit in 24 bits, float32 sums within a block are exact.

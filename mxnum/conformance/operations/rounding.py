@@ -21,7 +21,7 @@ from mxnum.memory.dtypes import Array
 
 
 def of_field(field: str, named: Iterable[tuple[str, Answer]]) -> Iterator[tuple[str, str, Answer]]:
-    """Yield hypotheses about a field, made from pairs of a name and an `Answer` function."""
+    """Yield (field, name, function) for each pair (name, function) in `named`."""
     return ((field, name, answer) for name, answer in named)
 
 
@@ -224,7 +224,7 @@ class Quantize(Scale):
         if not wrong.size:  # the codes differ only by legitimate choices
             differing = np.flatnonzero(codes != right)
             wrong = differing[:1] if differing.size else np.zeros(1, np.int64)
-        # As the example, prefer an element with a wrong value to a zero with a wrong sign.
+        # Show an element with a wrong value rather than a zero with a wrong sign.
         zeros = {0, 0 if e.integer else 1 << (e.bits - 1)}
         valued = [i for i in wrong if not {int(codes[i]), int(right[i])} <= zeros]
         place = int(valued[0] if valued else wrong[0])

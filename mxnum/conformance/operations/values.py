@@ -135,7 +135,7 @@ class Decode(ValueOperation):
 
 
 def _mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield each mistake in dequantized values: its name, and a function for its answers."""
+    """Yield the name of each mistake in dequantized values, and a function that makes it."""
 
     def with_zero(task: Task, inputs: Columns) -> Array:
         bits = right_values(task, inputs)
@@ -153,9 +153,9 @@ def _mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def _misread(task: Task, factor: Callable[[Columns], Any]) -> Iterator[tuple[str, Answer]]:
-    """Yield each mistake in the values of codes: its name, and a function for its answers.
+    """Yield the name of each mistake in the values of codes, and a function that makes it.
 
-    Each answer multiplies the value of a code by the `factor` of its case.
+    `factor(inputs)` returns the scale by which the value of each code is multiplied.
     """
 
     def times(other: float) -> Answer:
@@ -172,25 +172,25 @@ def _misread(task: Task, factor: Callable[[Columns], Any]) -> Iterator[tuple[str
 
 
 def _at_scales(change: Callable[[Array], Array], task: Task, inputs: Columns) -> Array:
-    """Return the right values at changed scales; in dot products, both operands' scales change."""
+    """Return the right values with `change` applied to every scale code."""
     names = {"scale", "a_scale", "b_scale"} & set(inputs)
     others = {name: change(inputs[name].astype(np.int64)).astype(np.uint8) for name in names}
     return right_values(task, {**inputs, **others})
 
 
 def ends_of_scales_misread() -> Iterator[tuple[str, Answer]]:
-    """Yield (name, function) for each mistake in reading the smallest scale code or NaN."""
+    """Yield (name, function) for each way to misread the smallest scale code or the NaN code."""
     yield "reading scale 0x00 as 2^-126", partial(_at_scales, lambda s: np.maximum(s, 1))
     yield "reading scale 0xFF as 2^127", partial(_at_scales, lambda s: np.minimum(s, 254))
 
 
 def _of_scale(factor: Callable[[Array], Array]) -> Answer:
-    """Return `answer(task, inputs)`, which multiplies values by `factor(scale codes)`."""
+    """Return a function that multiplies values by `factor(scale codes)`."""
     return _product(lambda inputs: factor(inputs["scale"].astype(np.int64)))
 
 
 def _product(factor: Callable[[Columns], Any], integer: Callable[[Array, int], Array] | None = None) -> Answer:
-    """Return `answer(task, inputs)`, which multiplies the values of codes by a factor.
+    """Return a function that multiplies the values of codes by `factor(inputs)`.
 
     `integer(code, sign)` reads a code as an integer. If `integer` is None, codes are read
     correctly.

@@ -62,7 +62,7 @@ def check_stochastic(
         least `power`. `bias` and `power` decide the number of draws: about 14 / bias² for each of
         about sixty cases, which takes seconds with the defaults.
     false_alarm
-        An upper limit for the probability that a right callable is called wrong. The tests of
+        An upper limit for the probability that a right callable fails the check. The tests of
         single cases, of groups of cases, and of dependence have a third of the limit each, divided
         by the number of tests (Bonferroni).
     seed

@@ -81,7 +81,7 @@ def chances(task: Task, rng: Generator, bias: float, reach: float = math.inf) ->
 
 
 def survey(task: Task, rng: Generator, reach: float = math.inf) -> list[Chance]:
-    """Return two cases of alternating signs in each gap if there are more than `GAPS` gaps.
+    """Return two cases in each gap, with signs that alternate from gap to gap.
 
     If there are at most `GAPS` gaps, return an empty list.
     """
@@ -106,8 +106,8 @@ def constant(task: Task, delta: float, reach: float = math.inf) -> Chance:
         if found and found[0].delta == delta:
             return found[0]
     raise ValueError(
-        f"Format {task.format.name!r} must have a gap in which the fraction {Fraction(delta)} is exact "
-        f"in {task.source.name}."
+        f"In some gap of format {task.format.name!r}, {task.source.name} must represent the number at "
+        f"{Fraction(delta)} of the gap exactly."
     )
 
 
@@ -126,7 +126,7 @@ def gaps_of(task: Task, reach: float) -> list[tuple[float, float]]:
 
 
 def between(task: Task, asked: list[tuple[float, float, float, int]]) -> list[Chance]:
-    """Return distinct cases for (below, above, fraction, sign), rounded to the input type."""
+    """Return cases for tuples (below, above, fraction, sign), without duplicates after rounding."""
     columns = np.array(asked, np.float64).reshape(-1, 4).T
     values = columns[3] * (columns[0] + columns[2] * (columns[1] - columns[0]))
     x = np.unique(as_floats(grid.narrowed(values, task.source), task.source).astype(np.float64))
@@ -145,8 +145,8 @@ def between(task: Task, asked: list[tuple[float, float, float, int]]) -> list[Ch
 
 #: The numbers of random bits that are tried as explanations.
 BITS = range(1, 33)
-#: Groups of cases whose sums are judged, too, because a sum best shows a small bias that the whole
-#: group shares.
+#: Groups of cases. The counts of a group are also judged together, because a sum best shows a small
+#: bias of the whole group.
 GROUPS: dict[str, Callable[[Chance], bool]] = {
     "All cases": lambda chance: True,
     "Positive numbers": lambda chance: chance.value > 0,
@@ -177,7 +177,7 @@ class Levels:
         """Make the levels by Bonferroni's correction.
 
         The tests of all cases together raise a false alarm with a probability of at most
-        `false_alarm`, and so do the tests of all groups together.
+        `false_alarm`. The same holds for the tests of all groups together.
         """
         return cls(false_alarm / cases, false_alarm / len(GROUPS))
 
@@ -191,7 +191,7 @@ class Shares:
     ups: Array
 
     def contradicted(self, p: Array, level: float) -> Iterator[tuple[int, float]]:
-        """Yield the cases whose counts contradict `p`, and their p-values, the smallest first."""
+        """Yield the index and p-value of each case whose counts contradict `p`, the worst first."""
         spread = np.sqrt(np.maximum(self.draws * p * (1 - p), 1e-9))
         for i in np.argsort(-abs(self.ups - self.draws * p) / spread, kind="stable").tolist():
             value = p_value(int(self.ups[i]), int(self.draws[i]), float(p[i])) if self.draws[i] else 1.0
@@ -219,7 +219,7 @@ class Shares:
     def guarantees(self, sr_bits: int | None, precise: int, levels: Levels, bias: float, power: float) -> list[str]:
         """Return sentences about the biases that the test would detect.
 
-        The cases after the first `precise` cases have fewer draws.
+        The first `precise` cases have more draws than the others.
         """
         p = self.probabilities(sr_bits)
         both = zip(self.draws[:precise].tolist(), p[:precise].tolist(), strict=True)
@@ -227,7 +227,7 @@ class Shares:
         variance, total = float((self.draws * p * (1 - p)).sum()), float(self.draws.sum())
         common = float(deviation(variance, levels.group) + deviation(variance, 2 * (1 - power))) / total
         found = [
-            f"With probability {math.floor(seen * 1e4) / 1e4:g}, the test finds a bias of {_one_in(bias)} in one of "
+            f"With probability {math.floor(seen * 1e4) / 1e4:g}, the test finds a bias of {_one_in(bias)} in any of "
             f"{precise} cases; with probability {power:g}, it finds a bias of {_one_in(common)} that all cases share."
         ]
         if len(p) > precise:
@@ -265,7 +265,7 @@ def problems(task: Task, shares: Shares, sr_bits: int | None, levels: Levels, ke
 
 
 def explanations(shares: Shares, sr_bits: int | None, levels: Levels) -> list[str]:
-    """Return the rules that fit all cases: numbers of random bits, or else mistakes."""
+    """Return the rules that fit all cases: a number of random bits, or else a known mistake."""
     if shares.fits(shares.probabilities(None), levels):
         enough = BITS[-1]
         while enough > 1 and shares.fits(shares.probabilities(enough - 1), levels):

@@ -1,4 +1,4 @@
-"""Test counts and dependence with exact binomial tails and bounds that hold for any sample size."""
+"""Statistical tests of counts and of dependence that are valid for any number of draws."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mxnum.memory.dtypes import Array
 def tail(k: int, n: int, p: float, q: float | None = None) -> float:
     """Return the probability that at least k of n draws succeed, for 0 < p < 1.
 
-    Pass `q`, which is 1 - p, if you know it more exactly than the subtraction gives it.
+    Pass `q` if you know 1 - p more exactly than a float64 subtraction gives it.
     """
     q = 1 - p if q is None else q
     if k <= 0 or k > n:
@@ -32,9 +32,9 @@ def tail(k: int, n: int, p: float, q: float | None = None) -> float:
 
 
 def p_value(k: int, n: int, p: float) -> float:
-    """Return the p-value of k, valid for all n and p: twice the tail on the side of k.
+    """Return the p-value of k successes in n draws: twice the tail that begins at k.
 
-    If p is the true probability, P(p-value <= level) <= level for every level.
+    If p is the true probability, P(p-value <= level) <= level for all n and all levels.
     """
     if p in (0, 1):
         return float(k == n * p)
@@ -70,7 +70,7 @@ def power(n: int, p: float, truth: float, level: float) -> float:
 
 
 def weakest(n: int, p: float, bias: float, level: float) -> float:
-    """Return the power of the test at p + bias or p - bias, the smaller of the two.
+    """Return the smaller of the test's powers at true probabilities p + bias and p - bias.
 
     A probability p + bias or p - bias outside 0..1 is ignored.
     """
@@ -79,7 +79,7 @@ def weakest(n: int, p: float, bias: float, level: float) -> float:
 
 
 def draws_for(bias: float, wanted: float, level: float) -> int:
-    """Return the number of draws, to within 1%, that detects `bias` with power `wanted` at p = 1/2.
+    """Return how many draws detect `bias` with power `wanted` at p = 1/2, to within 1%.
 
     At p = 1/2 the counts vary most, so this number of draws suffices for nearly all p.
     """
@@ -110,7 +110,7 @@ NEAR = 64
 
 @dataclass(frozen=True)
 class Echo:
-    """A dependence: draws at some distance that agree more or less often than independent draws."""
+    """A dependence: draws a fixed distance apart agree too often or too rarely."""
 
     distance: int
     #: Which call made the second draw of a pair: 0 is the call of the first draw, 1 the next call,
@@ -210,9 +210,9 @@ def _mean(a: Array) -> float:
 
 
 def _together(a: Array, b: Array, distance: int, calls: int, level: float) -> list[Echo]:
-    """Return a list with the dependence between draws at one distance; empty if there is none.
+    """Return the dependence between draws at one distance, as a list of at most one `Echo`.
 
-    There is a dependence if both draws of a pair round away from zero too often or too rarely.
+    Draws depend on each other if both round away from zero in too many or too few pairs.
     Each draw rounds away from zero with probability 1/4. The pairs of draws are disjoint, and
     therefore independent.
     """

@@ -47,8 +47,8 @@ class Tile:
     #: right code.
     scales: Array
     codes: Array
-    #: True for rows of zeros and rows with NaN or infinity, because the standard permits several
-    #: scales for these rows.
+    #: True if the standard permits several scales for the row, because it is all zeros or has a NaN
+    #: or an infinity.
     is_special: Array
 
     @property
@@ -95,11 +95,11 @@ def factors(task: Task, x: Array) -> Array:
 
 
 def largest_quotient(task: Task) -> float:
-    """Return the largest quotient (magnitude / factor) that has one right element code.
+    """Return the largest magnitude that gives its block the divisor 1 and has one right code.
 
-    The quotient is a value of the element, or a number beyond the largest element if such numbers
-    saturate. A block whose largest magnitude is this quotient has the factor 1. The quotient serves
-    as an anchor, the number that sets a block's scale.
+    The divisor is scale times tensor scale. The magnitude is a value of the element, or a number
+    beyond the largest element if such numbers saturate. In a block it serves as the anchor: the
+    number that sets the scale.
     """
     if not task.has_scales:
         return np.inf
@@ -216,7 +216,7 @@ class Tally:
         def function(x: Array, **known: Any) -> Any:
             return self._implementation.function(x, *arguments, **known)
 
-        if tile.task.has_tensor:  # keep the parameter names, by which a function may ask for the largest magnitude
+        if tile.task.has_tensor:  # keep the names of parameters: `largest` asks for the largest magnitude
             update_wrapper(function, self._implementation.function, updated=())
         answers = replace(self._implementation, function=function).answers(tile.task, inputs)
         codes, ids = counted(answers[tile.task.outputs[-1].name], tile.task.element.bits), self.ids

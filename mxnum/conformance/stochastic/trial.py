@@ -93,9 +93,9 @@ def judge_codes(report: StochasticReport, tally: Tally, profile: Profile) -> Non
         others = [code for code in np.flatnonzero(row).tolist() if code not in (chance.below, chance.above)]
         if others:
             seen = ", ".join(f"{code_text(task, code)} {row[code]} times" for code in others[:3])
-            strange.append(f"{chance.text(task)}: got {seen} of {row.sum()}, but only its two neighbours are right.")
+            strange.append(f"{chance.text(task)}: got {seen} in {row.sum()} draws, but want one of the two neighbours.")
     if strange:
-        text = f"{len(strange)} of {len(tile.chances)} numbers become codes that are not next to them."
+        text = f"{len(strange)} of {len(tile.chances)} numbers become codes other than their two neighbours."
         add_problem(report, "Codes", text)
     for text in strange[:3]:
         add_problem(report, "Codes", text)
@@ -172,7 +172,7 @@ def difference(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
     return f"{where}: {element}got {', want '.join(codes)}."
 
 
-#: Seeds that together vary each of 31 bits; some are so close that they are equal as float32.
+#: Seeds in which each of 31 bits varies; some of them become equal if converted to float32.
 SEEDS = (1, 2, *(1 | 1 << bit for bit in range(1, 31)), 2 | 1 << 30)
 #: Number of draws with each seed in `SEEDS`.
 UNDER_EACH_SEED = 4096
@@ -228,7 +228,7 @@ class Trial:
                 f"{round(-looks / np.log(1 - power))} draws."
             )
         report.guarantees.append(
-            f"A right kernel would be called wrong in at most 1 of {round(1 / false_alarm)} such checks."
+            f"A right kernel fails this check with a probability of at most 1/{round(1 / false_alarm)}."
         )
         return report
 
@@ -239,7 +239,7 @@ class Trial:
         return tally.draw((self._seed if seed is None else seed) if self.seeded else None)
 
     def independence(self, length: int, power: float, level: float) -> bool:
-        """Return True if equal seeds give equal answers, and draws are otherwise independent.
+        """Return True if equal seeds give equal answers, and all other draws are independent.
 
         Problems are added to the report. A generator whose only dependence is a long period counts
         as independent, because its probabilities can be judged.
@@ -288,7 +288,7 @@ class Trial:
         for sentence in [] if told else statistics.likeness(calls, names, level):
             add_problem(self.report, between, sentence)
         reach = half.ids.size // 2
-        pairs = int(reach * (length / half.ids.size) ** 2)  # anchors are not random, so pairs with them are left out
+        pairs = int(reach * (length / half.ids.size) ** 2)  # leave out pairs with a number that only sets a scale
         rho = statistics.smallest_correlation(pairs, power, level)
         self.report.guarantees.append(
             f"With probability {power:g}, the test finds a correlation of {rho:.2g} between elements that are a fixed "
@@ -332,7 +332,7 @@ class Trial:
         return False
 
     def gives(self, tallies: list[Tally], mode: Rounding) -> bool:
-        """Return True if a deterministic rounding mode gives all the codes of the cases."""
+        """Return True if `mode`, a deterministic rounding mode, gives the codes of all cases."""
         for tally in tallies:
             tile, count = tally.tile, len(tally.tile.chances)
             codes = expected(replace(self.task, rounding=mode), inputs_of(self.task, tile.x))[
@@ -362,14 +362,14 @@ class Trial:
         )
 
 
-#: Topics of the problems that are dropped if the kernel does not round randomly.
+#: If the kernel does not round randomly, problems with these topics are dropped.
 DRAWING = ("Not repeatable", "Seeds", "Calls", "Dependent draws", "Shares")
 
 
 def ways(tally: Tally, answers: Columns) -> Array:
-    """Return the direction of each of many equal numbers: +1 away from zero, -1 toward zero.
+    """Return how each of many equal numbers rounded: +1 away from zero, -1 toward zero.
 
-    The direction is 0 for numbers with one right code, and in blocks with a wrong scale.
+    The result is 0 for numbers with one right code, and in blocks with a wrong scale.
     """
     tile = tally.tile
     chance, codes = tile.chances[0], answers[tile.task.outputs[-1].name]

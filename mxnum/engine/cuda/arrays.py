@@ -81,5 +81,5 @@ def read_scalar(view: DeviceArray) -> int:
 
 
 def steps_of(view: DeviceArray) -> tuple[int, ...]:
-    """Return the strides of a view, or of a contiguous array of its shape if the view is empty."""
+    """Return the strides of a view; an empty view gets the strides of a contiguous array."""
     return contiguous_strides(view.shape) if view.size == 0 else view.strides

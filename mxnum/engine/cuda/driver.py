@@ -57,7 +57,7 @@ def compile_kernel(function: Callable[..., Any]) -> Any:
     """Return a CUDA kernel that runs `function`, which may call dialect functions.
 
     numba compiles the kernel on first use. The kernel keeps subnormals. Optimization at link time
-    is off, so that the GPU runs the same PTX that tests read.
+    is off, because the GPU must run the PTX code that tests inspect.
     """
     register(function)
     return cuda.jit(function) if SIMULATED else cuda.jit(function, lto=False)
@@ -117,8 +117,7 @@ def stream_of(handle: int | None) -> Any:
 def _external_stream(handle: int) -> Any:
     """Return the numba stream object of a handle, always the same object for the same handle.
 
-    Kernels cache launches by stream object, so a second object would make them prepare launches
-    again.
+    A kernel prepares a launch once for each stream object, so a second object would cost time.
     """
     return cuda.external_stream(handle)
 
@@ -148,7 +147,7 @@ def synchronize(stream: int | None) -> None:
 
 
 def memory(view: DeviceArray, signed: bool) -> tuple[Any, int]:
-    """Return the memory that a view spans as a vector, and the index of the view's first element.
+    """Return a vector of a view's memory, and the index in it of the view's first element.
 
     The vector holds integers as wide as the view's elements. The index of the first element is
     above 0 only if a stride is negative.
@@ -309,10 +308,9 @@ def make_largest_of_block(lanes: int, largest_of_quad: Callable[..., Any]) -> Ca
     """Return `largest(own, vector, quad)`, which returns the largest magnitude of a block.
 
     A block is held by `lanes` neighbouring threads. Each thread holds four elements, a quad. `own`
-    is the largest magnitude in the quad of the calling thread, which `largest_of_quad` returned as
-    a non-negative int32. On a GPU, the lanes of a warp exchange their values of `own`. The
-    simulator has no exchange between lanes, so in the simulator `largest` reads all quads of the
-    block.
+    is the result of `largest_of_quad` for the calling thread's quad, a non-negative int32. On a
+    GPU, the lanes of a warp exchange their values of `own`. The simulator has no exchange between
+    lanes, so in the simulator `largest` reads all quads of the block.
     """
     if SIMULATED:
 
@@ -324,8 +322,8 @@ def make_largest_of_block(lanes: int, largest_of_quad: Callable[..., Any]) -> Ca
 
     @dialect
     def by_exchange(own, vector, quad):
-        # Blocks begin at multiples of `lanes`, so all lanes that hold this block reach the
-        # exchange, even if other lanes of the warp have left the loop.
+        # All lanes that hold this block are here, because blocks begin at multiples of `lanes`.
+        # Other lanes of the warp may have left the loop.
         members = ((1 << lanes) - 1) << (cuda.laneid & (WARP - lanes))
         if lanes > 16:
             own = np.int32(max(own, cuda.shfl_xor_sync(members, own, 16)))

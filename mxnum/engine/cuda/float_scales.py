@@ -1,6 +1,6 @@
 """Functions that quantize single elements on a GPU, for formats whose scales are floats.
 
-Each function computes what `definition.float_scale` defines, with integers.
+Each function computes, with integer operations, what `definition.float_scale` defines.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def make_scale_of(
 def make_tensor_scale_of(source: ElementFormat, element: ElementFormat, scale: ScaleFormat) -> Callable[..., Any]:
     """Return `tensor_scale_of(amax, tensor)`, which returns the float32 bits of a tensor scale.
 
-    `amax` is the largest finite magnitude of a tensor or of one of its rows. `tensor` is ignored:
-    kernels pass a tensor scale to every function that computes scales.
+    `amax` is the largest finite magnitude of a tensor or of one of its rows. `tensor` is ignored;
+    kernels pass it because other functions that compute scales need it.
     """
     tensor_scale = make_tensor_scale(source, element, scale)
 

@@ -2,8 +2,8 @@
 
 Each thread loops over elements, or over blocks. An array is passed as a vector of all its memory,
 the index of its first element, and the strides of its axes in elements. `shape` is the shape of the
-array of elements, and `blocks` is the number of elements that share a scale along each axis. Blocks
-may extend along any axes, in any memory order.
+array of elements, and `blocks` is the length of a block along each axis, in elements. Blocks may
+extend along any axes, in any memory order.
 """
 
 from __future__ import annotations
@@ -265,7 +265,7 @@ def block_scales(
     scale. If `given`, the kernel reads the scales from `given_scales` instead of computing them.
 
     The last axis of `shape` must be the axis with the longest blocks. `counts` are the numbers of
-    blocks along each axis. `given_by`, `tensor_by` and `scales_by` hold strides for the axes of
+    blocks along each axis. `given_by`, `tensor_by` and `scales_by` hold a stride for each axis of
     `shape`. `offsets` has the same strides as `scales`.
     """
     MAGNITUDE_MASK = (1 << (source.bits - 1)) - 1
@@ -348,7 +348,7 @@ def block_scales(
 
 @dialect
 def _place_of_run(which, number, corner, shape, blocks, counts, source_by):
-    """Return the index at which row number `which` of a block begins.
+    """Return the index in memory of the first element of row `which` of a block.
 
     A row of a block lies along the last axis.
     """
@@ -443,8 +443,8 @@ def first_difference() -> Any:
 def pack_rows(bits: int) -> Any:
     """Return `pack(count, length, row_bytes, codes, packed)`, a kernel that packs rows of codes.
 
-    A row has `length` codes and `row_bytes` bytes. All rows together have `count` bytes, and each
-    thread computes one byte after another.
+    A row has `length` codes and `row_bytes` bytes. `count` is the number of bytes of all rows. A
+    thread computes one byte at a time.
     """
 
     def pack(count, length, row_bytes, codes, packed):
@@ -468,8 +468,8 @@ def pack_rows(bits: int) -> Any:
 def unpack_rows(bits: int) -> Any:
     """Return `unpack(count, row_bytes, length, packed, codes)`, a kernel that unpacks rows.
 
-    A row has `row_bytes` bytes and `length` codes. All rows together have `count` codes, and each
-    thread reads one code after another.
+    A row has `row_bytes` bytes and `length` codes. `count` is the number of codes of all rows. A
+    thread computes one code at a time.
     """
     MASK = (1 << bits) - 1
 

@@ -98,12 +98,12 @@ def by_blocks(
 
 
 def padded_axes(rank: int) -> range:
-    """Return the indices of the axes of an array that is padded to at least two axes."""
+    """Return the axis indices of an array with `rank` axes, padded to at least two axes."""
     return range(max(rank, 2))
 
 
 def padded(values: tuple[int, ...], filling: int) -> tuple[int, ...]:
-    """Return `values`, one per axis, padded in front with `filling` to at least two values."""
+    """Return `values` with enough copies of `filling` in front to make at least two values."""
     return (*(filling,) * (2 - len(values)), *values)
 
 

@@ -202,7 +202,7 @@ def decode(codes: DeviceArray, element: ElementFormat, target: ElementFormat, ou
 
 
 def pack(codes: DeviceArray, bits: int) -> Any:
-    """Return the codes with each row along the last axis packed as a little-endian bit stream."""
+    """Return packed codes: each row along the last axis is a little-endian bit stream."""
     with queue(codes) as stream:
         length = codes.shape[-1]
         packed = arrays.empty(codes, (*codes.shape[:-1], packed_length(length, bits)), np.uint8)
@@ -221,7 +221,7 @@ def unpack(packed: DeviceArray, bits: int, length: int) -> Any:
 def _by_rows(kernel: Any, counted: DeviceArray, source: DeviceArray, out: DeviceArray, stream: int | None) -> None:
     """Run a kernel that packs or unpacks rows.
 
-    Threads share out the elements of `counted`, which are the packed bytes or the unpacked codes.
+    A thread computes one element of `counted` at a time: a packed byte or an unpacked code.
     """
     if not source.is_contiguous:
         source, strided = arrays.empty(source, source.shape, source.dtype), source
@@ -262,7 +262,7 @@ def _check(
     """Raise ValueError if `nonfinite` forbids an element of `x`.
 
     The error names the index of the first forbidden element in C order. The host waits for the
-    stream, unless `nonfinite` permits every element.
+    stream, unless `nonfinite` allows all NaN and infinities.
     """
     if nonfinite.by_error:
         what = "finite everywhere with nonfinite='raise'", "a NaN or infinity"
@@ -311,7 +311,7 @@ def _whole(x: DeviceArray) -> Blocks:
 
 
 def _unit_scale(like: DeviceArray, stream: int | None) -> DeviceArray:
-    """Return the scales of an array that is a single block: one code, which means a scale of 1."""
+    """Return an array with one scale code, which means a scale of 1, on the GPU of `like`."""
     unit = arrays.empty(like, (1,) * like.ndim, np.uint8)
     driver.launch(kernels.fill(), 1, stream, 1, flat(unit), E8M0.bias)
     return unit

@@ -93,7 +93,7 @@ def beside(value: Array, like: DeviceArray) -> DeviceArray:
 
 
 def over_blocks(tensor: DeviceArray | None, scales: DeviceArray, stream: int | None) -> DeviceArray:
-    """Return the tensor scale broadcast to the shape of `scales`; None stands for a scale of 1."""
+    """Return the tensor scale, or 1 if `tensor` is None, broadcast to the shape of `scales`."""
     if tensor is None:
         tensor = arrays.empty(scales, (), np.float32)
         driver.launch(kernels.fill(), 1, stream, 1, flat(tensor), float_scale.ONE)

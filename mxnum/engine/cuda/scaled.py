@@ -1,10 +1,10 @@
 """Rounding to nearest even by three float32 operations, for CUDA kernels.
 
 First, an element is multiplied by the inverse of its block's scale. Two additions then round the
-product as in `rounding.float_additions`, but with constants in place of numbers that depend on the
-scale. The product loses bits only below 2**-126, far below half the least element, so the result is
-right for every finite float32 and every scale. A kernel therefore needs neither a check of its
-inputs nor a fallback. Decoding moves the fields of a code into a float32 and multiplies twice.
+product as in `rounding.float_additions`, but with the same constants for every scale. The product
+loses bits only below 2**-126, where all numbers round to 0. So the result is right for every finite
+float32 and every scale. A kernel therefore needs neither a check of its inputs nor a fallback.
+Decoding moves the fields of a code into a float32 and multiplies twice.
 
 The functions are dialect functions on 32-bit lanes, and use the float operations of
 `machine.lanes`. The functions need a machine that rounds to nearest even and keeps subnormals, so
@@ -72,9 +72,9 @@ def make_widen(source: ElementFormat) -> Callable[..., Any]:
 def _make_rounded(source: ElementFormat, element: ElementFormat) -> Callable[..., Any]:
     """Return `rounded(x, down)`, which returns (sign bit, total, power).
 
-    `power` is the power of two whose last bit is worth the element's step at the scaled magnitude
-    of `x`. `total` is the sum of `power` and the scaled magnitude, rounded to a multiple of the
-    step. `power` and `total` are float32 bit patterns.
+    The step is the distance between neighbouring element values at the scaled magnitude of `x`.
+    `power` is 2**23 steps. `total` is the float32 sum of `power` and the scaled magnitude, and so a
+    multiple of the step. `power` and `total` are float32 bit patterns.
     """
     UP = (FLOAT32.mantissa_bits - element.mantissa_bits) << FLOAT32.mantissa_bits
     LEAST = (element.emin + FLOAT32.bias) << 23
@@ -133,7 +133,7 @@ def make_value(element: ElementFormat) -> Callable[..., Any]:
         sign, total, power = rounded(x, down)
         value = subtract_float32(total, power)
         value = select(value > LARGEST, LARGEST, value)
-        if INTEGER:  # Integers have no -0, but scaling may round a negative value to -0.
+        if INTEGER:  # An integer format has no -0, so a value rounded to 0 loses its sign.
             sign = select(value == 0, 0, sign)
         return multiply_float32(value, up) | sign
 
@@ -144,8 +144,8 @@ def make_value(element: ElementFormat) -> Callable[..., Any]:
 def covers_scale(source: ElementFormat, element: ElementFormat) -> bool:
     """Return True if `make_scale` is right for a source and an element format.
 
-    The greatest exponent of the element format must be at least 1, so that subnormal magnitudes
-    have scale code 0.
+    The greatest exponent of the element format must be at least 1. Then all subnormal magnitudes
+    have scale code 0, as `make_scale` needs.
     """
     return source.name in SOURCES and element == ALL_ELEMENTS.get(element.name) and element.emax >= 1
 
@@ -161,8 +161,8 @@ def make_scale(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -
     ONE, EMAX = 1 << FLOAT32.mantissa_bits, element.emax
     QUANTUM = ONE >> element.mantissa_bits
     # Adding `BUMP` to the bit pattern of a magnitude increments the exponent field if the rule
-    # rounds the scale up. `BUMP` plus the least fraction that the rule rounds up gives `ONE`, the
-    # unit of the exponent field.
+    # rounds the scale up. `BUMP` is `ONE`, the unit of the exponent field, minus the least fraction
+    # that the rule rounds up.
     BUMP = {
         ScaleRule.FLOOR: 0,
         ScaleRule.CEIL: ONE - 1,

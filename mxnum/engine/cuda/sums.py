@@ -29,8 +29,8 @@ from mxnum.memory.device import DeviceArray
 from mxnum.memory.dtypes import numpy_dtype
 from mxnum.modes import Accumulate, Nonfinite, Overflow, Rounding
 
-#: A sum of at most this many bits is held in one 64-bit integer. An array of limbs holds a longer
-#: sum, as in the module `exact`.
+#: A sum of at most this many bits is held in one 64-bit integer. A longer sum is held in an array
+#: of limbs, as in the module `exact`.
 _SUM_BITS = exact.SUM_WIDTH
 
 
@@ -73,7 +73,7 @@ def _by_blocks(a: Operand, b: Operand, out: DeviceArray, target: ElementFormat, 
         codes: Any = x.array
         scales: Any = x.scales
         of_blocks = [1] * out.ndim
-        # Assign block lengths to axes of the result in the same way as `_along` assigns strides.
+        # List the block length along each axis of the result, as `_along` lists strides.
         for i, block in enumerate(reversed(x.blocks[:-1])):
             of_blocks[axis if i == 0 else -2 - i] = block
         memory, at = driver.memory(codes, signed=False)
@@ -87,8 +87,8 @@ def _by_blocks(a: Operand, b: Operand, out: DeviceArray, target: ElementFormat, 
 def _along(view: DeviceArray, out: DeviceArray, axis: int) -> tuple[int, ...]:
     """Return, for each axis of the result, the stride of an operand along that axis.
 
-    `axis` is the axis of the result along which the operand's rows lie. The stride is 0 along axes
-    that the operand lacks, so that the operand is broadcast.
+    `axis` is the axis of the result that counts the operand's rows. The stride is 0 along axes that
+    the operand lacks, so that the operand is broadcast.
     """
     steps = [0] * out.ndim
     for i, (length, stride) in enumerate(zip(reversed(view.shape[:-1]), reversed(view.strides[:-1]), strict=True)):
@@ -102,7 +102,7 @@ def _float32(x: Operand, stream: int | None, *, by_columns: bool) -> DeviceArray
 
     An operand of float32 numbers is returned as it is. The values of an operand that is not float32
     are stored in a new float32 array, row by row. If `by_columns`, the new array is stored column
-    by column, because neighbouring threads read the same index of neighbouring rows together.
+    by column, so that neighbouring threads read neighbouring numbers.
     """
     array: DeviceArray = x.array  # type: ignore[assignment]
     if x.format == FLOAT32:
@@ -167,7 +167,7 @@ def sequential(target: ElementFormat) -> Any:
 
 @dialect
 def _as_int32(bits):
-    """Return a 32-bit pattern, given as a signed or an unsigned integer, as a signed integer."""
+    """Return the low 32 bits of a signed or an unsigned integer as a signed integer."""
     return np.int32(((int(bits) & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000)
 
 

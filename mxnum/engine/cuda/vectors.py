@@ -47,9 +47,9 @@ def quantize_rows(
 
     The kernel computes out = function(x, scale, random) for every element. `function` returns
     codes, and the kernel stores the four codes of a quad as one 32-bit word. If `values`,
-    `function` returns bit patterns as wide as the source format instead of codes, and the kernel
-    does not store scales. The source format has at most 32 bits, because threads exchange
-    magnitudes as 32-bit integers. `random` holds the arguments of `_make_randoms_of`.
+    `function` returns bit patterns of the source format instead of codes, and the kernel stores no
+    scales. The source format has at most 32 bits, because threads exchange magnitudes as 32-bit
+    integers. `random` holds the arguments of `_make_randoms_of`.
     """
     source, element, rule, nonfinite, given = scaling
     LANES, SHIFT = run // 4, (run // 4).bit_length() - 1
@@ -133,8 +133,7 @@ def _make_randoms_of(how: str, sr_bits: int) -> Callable[..., Any]:
 
         @dialect
         def draw_randoms(quad, words, key):
-            # The module `passes` checks that key[4], the index of the first element, is a multiple
-            # of 4.
+            # key[4], the index of the first element, is a multiple of 4, as `passes._run` checks.
             a, b, c, d = draw(quad + (key[4] >> 2), key)
             return align_random(a), align_random(b), align_random(c), align_random(d)
 

@@ -3,9 +3,9 @@
 A loop sees a flat, contiguous array as (planes, rows, columns), with blocks of the shape (1, k,
 run). A band consists of the k rows that one row of blocks spans. A loop processes a band in panels,
 which are groups of columns that fit the caches. Before a loop converts a panel, it copies the scale
-of each block to all columns of the block. So one inner loop along the columns serves every `run`. A
-loop marks each panel for which its fast formulation is not right, and the loops of `marked` redo
-the marked panels.
+of each block to all columns of the block. So one inner loop along the columns serves every block
+width `run`. A loop marks each panel for which its fast formulation is not right, and the loops of
+`marked` redo the marked panels.
 
 A call of a loop processes the bands `first` to `last`, counted over all planes, and in each band
 the columns `begin` to `end`. `begin` is a multiple of the panel width, and the panel width is a

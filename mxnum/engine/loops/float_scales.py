@@ -76,9 +76,9 @@ def quantize(
     marked. The loop marks panels that hold a NaN or an infinity, and panels with a scale for which
     the formulation is not right. `find_scale(amax, tensor scale)` returns the scale code of a
     block; `find_scale` is None if the caller gives the scales. `run` is the block length if that
-    length is in `RUNS`, else 0. If `packed`, two codes of four bits are written to each byte, which
-    needs vector instructions and rows of whole blocks. The array `maxima` holds the largest
-    magnitudes of blocks; if it holds only one number, the loop computes the magnitudes itself.
+    length is in `RUNS`, else 0. If `packed`, the loop writes two codes of four bits to each byte.
+    Then loops need vector instructions, and rows must consist of whole blocks. If `maxima` has
+    several items, they are the largest magnitudes of the blocks; if not, the loop computes these.
     """
     row_maxima, magnitude = of_blocks(source, run), magnitude_type(source)
     elements = _elements(formulation, draw is not None, run, False, packed)
@@ -226,7 +226,7 @@ def _scales(find_scale: Any) -> Kernel:
 
     def kernel(maxima, scales, tensor, unused, unused_too, where):
         place, blocks, step, _, _, _, _, _ = where
-        # A common tensor scale is loaded once: a load for each block would be a slow gather.
+        # If blocks share a tensor scale, load it once: loads for all blocks would be a slow gather.
         common = wide(load(tensor, place * step))
         for b in range(blocks):
             t = common if step == 0 else wide(load(tensor, place + b))

@@ -1,22 +1,23 @@
 """A loop that chooses the better of two scales for each block, for the rule "four over six".
 
 The better scale has the lower sum of rounding errors. The difference between a number and its
-rounded value is exact in float64, because the two are within a factor of two, or the value is zero.
-The square of a rounding error is exact as a sum of two float64 numbers. The loop keeps each sum of
+rounded value is exact in float64 if the value is zero, or between half and twice the number. The
+square of a rounding error is exact as a sum of two float64 numbers. The loop keeps each sum of
 errors as two float64 numbers, and records whether an addition lost bits. If an addition lost bits,
-the loop decides a block only if the block's two sums differ by far more than additions can have
-lost. The loop leaves a block undecided if its sums are too close, and the caller then sums the
-errors of the block exactly.
+the loop chooses a scale only if the two sums differ by more than a bound on this loss. The loop
+leaves a block undecided if its sums are too close, and the caller then sums the errors of the block
+exactly.
 
 Fast path: blocks of whole vectors are first compared in float32. In the following bounds, A is the
-largest magnitude of a block, and a factor is a scale times the tensor scale. A factor and each of
-its multiples are computed with a relative error of 2**-23 at most. Rounding at most doubles a
-number. So the computed distance between a number and its rounded value has an error of at most
-2**-20.8 A: 2**-22 A from the value, 2**-22 A from the threshold between two values, and 2**-24 A
-from rounding. The distance is at most A, so the computed square of the distance has an error of at
-most 2**-19.8 A**2. For each number, subtracting and adding lose less than 2**-20 A, or 2**-20 A**2
-for squares. The comparison in float32 decides a block if the two sums differ by more than the sum
-of the error bounds of all numbers.
+largest magnitude of a block, and a factor is a scale times the tensor scale. The computed product
+of a factor and a value or threshold of E2M1 has a relative error of at most 2**-23. A rounded value
+is at most twice the number. So the computed distance between a number and its rounded value has an
+error of at most 2**-20.8 A. Its parts are 2**-22 A from the rounded value, 2**-22 A from the
+threshold between two values, and 2**-24 A from the subtraction. The distance is at most A, so the
+computed square of the distance has an error of at most 2**-19.8 A**2. Computing the difference of
+the two sums loses less than 2**-20 A for each number, or 2**-20 A**2 if errors are squared. The
+comparison in float32 chooses a scale if the two sums differ by more than the total error bound of
+the block's numbers.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ FOUR = 6
 #: float64 numbers.
 _LEAST, _GREATEST = 2.0**-400, 2.0**400
 _SPLIT = 2.0**27 + 1
-#: One addition loses at most 4 * 2**-106 of the sum, so adding n errors loses at most n**2 *
-#: `_LOST` of the total.
+#: One addition loses at most 4 * 2**-106 times the sum. So a sum of n errors loses at most n**2 *
+#: `_LOST` times the sum.
 _LOST = 2.0**-100
 
 
@@ -100,8 +101,8 @@ _QUARTER, _HALF, _3_4, _5_4, _3_2, _7_4, _2, _5_2, _3, _7_2, _4, _5, _6 = (
 #: The comparison in float32 is valid only if the largest element and both factors lie between
 #: `_LEAST_WIDE` and `_GREATEST_WIDE`.
 _LEAST_WIDE, _GREATEST_WIDE = 2.0**-50, 2.0**50
-#: Each number adds an error of at most `_TERM` * A to the difference of the two sums, or `_SQUARE`
-#: * A**2 if errors are squared, where A is the largest magnitude.
+#: For each number, the difference of the two sums has an error of at most `_TERM` * A, or `_SQUARE`
+#: * A**2 if errors are squared. A is the largest magnitude.
 _TERM, _SQUARE = 2.0**-19.8 + 2.0**-20, 2.0**-18.8 + 2.0**-20
 
 
@@ -171,8 +172,7 @@ def choose(source: ElementFormat, element: ElementFormat, scale: ScaleFormat, ru
                         words[0] = float32_to_float64(low_word(amax))
                         balance = balance_in_vectors(bits, block, factors[0], f6, f4, narrow6, narrow4)
                         if balance != 0:
-                            # Select the code without a branch, which would be mispredicted half the
-                            # time.
+                            # A select, because a branch would be mispredicted half the time.
                             store(scales, place, four if balance < 0 else six)
                             continue
                     balance = balance_of(x, bits, block, f6, f4)
@@ -187,8 +187,8 @@ def choose(source: ElementFormat, element: ElementFormat, scale: ScaleFormat, ru
 
 
 # The functions below describe a block as (first row, row after the last, columns of a row, first
-# column, column after the last). A balance is -1 if the second scale has the lower sum of errors, 1
-# if it does not, and 0 if the comparison is undecided.
+# column, column after the last). A function `balance` returns -1 if the second scale has the lower
+# sum of errors, 1 if not, and 0 if it cannot decide.
 
 
 def _make_largest(source: ElementFormat, in_vectors: bool) -> Callable[..., Any]:

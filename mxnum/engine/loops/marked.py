@@ -3,8 +3,8 @@
 One loop finds the scales of marked panels, and a second loop converts the elements. As in
 `columns`, a loop processes an array as bands of rows, and each band in panels of columns. Each
 panel has a mark. If blocks lie along rows, a band is one row, and a panel is a group of blocks as
-in `rows`. The argument `arrays` is (x, out, scales, tensor scales). The loops call kernels, which
-contain everything that depends on formats and modes.
+in `rows`. In all loops, the argument `arrays` is (x, out, scales, tensor scales). The loops call
+kernels, which contain everything that depends on formats and modes.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def _find_scales(source: ElementFormat) -> Any:
 
     The returned loop is called as `loop((kernel, NaN code, numbers), arrays, share, marks)`.
 
-    If a panel holds a NaN or an infinity and the NaN code is -1, the loop sets the panel's mark to
-    MIXED, otherwise to FINITE.
+    The loop sets a panel's mark to MIXED if the panel holds a NaN or an infinity and the NaN code
+    is -1. Otherwise, it sets the mark to FINITE.
     """
     MAX, Magnitude = source.max_code, magnitude_type(source)
     panel_maxima, finite_maxima = make_panel_maxima(source, False), make_panel_maxima(source, True)
@@ -134,23 +134,22 @@ def _find_scales(source: ElementFormat) -> Any:
 class Converter:
     """The kernels and settings by which a loop converts marked panels whose scales are known."""
 
-    #: The kernel that fills `tables` with the numbers that the kernel `elements` needs for each
-    #: block, called as `(scales, tables, tensor scales, is_right, _, (first scale, blocks, step,
-    #: stride of tables, run, ...))`.
+    #: The kernel that fills `tables` for the kernel `elements`, called as `(scales, tables, tensor
+    #: scales, is_right, _, (first scale, blocks, step, stride of tables, run, ...))`.
     prepare: Kernel
     #: The kernel that converts elements, called as `(x, out, tables, random bits, numbers, (first
     #: element, width, rows, columns, run, stride of tables, given, offset of random bits))`.
     elements: Kernel
-    #: The type of the numbers in `tables`, and how many of them belong to each block; 0 stands for
-    #: one number for each column.
+    #: The type of the numbers in `tables`, and how many numbers each block has there. If
+    #: `constants` is 0, each column has one number.
     constant: Any
     constants: int
-    #: The result for elements under the scale NaN; only loops for scales that are powers of two
-    #: read it.
+    #: The result for the elements of a block whose scale is NaN. If scales are floats, it is not
+    #: used.
     given: int = 0
     numbers: Array = field(default_factory=lambda: NO_NUMBERS)
-    #: True if the kernels are right for NaN and infinities; False if the loop must leave panels
-    #: that may hold NaN or infinities.
+    #: True if the kernels are right for NaN and infinities. If False, the loop does not convert
+    #: panels with the mark MIXED.
     takes_mixed: bool = True
 
     def loop(self, draw: Draw, x: Array, out: Array, scales: Array, tensor: Array) -> Callable[..., int]:

@@ -41,8 +41,8 @@ from mxnum.modes import ScaleRule
 def may_add(scales: Array, offsets: Array, element: ElementFormat) -> bool:
     """Return True if `fast_sum` is right for these scales and offsets.
 
-    `fast_sum` needs finite offsets, and values that are NaN or exact in float32. `offsets` holds
-    float16 bits.
+    `fast_sum` needs finite offsets. Each decoded value must be NaN, or zero or normal in float32.
+    `offsets` holds float16 bits.
     """
     least, greatest = decoding_domain(element)
     inside = ((scales >= least) & (scales <= greatest)) | (scales == E8M0.nan_code)
@@ -158,8 +158,8 @@ def half_range_scales(source: ElementFormat, element: ElementFormat, rule: Scale
 def subtract_offsets(source: ElementFormat, by_floats: bool) -> Any:
     """Return a loop of `convert` that subtracts offsets from numbers.
 
-    The differences are in the format `difference_format(source)`. If `by_floats`, float operations
-    compute the differences; otherwise integer operations of the definition do.
+    The differences are in the format `difference_format(source)`. If `by_floats`, they are computed
+    by float operations, otherwise by the integer operations of the definition.
     """
     if not by_floats:
         return convert(_of_offset(make_difference(source), None), word_bits(source, difference_format(source)) == 32)

@@ -1,9 +1,9 @@
 """Kernels that draw the random bits of elements, from an array of words or a Philox seed.
 
 A Philox counter yields four words. Compiled code computes the words of many counters at once, each
-word in the lower half of a 64-bit integer whose upper half is ignored. Products of 32-bit words are
-64-bit integers already, so no data moves between registers before the last round. Each round of a
-counter needs the result of the round before, so the code interleaves several registers of counters.
+word in the lower half of a 64-bit integer whose upper half is ignored. The product of two words
+then fills its 64-bit integer, so data moves between registers only after the last Philox round.
+Each round needs the result of the round before, so the code alternates between several registers.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ def counters_at_once() -> int:
 
 
 def words_in_line(buffer: Any, place: Any, first: Any, key: Any, sr_bits: int, count: int) -> None:
-    """Write aligned random bits for `count` counters, starting at `first`, to `buffer`.
+    """Write the random bits of `count` counters, from counter `first` on, into `buffer`.
 
-    `place` is the first index of `buffer` that is written. Each counter yields four words in order.
-    The key is (seed low, seed high, stream low, stream high, ...). `sr_bits` and `count` must be
-    compile-time constants.
+    `place` is the first index of `buffer` that is written. Each counter fills four items with its
+    words, shifted as by `make_align_random`. The key is (seed low, seed high, stream low, stream
+    high, ...). `sr_bits` and `count` must be compile-time constants.
     """
     align_random = random.make_align_random(sr_bits)
     for i, counter in enumerate(range(first, first + count)):
@@ -82,8 +82,8 @@ class _Vector:
     def upper(self, a: Any) -> Any:
         """Return the upper half of each word, moved to the lower half.
 
-        The move is a shuffle, because a shift would occupy a unit of the processor that
-        multiplications need.
+        A shuffle moves the halves, because a shift would use a processor unit that multiplications
+        need.
         """
         halves = self.builder.bitcast(a, self.halves)
         return self.builder.bitcast(self.shuffled(halves, halves, [i | 1 for i in range(2 * self.count)]), self.kind)
@@ -222,8 +222,8 @@ def make_philox_bits(sr_bits: int) -> Callable[..., Any]:
 def draw_words(sr_bits: int) -> Any:
     """Return `loop(key, firsts, words)`, which writes rows of random words.
 
-    Row i holds the words of the elements from C-order index `firsts[i]` on. The words suit the
-    kernel that `draw_from_words(SR_BITS)` returns.
+    Row i holds the words of the elements from C-order index `firsts[i]` on. The kernel
+    `draw_from_words(SR_BITS)` can read `words`.
     """
     philox_bits = make_philox_bits(sr_bits)
 
@@ -243,21 +243,21 @@ def draw_words(sr_bits: int) -> Any:
 class SeedWords(NamedTuple):
     """The random words that a seed gives to the elements of an array, computed part by part.
 
-    Each word has `SR_BITS` bits. If rounding draws fewer than `SR_BITS` bits, the lowest bits of a
-    word are zero. A part is a slice of the array after its axes were put in another order.
+    Each word has `SR_BITS` bits: the top `sr_bits` bits are random, and the others are zero. A part
+    is given as one slice for each axis of the reordered array.
     """
 
     key: tuple[int, int, int, int]
     sr_bits: int
-    #: The strides of the array in elements, before its axes were reordered, and the new order of
-    #: the axes.
+    #: The strides of the array in elements, in the original order of its axes. `order` is the new
+    #: order of the axes.
     strides: tuple[int, ...]
     order: tuple[int, ...]
     #: The index of the first element in the Philox stream.
     first: int = 0
 
     def read(self, where: tuple[slice, ...]) -> Array:
-        """Return the words of the part that a slice of each axis selects."""
+        """Return the words of one part."""
         if not self.order:
             where = ()
         along = [where[self.order.index(axis)] for axis in range(len(where))]

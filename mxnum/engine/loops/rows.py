@@ -93,8 +93,8 @@ def make_fast_scales(source: ElementFormat) -> Callable[..., Any]:
             else:
                 scale = i32(integer(fast_scale(magnitude, e)))
                 amax[b] = scale
-            # A block of zeros has the same codes under every scale, so the least allowed scale
-            # replaces a scale that is too small.
+            # Every scale except NaN gives a block of zeros the same codes, so use one that is
+            # always allowed.
             scale = i32(limits.least_scale) if integer(magnitude) == 0 and scale < NAN_SCALE else scale
             used[b] = scale
             least, greatest = i32(min(least, scale)), i32(max(greatest, scale))
@@ -126,8 +126,8 @@ def quantize(
     group if the formulation is not right for it. The loop returns the number of groups that it
     marked. If `constant_run` is not 0, the block length is compiled in as this constant, and the
     loop also marks the short block at the end of a row. Codes of fewer than eight bits are packed,
-    and each block begins at a new byte. If `inlined`, the loop contains its kernels: it takes
-    longer to compile, and a twentieth less time to run.
+    and each block begins at a new byte. If `inlined`, the kernels are compiled into the loop, which
+    then takes longer to compile, but 5 percent less time to run.
     """
     elements = _quantizing_kernel(function, draw is not None, constant_run, bits == 8)
     maxima = of_blocks(source, constant_run)
@@ -147,10 +147,10 @@ def quantize(
 def _quantize(source: ElementFormat, bits: int, within: tuple[Callable[..., Any], Callable[..., Any]] | None) -> Any:
     """Return the compiled loop of `quantize`; one loop serves all conversion functions.
 
-    The loop's first argument holds the addresses of kernels, and flags.
+    The loop's first argument holds two kernels, the result of `address_of`, and two flags.
 
-    `within` holds the functions of the kernels for maxima and for elements, if these kernels are
-    compiled into the loop.
+    `within` holds the Python functions of the two kernels if they are compiled into the loop;
+    otherwise, it is None.
     """
     Magnitude, fast_scales = magnitude_type(source), make_fast_scales(source)
     PACKED, INLINED = bits < 8, within is not None

@@ -44,7 +44,7 @@ def _arithmetic(operation: str, a: Any, b: Any) -> Any:
 
 
 def _compiled(function: Any, instruction: str) -> None:
-    """Compile each call of `function` with 64-bit integers to one LLVM float instruction."""
+    """Compile calls of `function` on 64-bit integers to the LLVM instruction `instruction`."""
 
     @intrinsic
     def operation(context, a, b):

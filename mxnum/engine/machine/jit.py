@@ -1,14 +1,14 @@
 """Compiling the dialect with numba: loops, and the kernels that they call by address.
 
-An outer loop over an array, with its scales, marks and random bits, takes a second to compile. A
-kernel, the inner loop over the elements of one panel, compiles in a fifth of a second. So an outer
-loop receives the address of a kernel at run time, and one compiled outer loop serves many formats.
-Calling a kernel costs a few nanoseconds for each panel.
+An outer loop runs over an array, and takes a second to compile. A kernel is the inner loop over the
+elements of one panel, and takes a fifth of a second to compile. So an outer loop receives the
+address of a kernel at run time, and one compiled outer loop serves many formats. Calling a kernel
+costs a few nanoseconds for each panel.
 
-Many loops first find the scales of a group of blocks, which reads memory, and then convert the
-group from the cache. Hardware prefetchers foresee neither the bursts of reads nor the cache lines
-that a loop will write. Loops therefore prefetch explicitly (`ask_for`), which keeps memory busy
-while scales are found and while numbers are converted.
+Many loops first find the scales of a group of blocks, and then convert the group. The first step
+reads memory, and the second step reads the cache. Hardware prefetchers predict neither when a loop
+reads memory nor where it writes. So loops prefetch explicitly (`ask_for`), to keep memory busy in
+both steps.
 """
 
 from __future__ import annotations
@@ -34,21 +34,20 @@ from numba.np.numpy_support import from_dtype
 from mxnum.definition import word
 from mxnum.engine.machine import loop_cache
 
-#: numba's options for functions that only compiled code calls, so that they need no wrapper for
-#: calls from C.
+#: numba's options for functions that only compiled code calls. They need no wrapper for calls from
+#: C.
 INLINED = {"forceinline": True, "no_cfunc_wrapper": True}
-#: numba's options for functions that are not inlined, so that each function has all registers for
-#: its own values.
+#: numba's options for functions that are not inlined. Each has all registers for its own values.
 NOT_INLINED = {"no_cfunc_wrapper": True, "error_model": "numpy", "forceinline": False}
 
 #: The type of `where`, the last argument of every kernel: eight integers such as the index of the
 #: first element and the number of rows.
 _WHERE = types.UniTuple(types.int64, 8)
-#: The distances in bytes at which loops prefetch: for memory that they read, and for memory that
-#: they will write.
+#: How many bytes ahead loops prefetch the memory that they will read, and the memory that they will
+#: write.
 READ_AHEAD, WRITE_AHEAD = 8192, 2048
-#: How many elements a loop prefetches at once; for constant block lengths, one block.
-#: Loops with much work for each element use `PART`, and loops with little work use `LONG_PART`.
+#: How many elements a loop prefetches at once: `PART` to quantize, `LONG_PART` to decode. Kernels
+#: compiled for one block length prefetch one block at once.
 PART, LONG_PART = 64, 256
 #: The size of a cache line in bytes.
 _LINE = 64
@@ -149,7 +148,7 @@ def not_inlined(function: Callable[..., Any]) -> Callable[..., Any]:
 
     The first statement of `function` must be a call of `forbid_inlining`.
 
-    If a loop reads many arrays, its innermost loops are functions that are not inlined. If LLVM
+    A loop that reads many arrays has its innermost loops in functions that are not inlined. If LLVM
     inlined the innermost loops, their values would not fit in registers, and each iteration would
     load the values from memory again.
     """
@@ -159,7 +158,7 @@ def not_inlined(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def forbid_inlining() -> None:
-    """Stop LLVM from inlining the calling function; without compilation, do nothing."""
+    """Stop LLVM from inlining the calling function; if compilation is disabled, do nothing."""
 
 
 @intrinsic
@@ -190,7 +189,7 @@ def compile_loop(function: Callable[..., Any], **options: Any) -> Any:
 
 def _begin(function: Callable[..., Any]) -> None:
     """Register the dialect functions that a loop calls, and log that compiling takes time."""
-    logging.getLogger("mxnum").info("Compiling loops, each in about a second; a cache on disk keeps them.")
+    logging.getLogger("mxnum").info("Compiling loops (about a second each), and caching them on disk.")
     register(function)
 
 
@@ -205,8 +204,8 @@ class Kernel:
     def __init__(self, function: Callable[..., Any]) -> None:
         # Nothing calls a kernel from Python, so the wrapper for such calls need not be compiled.
         self.function, self._compiled = function, compile_loop(function, no_cpython_wrapper=True)
-        #: The array whose address `for_types` returns, or without compilation the kernel's Python
-        #: function. The key is the types of the kernel's five arrays.
+        #: Keys are the types of five arrays. Values are the arrays whose addresses `for_types`
+        #: returns or, if compilation is disabled, the kernel's Python function.
         self._found: dict[tuple[Any, ...], Any] = {}
 
     def for_types(
@@ -214,8 +213,8 @@ class Kernel:
     ) -> Any:
         """Compile the kernel for arrays of these types, and return the value that loops receive.
 
-        Loops pass the returned value to `call_kernel`. The returned value is the address of the
-        array that `_words` returns, or without compilation the Python function.
+        Loops pass the returned value to `call_kernel`. It is the address of the array that `_words`
+        returns or, if compilation is disabled, the Python function.
         """
         kinds = x, out, scales, drawn, numbers
         found = self._found.get(kinds)
@@ -227,7 +226,7 @@ class Kernel:
         return found.ctypes.data if isinstance(found, np.ndarray) else found
 
     def _words(self, kinds: tuple[Any, ...]) -> Any:
-        """Return an array: the compiled function's address, and a number that encodes its types."""
+        """Return an array: the address and the encoded signature of the compiled function."""
         signature = (*(types.CPointer(from_dtype(np.dtype(kind))) for kind in kinds), _WHERE)
         self._compiled.compile(signature)
         compiled = self._compiled.overloads[signature]
@@ -291,7 +290,7 @@ compile_directly(others_apart, _others_apart)
 
 
 def ask_for(array: Any, index: Any, count: int, ahead: int) -> None:
-    """Ask the processor to prefetch `count` elements that begin `ahead` bytes after `index`.
+    """Ask the processor to prefetch `count` elements, from `ahead` bytes after element `index` on.
 
     `count` and `ahead` are compile-time constants. The addresses may lie outside the array, because
     a prefetch never faults.

@@ -2,11 +2,11 @@
 
 numba computes int32 + int32 in 64 bits, so a vector register holds only half as many numbers. A
 lane is a separate numba type for 32-bit integers, on which the operators of the dialect stay in 32
-bits. Functions return right results on lanes if all intermediate results fit 32 bits. For every
-function whose word has 32 bits, a proof shows that all intermediate results fit 32 bits.
+bits. A function returns right results on lanes if its intermediate results fit 32 bits. This is
+proved for every function with a 32-bit word (see `mxnum.definition.word`).
 
-The formulations in `rounding` also need float32 arithmetic. Functions such as `add_float32` do
-float32 arithmetic on lanes that hold bit patterns.
+The functions of `rounding` also need float32 arithmetic. Functions such as `add_float32` do float32
+arithmetic on lanes that hold bit patterns.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from mxnum.definition import random, word
 from mxnum.engine.machine.jit import INLINED, compile_directly, compile_everywhere, element_pointer, has_feature
 
 #: Float arithmetic for words that are neither Python integers nor numpy arrays, such as a solver's
-#: terms. The key is the type of a word, and the value is a function of (operation, *bit patterns).
+#: terms. Keys are types of words; values are functions, called with an operation and bit patterns.
 FLOAT_ARITHMETIC: dict[type, Callable[..., Any]] = {}
 #: The conversion of a 64-bit word to 32 bits, for words that are neither Python integers nor numpy
-#: arrays. The key is the type of the word, and the value is a function of the word.
+#: arrays. Keys are types of words; values are functions, called with the word.
 LOW_WORD: dict[type, Callable[[Any], Any]] = {}
 
 #: Lanes of a vector.
@@ -96,7 +96,7 @@ def subtract_float32(a: Any, b: Any) -> Any:
 
 
 def truncate_float32(a: Any) -> Any:
-    """Return the integer part of a float32 number below 2**31 in magnitude, given as its bits."""
+    """Return the integer part of a float32 number below 2**31 in magnitude; `a` holds its bits."""
     return _float_arithmetic("truncate", a)
 
 
@@ -178,7 +178,7 @@ LANE, VECTOR, MASK = Lane(), Vector(), Mask()
 
 
 def model(kind: Any, of: Any) -> None:
-    """Let the LLVM type `of` represent values of the numba type `kind`."""
+    """Register the LLVM type `of` as the representation of the numba type `kind`."""
 
     class Model(models.PrimitiveModel):  # type: ignore[misc]
         def __init__(self, manager: Any, numba_type: Any) -> None:
@@ -240,7 +240,7 @@ def _may_select(condition: Any, *both: Any) -> bool:
 
 
 def _operation(emit: Callable[[Any, Any, Any], Any], compares: bool = False) -> Any:
-    """Return an intrinsic of two lanes, integers or vectors, for which `emit` makes the IR."""
+    """Return an intrinsic with two operands: lanes, integers or vectors. `emit` makes its IR."""
 
     @intrinsic
     def operation(context, a, b):
@@ -461,8 +461,8 @@ def _widened_half(builder: Any, bits: Any) -> Any:
 def _rounded_to_half(builder: Any, bits: Any) -> Any:
     """Return IR for the float16 bits nearest to a float32 number, ties to even.
 
-    If the result is a normal number, adding half a unit in the last place to the bits rounds it. If
-    the result is subnormal, a float addition rounds it.
+    To round to a normal number, half a unit in the last place is added to the bits. To round to a
+    subnormal number, a float addition is used.
     """
     magnitude, bottom = builder.and_(bits, _I32(0x7FFFFFFF)), _I32(126 << 23)
     total = builder.fadd(_as_float(builder, magnitude), _as_float(builder, bottom))

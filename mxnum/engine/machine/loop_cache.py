@@ -126,7 +126,7 @@ def _nothing() -> None:
 def _define_runtime_functions() -> None:
     """Make the addresses of numba's run-time functions known to the linker.
 
-    By itself, numba passes addresses to the linker only when it sets up its compiler.
+    Without this call, the linker knows these addresses only after numba sets up its compiler.
     """
     from numba.core.runtime import _nrt_python
 

@@ -34,7 +34,7 @@ def many(index: Any) -> Any:
 
 
 def available() -> bool:
-    """Return True if vectors can be used: numba compiles loops unless NUMBA_DISABLE_JIT is set."""
+    """Return True unless NUMBA_DISABLE_JIT is set, because only compiled loops can use vectors."""
     return not numba.config.DISABLE_JIT
 
 

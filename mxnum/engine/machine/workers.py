@@ -71,7 +71,7 @@ def usual_threads() -> int:
 
     Calling `numba.get_num_threads` starts numba's threads. Starting OpenMP threads undoes settings
     of other libraries, such as `torch.set_num_threads`. So this function asks numba only if numba's
-    threads are already running. Until numba's threads run, their number is the default.
+    threads are already running. Until then, the function returns `NUMBA_NUM_THREADS`.
     """
     try:
         numba.threading_layer()
@@ -91,8 +91,8 @@ def _number(bits: int) -> float:
     return number
 
 
-#: Numbers that show the rounding direction: 1, the next float64 number, and 1/2 and 3/4 of the
-#: distance between these two.
+#: Numbers that show the rounding direction. `_NEXT` is the float64 number after 1. `_HALF_WAY` and
+#: `_NEARER` are 1/2 and 3/4 of the distance between `_ONE` and `_NEXT`.
 _ONE, _NEXT = _number(1023 << 52), _number((1023 << 52) + 1)
 _HALF_WAY, _NEARER = _number(970 << 52), _number((970 << 52) + (1 << 51))
 #: Numbers that show flushing to zero: the least positive normal number (half of it is subnormal),
@@ -104,11 +104,11 @@ def has_default_floats() -> bool:
     """Return True if this thread rounds to nearest even and does not flush subnormal numbers.
 
     Rounding to nearest even, and subnormal numbers, are the defaults of IEEE 754. The check uses
-    Python's float64 arithmetic, which decides for float32 too, because processors have one state
-    for both widths.
+    Python's float64 arithmetic. Its result is valid for float32 too, because processors have one
+    state for both widths.
     """
     return (
-        # The sum is above `_NEXT` if the thread rounds up, and 1 if it rounds down or toward zero.
+        # Rounding up makes the sum greater than `_NEXT`. Rounding down or toward zero makes it 1.
         _ONE + _HALF_WAY + _NEARER == _NEXT
         # The product is 0 if the thread flushes subnormal results or reads subnormal operands as 0.
         and _TINY * _HALF * _TWO == _TINY

@@ -47,7 +47,7 @@ class Packed(NamedTuple):
 
 
 def pack(codes: Array, bits: int, out: Array | None = None) -> Array:
-    """Return the codes with each row along the last axis packed as a little-endian bit stream.
+    """Return the packed codes: a little-endian bit stream for each row along the last axis.
 
     If given, `out` receives the packed bytes and is returned.
     """

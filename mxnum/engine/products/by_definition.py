@@ -22,7 +22,7 @@ from mxnum.memory.dtypes import Array, signed_bits, stored_bits
 _WORD = 0xFFFFFFFF
 #: The exponent of the smallest subnormal float32 number.
 _LOWEST = FLOATS["float32"].emin - FLOATS["float32"].mantissa_bits
-#: A thread for fewer products than this costs more time than it saves.
+#: Threads save time only if each thread computes at least this many products.
 PRODUCTS_PER_THREAD = 1 << 15
 
 

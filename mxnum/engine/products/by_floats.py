@@ -25,7 +25,7 @@ from mxnum.memory.dtypes import Array
 
 __all__ = ["HAS_FMA", "add_to_rows", "by_blocks", "by_blocks_of_stack", "in_sequence", "scale"]
 
-#: A thread for fewer multiplications than this costs more time than it saves.
+#: Threads save time only if each thread does at least this many multiplications.
 MULTIPLICATIONS_PER_THREAD = 1 << 22
 #: About how many bytes of panels are packed at a time, so that the panels stay in the second- or
 #: third-level cache.
@@ -55,7 +55,7 @@ def _in_sequence(x: Operand, to_float32: ToFloat32) -> _Side:
 
 
 def by_blocks(a: Operand, b: Operand, held: Held, out: Array, threads: int | None) -> None:
-    """Add the sum of each block to `out` in block order, scaled and rounded once.
+    """Add the sum of each block, scaled and rounded once, to `out` in block order.
 
     Both matrices come from `Operand.by_rows`. `out` holds the starting values of the sums.
     """
@@ -95,7 +95,7 @@ class _Panels(NamedTuple):
     numbers: Array
     #: Panels of scales, for sums by blocks; else None.
     scales: Array | None = None
-    #: For a right operand of 8-bit integers: panels of the values from which block sums start.
+    #: For a right operand of 8-bit integers: panels of the initial values of block sums; else None.
     starts: Array | None = None
 
     def part(self, which: slice) -> _Panels:
@@ -118,8 +118,8 @@ class _Side(NamedTuple):
     def new_panels(self, rows: int, word: str, run: int | None, is_right: bool) -> _Panels:
         """Return uninitialized panels for `rows` rows.
 
-        If sums are by blocks of `run` elements, there are also panels for scales, and all panels
-        are long enough for whole blocks.
+        If `run` is given, there are also panels for scales, and the rows of all panels are long
+        enough for whole blocks of `run` elements.
         """
         width = SHAPES[word].columns if is_right else SHAPES[word].rows
         if run is None:
@@ -133,7 +133,7 @@ class _Side(NamedTuple):
         return _Panels(numbers, new_panels(rows, blocks, width, "float32"), starts)
 
     def pack(self, some: slice, panels: _Panels, bias: int = 0) -> None:
-        """Write rows to `panels`: elements if `panels` has scales, else elements times scales.
+        """Write rows to `panels`. Elements are multiplied by scales unless `panels` has scales.
 
         `bias` is added to all 8-bit integers of the left operand, to make them positive.
         """

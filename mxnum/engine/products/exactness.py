@@ -70,11 +70,11 @@ class Exactness:
     """How hardware can hold exact block sums, for elements of two formats."""
 
     word: str
-    #: True if sums for any elements fit exactly in `word`. If False, the elements of the given
-    #: arrays decide whether `word` suffices.
+    #: True if `word` holds the sums of all possible elements exactly. If False, the elements of the
+    #: given arrays decide whether `word` suffices.
     always: bool
-    #: True if sums for any elements fit exactly in `word`, once each element of the first operand
-    #: is split into two parts.
+    #: True if `word` holds the sums of all possible elements exactly, provided that each element of
+    #: the first operand is split into two parts.
     if_split: bool
     unit_a: int
     unit_b: int
@@ -87,8 +87,8 @@ def exactness_of(
     """Return the cheapest way to hold sums of `run` products exactly, or None if there is none.
 
     `instructions` is the result of `integers.instructions`. `extra` is 0 if scales are powers of
-    two; otherwise, the product of two scales has at most `extra + 2` bits. For a positive `extra`,
-    float32 must hold the product of two scales, and float64 must hold that product times a sum.
+    two; otherwise, the product of two scales has at most `extra + 2` bits. If float32 is chosen, it
+    holds this product. If float64 is chosen, it holds this product times a block sum.
 
     The result is None if an element other than zero is not a normal float32 number.
     """
@@ -149,7 +149,7 @@ def _ends(x: Operand, scales: Any) -> tuple[int, int]:
 
     Float scales that are zero or NaN are ignored. The NaN code of E8M0 counts as the scale 2**128.
     """
-    # Fast path: `np.minimum.reduce` takes half the time of `np.min`, as does `np.maximum.reduce`.
+    # Fast path: the calls of `reduce` take half the time of `np.min` and `np.max`.
     if not x.has_float_scales:
         least, greatest = (reduce(scales, None, initial=E8M0.bias) for reduce in (np.minimum.reduce, np.maximum.reduce))
         return int(least) - E8M0.bias, int(greatest) - E8M0.bias
@@ -174,15 +174,15 @@ def may_be_wide(a: Operand, b: Operand, run: int) -> bool:
     """Return True if float64 might not hold the sum of some block.
 
     The elements of a block are multiples of the spacing of numbers in its least binade, and lie
-    below the end of its greatest binade. So a product of two elements has at most as many bits as
-    the sum of the `widths` of both blocks. A sum of n products has at most ceil(log2(n)) more bits
-    than a product.
+    below the end of its greatest binade. So a product of two elements has at most w_a + w_b
+    bits, where w_a and w_b are the `widths` of the blocks. A sum of n products has at most
+    ceil(log2(n)) more bits than a product.
     """
     return bool((widths(a, run) + widths(b, run) > bits_to_spare(run)).any())
 
 
 def bits_to_spare(run: int) -> int:
-    """Return the largest sum of the `widths` of two blocks for which float64 holds block sums."""
+    """Return how many bits a product may have so that float64 holds a sum of `run` products."""
     return _EXACT["float64"] - (run - 1).bit_length()
 
 
@@ -203,8 +203,8 @@ def widths(x: Operand, run: int) -> Array:
 def bits_between(least: Array, greatest: Array, mantissa: int) -> Array:
     """Return the number of bits from the last bit of `least` to the first bit of `greatest`.
 
-    `greatest` holds magnitude codes. `least` holds magnitude codes minus 1, modulo 256, so that
-    zeros are never the least code. A block of zeros alone has 0 bits.
+    `greatest` holds magnitude codes. `least` holds the least nonzero magnitude code minus 1,
+    or 255 for a block of zeros alone. A block of zeros alone has 0 bits.
     """
     low, high = np.maximum((least + 1) >> mantissa, 1), np.maximum(greatest >> mantissa, 1)
     return np.where(greatest > 0, high - low + mantissa + 1, 0)

@@ -22,7 +22,7 @@ from mxnum.memory.dtypes import Array, stored_bits
 from mxnum.modes import Rounding
 from mxnum.units.unit import MatrixUnit
 
-#: A thread for fewer products than this costs more time than it saves.
+#: Threads save time only if each thread computes at least this many products.
 PRODUCTS_PER_THREAD = 1 << 13
 
 
@@ -100,7 +100,7 @@ def fused_loop(accumulator: ElementFormat, rounding: Rounding) -> Any:
                             exponents[g] = exponent + int(scale_ea[i, own_a]) + int(scale_eb[j, own_b])
                             significands[g] = significand * int(scale_ma[i, own_a]) * int(scale_mb[j, own_b])
                             largest = max(largest, exponents[g])
-                        # `state` decides sums of infinities or NaN, whose exponent is a zero's.
+                        # If a product or the addend is infinite or NaN, `state` alone decides.
                         sums = align(sign_c, exponent_c, significand_c, largest, left_c, right_c)
                         for g in range(count):
                             negative = 1 if significands[g] < 0 else 0

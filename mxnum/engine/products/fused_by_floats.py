@@ -22,12 +22,12 @@ from mxnum.formats import ScaleFormat
 from mxnum.memory.dtypes import Array
 from mxnum.units.unit import ZERO_EXPONENT, MatrixUnit
 
-#: A thread for fewer products than this costs more time than it saves.
+#: Threads save time only if each thread computes at least this many products.
 PRODUCTS_PER_THREAD = 1 << 20
 Scales = tuple[ScaleFormat | None, ScaleFormat | None]
-#: The greatest |exponent| of an E8M0 scale with which float hardware computes group sums.
+#: Float hardware computes group sums only if no E8M0 scale has an |exponent| above this.
 _FARTHEST_SCALE = 40
-#: The number of bits of a float32 significand, and of a 32-bit integer without its sign.
+#: The number of bits of a float32 significand, and of the magnitude of a 32-bit integer.
 _FLOAT32, _INTEGER = 24, 31
 
 

@@ -25,8 +25,8 @@ def _group_tile(typing_context, panels, tile, p, q, numbers):
     `multiply` describes `panels`. Each group has a float32 scale, and the int32 exponent of this
     scale.
 
-    `numbers` are five counts: fused sums, groups per fused sum, products per group, fraction bits,
-    and the float64 bits that the result drops.
+    `numbers` are five counts: of fused sums, of groups per fused sum, of products per group, of
+    fraction bits, and of float64 bits that the result drops.
     """
 
     def generate(context, builder, signature, arguments):
@@ -52,8 +52,8 @@ def _group_tile(typing_context, panels, tile, p, q, numbers):
             largest = t.loop(first, last, [t.all(_I32, _LOWEST)] * ROWS, greatest)
             largest = [t.greater(m, t.exponent_of(c)) for m, c in zip(largest, chain, strict=True)]
             fields = [builder.sub(builder.add(kept, t.all(_I32, 127)), m) for m in largest]
-            # Limit the exponent field to 254, the greatest of finite float32 numbers. The limit
-            # applies only if every group has a scale of zero, so that all terms are zero.
+            # Limit the exponent field to 254, because 255 stands for infinity or NaN. The limit
+            # applies only if every group has a scale of zero; then all terms are zero.
             fields = [
                 builder.select(builder.icmp_signed("<", x, t.all(_I32, 254)), x, t.all(_I32, 254)) for x in fields
             ]

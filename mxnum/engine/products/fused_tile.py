@@ -73,7 +73,7 @@ class _Tile(_Builder):
         return self.ir.bitcast(self.ir.shl(wide, self.all(_I64, 52)), self.vector(_F64))
 
     def scalars(self, panel: Any, index: Any) -> list[Any]:
-        """Return a vector for each row of a panel, which repeats the row's number at `index`."""
+        """Return a vector for each row of a panel. Every lane holds the row's number at `index`."""
         row = self.at(panel, index, ROWS)
         return [self.splat(self.ir.load(self.ir.gep(row, [_I64(i)]))) for i in range(ROWS)]
 
@@ -122,14 +122,14 @@ class _Tile(_Builder):
 def _fused_tile(typing_context, panels, tile, p, q, numbers):
     """Replace the addends in `tile` by fused sums of panel `p` of `a` and panel `q` of `b`.
 
-    `multiply` describes `panels`. Scales, given as int32 exponents, belong to fused sums; float32
-    factors belong to promotions of partial sums. Scales and factors may be None.
+    `multiply` describes `panels`. There is an int32 scale exponent for each fused sum, and a
+    float32 factor for each promotion (see `MatrixUnit`). Scales and factors may be None.
 
-    `numbers[:3]` are three counts: fused sums, terms per fused sum, and terms per 32-bit integer
-    sum. `numbers[3:6]` are counts of bits: the fraction bits of a sum, this count minus the
-    fraction bits of a product, and the float64 bits that the result drops. `numbers[6:]` are the
-    `quantum` of `_Tile.rounded`, the number of fused sums per promotion, and 1 if the addend is
-    added after the products, else 0.
+    `numbers[:3]` are three counts: of fused sums, of terms per fused sum, and of terms per 32-bit
+    integer sum. `numbers[3]` is the number of fraction bits of a sum. `numbers[4]` is `numbers[3]`
+    minus the number of fraction bits of a product. The result drops `numbers[5]` bits of float64.
+    `numbers[6]` is the `quantum` of `_Tile.rounded`. `numbers[7]` is the number of fused sums per
+    promotion. `numbers[8]` is 1 if the addend is added after the products, else 0.
     """
     sa, sb, ea, eb, scale_a, scale_b, factor_a, factor_b = panels.types
 

@@ -93,7 +93,7 @@ def integers_of(element: ElementFormat) -> Integers | None:
 
 
 def word_for(a: ElementFormat, b: ElementFormat, run: int, given: str) -> str | None:
-    """Return the integer type whose products the instruction set `given` adds exactly, or None.
+    """Return the integer type for which the instructions `given` add products exactly, or None.
 
     The caller ensures that no sum of `run` products exceeds 2**24 units, so 32 bits hold every sum.
     Without VNNI, a sum of 8-bit products is kept as two partial sums, which must fit 16 bits each.

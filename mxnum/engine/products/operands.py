@@ -109,7 +109,7 @@ def matrices(out: Array, a: Operand, b: Operand) -> Iterator[tuple[Array, Operan
 
     The leading axes of the operands broadcast. Both operands come from `Operand.by_rows`.
     """
-    if out.ndim == 2:  # Fast path: avoids views, which take a tenth of the time of a small product.
+    if out.ndim == 2:  # Fast path: making views would take a tenth of the time of a small product.
         yield out, a, b
         return
     if b.array.ndim == 2 and out.size and a.array.size:

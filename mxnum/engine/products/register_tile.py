@@ -61,8 +61,8 @@ def _shape(word: str) -> Shape:
     return Shape(8, 8, 4) if word == "float32" else Shape(8, 4, 2)
 
 
-#: True if the processor has instructions for fused multiply-add, which only x86 processors can
-#: lack. Without fma instructions, `llvm.fma` calls the C library for every number.
+#: True if the processor has instructions for fused multiply-add. Only x86 processors can lack them.
+#: Without such instructions, `llvm.fma` calls the C library for every number.
 HAS_FMA = bool(llvmlite.binding.get_host_cpu_features().get("fma", True))
 
 #: The shape of a tile, by the number type of the panels.
@@ -126,7 +126,7 @@ class _Builder:
     def loop(self, start: Any, stop: Any, initial: list[Any], body: Any) -> list[Any]:
         """Return the final values of a loop that computes ``values = body(index, values)``.
 
-        The loop runs for start <= index < stop, and at least once.
+        `index` goes from `start` to `stop` - 1. The first pass runs even if `stop` <= `start`.
         """
         before = self.ir.block
         head, after = self.ir.append_basic_block("loop"), self.ir.append_basic_block("after")
@@ -236,7 +236,7 @@ def _tile(typing_context, panels, out, run, where):
 
 @compile_loop
 def multiply(panels, run, out, first, count):
-    """Add the products of panels, which `_tile` computes, to `out` from column `first` on.
+    """Add the products of all panels to `out`, from column `first` on.
 
     `panels` are (a, b, scales of a, scales of b, starts). `out` is a C-contiguous float32 matrix in
     which `count` matrices lie one below the other. The panels of `a` are divided equally among the
@@ -244,7 +244,7 @@ def multiply(panels, run, out, first, count):
     `out`. Every NaN becomes canonical.
 
     `run` is the length of blocks, or 1 if scales are None. For 8-bit integers, `starts` are panels
-    of the values from which block sums start; otherwise `starts` is None.
+    of the initial values of block sums; otherwise `starts` is None.
     """
     a, b = panels[0], panels[1]
     rows, columns = a.shape[2], b.shape[2]

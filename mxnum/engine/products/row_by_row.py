@@ -15,7 +15,7 @@ from mxnum.engine.machine.jit import compile_loop
 from mxnum.engine.machine.workers import bounds, run_in_threads, worth
 from mxnum.memory.dtypes import Array
 
-#: A thread for fewer products than this costs more time than it saves.
+#: Threads save time only if each thread computes at least this many products.
 PRODUCTS_PER_THREAD = 1 << 18
 
 
@@ -79,8 +79,8 @@ def _blocks(a, high, low, b, scales_a, scales_b, is_split, out):
                 exact = np.float64(0)
                 if is_split:
                     exact = _rounded_to_odd(_sum(high[i, block], b[j, block]), _sum(low[i, block], b[j, block]))
-                # If `b` holds an infinity, a part of `a` that is zero makes this sum NaN, although
-                # the exact sum may be infinite.
+                # If a part of an element is 0 and is multiplied by an infinity of `b`, this sum is
+                # NaN, although the exact sum may be infinite.
                 if not is_split or not math.isfinite(exact):
                     exact = _sum(a[i, block], b[j, block])
                 total += np.float32(exact * (np.float64(scales_a[i, block]) * np.float64(scales_b[j, block])))

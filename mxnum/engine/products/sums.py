@@ -1,7 +1,7 @@
 """Matrix products along the last axes of two operands, with a defined accumulation.
 
-Float hardware computes the products if the floating-point environment is the default and floats
-hold the sums; otherwise integer arithmetic does, as in the definition.
+Float hardware computes sums by blocks or in sequence if it gives the bits of the definition. In
+other cases, and for exact sums, integers are used, as in the definition.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from mxnum.engine.products.operands import Operand, ToFloat32, matrices, stack
 from mxnum.memory.dtypes import Array
 from mxnum.modes import Accumulate
 
-#: Products with at most this many multiplications are small: they take no longer than the call of a
-#: loop.
+#: A matrix product with at most this many multiplications takes no longer than the call of a loop.
 SMALL = 1 << 20
 
 
@@ -32,7 +31,7 @@ def matmul(
     to_float32: ToFloat32,
     tensor_scales: Sequence[Array] = (),
 ) -> None:
-    """Add the sums of products over the last axis of both operands to `out`.
+    """Add the matrix product of both operands to `out`, with sums over the last axis of each.
 
     `out` is a C-contiguous float32 array of shape (*batch, rows of a, rows of b), which holds the
     starting values of the sums. If `tensor_scales` are given, the sums are then multiplied by the

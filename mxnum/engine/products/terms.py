@@ -133,8 +133,8 @@ def _for_each_element(per_block: Array, x: Operand) -> Array:
 def class_of_sum(first: Term, second: Term) -> Array:
     """Return the classes of the exact sums first + second."""
     a, b = first.classes, second.classes
-    # Magnitudes compare by the exponent of the leading bit, then by the significand with its
-    # leading bit aligned.
+    # The magnitude with the higher leading bit is greater. If both leading bits have the same
+    # position, the aligned significands are compared.
     (size_a, order_a), (size_b, order_b) = (_leading(x) for x in (first, second))
     larger = np.where(order_a == order_b, size_a > size_b, order_a > order_b)
     equal = (order_a == order_b) & (size_a == size_b)

@@ -27,7 +27,7 @@ _BYTE = np.dtype(np.uint8)
 
 
 def may_run() -> bool:
-    """Return True if numba compiles and the floating-point environment is the default."""
+    """Return True if compiled loops of float arithmetic may run: see `workers.may_use_floats`."""
     return workers.may_use_floats()
 
 

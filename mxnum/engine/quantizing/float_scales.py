@@ -77,9 +77,9 @@ def quantizing(
 ) -> Conversion:
     """Return the `Conversion` that quantizes floats by `fast` if possible, else by `definition`.
 
-    `find` are two functions of (largest magnitude, tensor scale) that return scale codes: a fast
-    function and the definition. If the caller gives the scales, `find` is (None, None). `nan_code`
-    is the scale code of blocks that hold NaN or infinity; -1 if such blocks get no special code.
+    `find` is a pair of functions from (largest magnitude, tensor scale) to the scale code: a fast
+    one and the definition. If the caller gives the scales, `find` is (None, None). `nan_code` is
+    the scale code of blocks that hold NaN or infinity; -1 if such blocks get no special code.
     """
     find_fast, find_defined = find
 
@@ -202,7 +202,7 @@ def tensor_scale(request: Request, by_rows: bool) -> tuple[Array, Array | None]:
 def scale_of_bits(
     asked: Settings, flat: Array, in_c_order: bool = True, threads: int | None = None
 ) -> tuple[Array, Array | None]:
-    """Return what `tensor_scale` returns, for the bits of an array as a flat array."""
+    """Return what `tensor_scale` returns; `flat` holds the bit patterns of the numbers."""
     source, (_, find_one, greatest_of, run) = asked.source, _tensor_scale_of(asked)
     maxima: Array | None = None
     if run and in_c_order:
@@ -216,7 +216,7 @@ def scale_of_bits(
 
 @lru_cache(maxsize=4096)
 def _tensor_scale_of(asked: Settings) -> tuple[Callable[..., Any], Callable[[int], Any], Callable[[Array], Any], int]:
-    """Return the function that computes tensor scales, two loops, and the length of blocks.
+    """Return a tuple: a function that computes tensor scales, two loops, and the block length.
 
     The first loop computes a single tensor scale. The second loop is `greatest_magnitude`. The
     length is 0 if blocks are not contiguous in memory, or if loops have no kernel for the length.

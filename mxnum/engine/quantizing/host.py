@@ -83,7 +83,7 @@ def fake_quantize(request: Request, out: Array | None = None) -> Array:
 
 
 def fake_quantizer(request: Request, out: Array) -> Callable[[], Array]:
-    """Return a function that quantizes the current numbers of the request's array.
+    """Return a function that quantizes the numbers of the request's array at the time of each call.
 
     The function takes no arguments, writes the values of the codes to `out`, and returns `out`.
 
@@ -107,9 +107,9 @@ def fake_quantizer(request: Request, out: Array) -> Callable[[], Array]:
 def repeated(asked: Settings, out: Array) -> Callable[[Array, RandomBits | None], None] | None:
     """Return a function that quantizes arrays in C order, and writes the values of codes to `out`.
 
-    The function takes the bits of an array as a flat array, and its random bits. The function is
-    None if arrays need checks, or if loops cannot process all of an array at once. Only one thread
-    may call the function at a time.
+    The function takes the numbers as a flat array of bit patterns, and the source of random bits.
+    The result is None if arrays need checks, or if loops cannot process all of an array at once.
+    Only one thread may call the function at a time.
     """
     loops = to_values_plan(asked, draw_from_seed(SR_BITS) if asked.rounding.is_stochastic else None).direct
     if not isinstance(loops, Loops) or asked.must_look or asked.scales_given or not out.flags.c_contiguous:
@@ -216,7 +216,7 @@ def check_finite(x: Array, source: ElementFormat, element: ElementFormat, nonfin
         raise errors.nonfinite("x", where, f"free of NaN for {element.name}, which has no NaN code", "a NaN")
 
 
-# Plans: the first call with certain settings makes a plan, and later calls share this plan.
+# The first call with certain settings makes a plan, and later calls share this plan.
 
 
 def drawn(random: RandomBits | None) -> Draw:

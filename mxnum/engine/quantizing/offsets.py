@@ -105,9 +105,9 @@ def _flat(sides: Sides) -> tuple[Array, Array]:
 
 
 def takes_half(offset_range: OffsetRange | None) -> bool:
-    """Return True if half the range of a block's numbers sets the scale.
+    """Return True if the scale is computed from half the range of a block's numbers.
 
-    If the result is False, the largest difference from the offset sets the scale.
+    Otherwise, the scale is computed from the largest difference from the offset.
     """
     match offset_range:
         case OffsetRange.HALF:

@@ -216,8 +216,7 @@ loops_along = lru_cache(maxsize=4096)(Loops)
 class Operation:
     """How a plan converts contiguous parts of arrays."""
 
-    #: Returns the function `Run` that converts arrays along a given walk, with random bits drawn in
-    #: a given way.
+    #: Returns the `Run` for a walk and a kernel that draws random bits.
     along: Callable[[Walk, Draw], Run]
     #: Returns the `Run` that reads or writes packed codes, or None if no loop along the walk reads
     #: or writes packed codes.
@@ -225,8 +224,7 @@ class Operation:
     #: True if the operation quantizes and so writes scales and offsets, False if it decodes and
     #: reads them.
     quantizes: bool = False
-    #: True if the operation allocates another array as large as a part, so that parts must be
-    #: small.
+    #: True if the operation needs a temporary array as large as a part. Parts must then be small.
     needs_scratch: bool = False
     #: True if short blocks are padded with zeros when blocks are copied to rows: see `Arrays`.
     fills_with_zeros: bool = False
@@ -438,7 +436,8 @@ class Plan:
     def _around_packed(self, walk: Walk) -> Run:
         """Return the operation on contiguous arrays, whose codes may be packed.
 
-        Packed codes are unpacked to, or packed from, a temporary array with a byte for each code.
+        The operation unpacks codes to a temporary array, or packs codes from one. The temporary
+        array has a byte for each code.
         """
         run, reads, writes = self.operation.along(walk, self.draw), self.reads_packed, self.writes_packed
         if not (reads or writes):

@@ -78,7 +78,7 @@ def _fast_quantizing(fast: Fast, source: ElementFormat, scales_given: bool, walk
     function = (fast.special if is_common else None) or fast.function
     if not walk.along_rows:
         return columns.quantize(function, source, scales_given, draw, run)
-    # The most common loops have their kernels compiled in, which saves a twentieth of the time.
+    # The most common loops inline their kernels, which saves a twentieth of their time.
     is_quick = draw is None and (source.bits == 16 or (source.bits == 32 and function is fast.special))
     return rows.quantize(function, source, scales_given, draw, run, walk.bits, inlined=is_common and is_quick)
 
@@ -103,7 +103,7 @@ def _fast_decoding(fast: Fast, walk: Walk, draw: Draw) -> Bind:
 
 
 def _exact(finder: Finder | None, definition: Definition, anywhere: Definition | None) -> Exact:
-    """Return the `Exact` that redoes panels left by a fast loop with power-of-two scales."""
+    """Return the `Exact` for the panels that a fast loop leaves unconverted."""
     nan = definition.function(0, E8M0.nan_code, 0, None)
     exact = marked.convert_by(definition, nan, takes_mixed=True)
     at_any_scale = None if anywhere is None else marked.convert_by(anywhere, nan, takes_mixed=finder is None)

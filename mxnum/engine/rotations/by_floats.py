@@ -1,7 +1,6 @@
 """The Hadamard transform of blocks whose sums are all exact in float64.
 
-The sums are exact if a block's numbers have at most 24 significant bits and exponents close
-together.
+The sums are exact if all numbers of a block have at most 24 significant bits and similar exponents.
 
 All partial sums of a block are exact if the numbers are multiples of one power of two u, and the
 sum of their magnitudes is below 2**53 u. Let m be the largest magnitude and c = 4 * size * m. The
@@ -128,10 +127,10 @@ def _add_and_subtract(values, lanes):
 
 
 def _conversions(source: ElementFormat) -> Any:
-    """Return functions that read a number as float64, and that round a float64 number and write it.
+    """Return `widen(x, i)`, which reads a number, and `narrow(out, i, value)`, which writes one.
 
-    `widen(x, i)` reads number i of `x`. `narrow(out, i, value)` rounds `value` once and writes it
-    as number i of `out`.
+    `widen` returns number i of `x` as float64. `narrow` rounds the float64 number `value` once and
+    writes it as number i of `out`.
     """
     if source == _FLOAT32:
 

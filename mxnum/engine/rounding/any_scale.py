@@ -26,13 +26,13 @@ from mxnum.modes import Rounding
 UNIT = E8M0.bias
 _SIGN = -0x80000000
 _INFINITY = 0x7F800000
-#: The bit patterns of the least normal number and of 1. Setting the bits of 1 in a subnormal number
-#: x gives 1 + 2**126 * x.
+#: The bit patterns of the least normal number and of 1. For the bits x of a subnormal number s,
+#: `x | _ONE` is the bit pattern of 1 + 2**126 * s.
 _NORMAL, _ONE = 1 << 23, UNIT << 23
-#: At scale codes below `_LOW`, `return_to` first computes 2**`_RAISED` times the result. The result
-#: is subnormal if 2**`_RAISED` times the result is below 1.
+#: At scale codes below `_LOW`, `return_to` first computes its result times 2**`_RAISED`. If this
+#: product is below 1, the result is subnormal.
 _LOW, _RAISED = 64, 126
-#: The least exponent field of nonzero quotients that `bring` returns for scales of at least 1.
+#: For scales of 1 or more, nonzero results of `bring` have at least this exponent field.
 _LEAST = 1
 #: The bit pattern of 2**100, which is larger than every element.
 _GREATEST = (127 + 100) << 23
@@ -48,8 +48,8 @@ def bring(x: Any, scale: Any) -> Any:
     least = select(scale < UNIT, 0, (scale - UNIT + _LEAST) << 23)
     kept = select(magnitude < least, select(magnitude == 0, 0, least), magnitude)
     is_small = kept < _NORMAL
-    # At scale code 254 the factor 2**-127 would be subnormal, so decrementing the exponent field
-    # halves the number, and the factor is 2**-126.
+    # The factor 2**-127 of scale code 254 is subnormal. Instead, the exponent field of the number
+    # is lowered by 1, which halves the number, and the factor is 2**-126.
     number = select(is_small, subtract_float32(kept | _ONE, _ONE), kept - select(scale == 254, _NORMAL, 0))
     power = (254 - select(scale == 254, 253, scale)) << 23
     y = multiply_float32(number, select(is_small, (UNIT + 1 - select(scale > UNIT, UNIT, scale)) << 23, power))

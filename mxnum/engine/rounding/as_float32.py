@@ -7,10 +7,10 @@ number rounds to the same element as the float64 number. For stochastic rounding
 is split into a leading part (the number truncated to float32) and a rest, which is added to the
 random bits.
 
-For nonzero float64 numbers below the normal float32 numbers, rounding to odd gives the least normal
-number, and the leading part is zero. A float64 number above the float32 numbers becomes the largest
-float32 number. Loops leave two kinds of block to the definition: blocks whose scale is so low that
-the least normal number matters, and blocks whose largest number becomes the largest float32 number.
+If a nonzero float64 number is below the normal float32 numbers, it is rounded to the least normal
+number, and its leading part is zero. A float64 number above the float32 numbers becomes the largest
+float32 number. Loops leave a block to the definition if these changes could matter: if the scale of
+the block is very low, or if its largest number becomes the largest float32 number.
 
 Two functions round to odd, with equal results. Theorems about rounding use `to_odd`, which computes
 with integers. Loops use `to_odd_by_conversion`, which takes half as many instructions as `to_odd`.
@@ -67,7 +67,7 @@ def leading_part(x: Any) -> Any:
 
 @dialect
 def rest(x: Any, leading: Any, scale: Any, e: Any) -> Any:
-    """Return x minus its leading part in units of quantum * 2**-SR_BITS, rounded down.
+    """Return (|x| - |leading|) / (quantum * 2**-SR_BITS), rounded down.
 
     The quantum is the distance between neighbouring values of the element at x.
     """
@@ -82,8 +82,8 @@ def rest(x: Any, leading: Any, scale: Any, e: Any) -> Any:
 def to_odd_by_conversion(x: Any) -> Any:
     """Return the float32 bit pattern of a float64 number, rounded to odd.
 
-    The result equals that of `to_odd`. A float conversion converts the bits that float32 can hold;
-    if any of the lower bits is set, the last bit of the result is set.
+    The result equals that of `to_odd`. The processor converts the bits that float32 can hold. If
+    any lower bit of x is set, the function sets the last bit of the result.
     """
     magnitude = x & 0x7FFFFFFFFFFFFFFF
     kept = select(magnitude < _LEAST_WIDE, _LEAST_WIDE, magnitude)

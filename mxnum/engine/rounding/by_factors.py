@@ -6,17 +6,17 @@ element, or with any midpoint of two values. A *threshold* is a magnitude at whi
 rounding changes.
 
 Elements of four bits have seven thresholds. Loops compute each product threshold * factor once for
-a block, exactly. Comparing |x| with the products threshold * factor rounds x without a division. In
-E2M1, three thresholds are twice or four times another threshold, so four products suffice. Each
-value of E2M1 is 1 or 1.5 times a power of two, so two products give all values.
+a block, exactly. Comparing |x| with the products threshold * factor rounds x without a division. Of
+the seven thresholds of E2M1, three are another threshold times 2 or 4, so four products suffice.
+Each value of E2M1 is 1 or 1.5 times a power of two, so two products give all values.
 
 For larger elements, loops compute the quotient |x| / factor in float64, and `as_float32` and
 `float_additions` round the quotient at scale 1. The quotient lies on the same side of every
 threshold as the exact quotient, because the rounding error is too small to cross a threshold. A
 threshold has at most 8 bits, so threshold * factor has at most 43 bits. The magnitude |x| has at
 most 48 bits, because float64 inputs are first rounded to odd, to 48 bits. If |x| is not equal to
-threshold * factor, their relative difference is at least 2**-48. Rounding to 53 bits changes the
-quotient by at most 2**-53 of itself.
+threshold * factor, their relative difference is at least 2**-48. Rounding the quotient to 53 bits
+has a relative error of at most 2**-53.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ _GREATEST = (UNIT + 100) << 23
 _HUGE = (_BIAS + 700) << _MANTISSA
 #: The divisor that replaces a factor of zero, so that all quotients are zero.
 _INFINITY = 0x7FF << _MANTISSA
-#: 2**-600 replaces smaller nonzero float64 numbers, because its quotient by every factor is far
-#: below all thresholds.
+#: Nonzero float64 numbers below 2**-600 become 2**-600, which is far below every nonzero product
+#: threshold * factor.
 _TINY = (_BIAS - 600) << _MANTISSA
 #: Input types for which loops process several numbers at once, in vectors.
 _IN_VECTORS = "float32", "bfloat16"
@@ -211,8 +211,8 @@ def _values(element: ElementFormat, target: ElementFormat) -> Entries:
 def _make_threshold(first_from: Callable[..., Any], never: int, inclusive: bool) -> Callable[..., Any]:
     """Return `threshold(factor, place)`, which returns the least magnitude above place * factor.
 
-    If `inclusive`, the least magnitude may equal place * factor. For a factor of 0, the function
-    returns `never`, which no magnitude exceeds.
+    If `inclusive`, place * factor itself counts as above. For a factor of 0, the function returns
+    `never`, which no magnitude exceeds.
     """
     INCLUSIVE, NEVER = inclusive, never
 
@@ -275,9 +275,9 @@ def rows_at(row: int, count: int) -> Callable[..., Any]:
 def _value_above(row: int) -> Callable[..., Any]:
     """Return `value(magnitude, c)`, which returns the value to which a magnitude rounds.
 
-    The thresholds are c[0], c[1], ..., and the values are c[7], c[8], .... The function considers
-    thresholds 0 to `row`, and selects the value of the last threshold that is not above the
-    magnitude, or 0.
+    The thresholds are c[0], c[1], ..., and the values are c[7], c[8], .... If c[i] is the last of
+    the thresholds up to c[row] that is not above the magnitude, the result is c[i + 7]. The result
+    is 0 if all thresholds are above the magnitude.
     """
     value_of_others: Any = None if row == 0 else _value_above(row - 1)
     IS_FIRST = row == 0
@@ -380,9 +380,9 @@ def by_doublings(
     """Return the `Formulation` that rounds by comparisons to E2M1.
 
     Above the least normal number of the element, thresholds and values double from binade to
-    binade. Doubling a normal number adds 1 to its exponent, before rounding or after. So one
-    product gives the thresholds or values of several binades. Blocks whose thresholds or values may
-    be subnormal or infinite are left to the definition.
+    binade. Normal numbers may be doubled before or after rounding, because doubling only adds 1 to
+    the exponent. So one product gives the thresholds or values of several binades. Blocks whose
+    thresholds or values may be subnormal or infinite are left to the definition.
     """
     MAKES_VALUES = target is not None
     (p3, f3), (p4, f4) = ((_bits(place), on) for place, on in _places(element, rounding)[2:4])
@@ -452,7 +452,7 @@ def by_quotients(
 ) -> Formulation | None:
     """Return the `Formulation` that rounds float64 quotients to any element.
 
-    The result is None for stochastic rounding, and for elements without a proof.
+    The result is None for stochastic rounding, and if `reaches(element)` is False.
     """
     if not reaches(element) or rounding.is_stochastic:
         return None
@@ -493,7 +493,7 @@ _FLOAT32 = FLOATS["float32"]
 
 @cache
 def decoding(element: ElementFormat, scale: ScaleFormat, target: ElementFormat) -> Formulation | None:
-    """Return the `Formulation` that decodes codes, or None if the element has no proof."""
+    """Return the `Formulation` that decodes codes, or None if `reaches(element)` is False."""
     if not reaches(element):
         return None
     if element.bits == 4 and not element.integer and target.name == "float32":
@@ -557,8 +557,8 @@ def _make_factor(scale: ScaleFormat) -> Callable[..., Any]:
 def _first_from(is_wide: bool) -> Callable[..., Any]:
     """Return `first(threshold, inclusive)`, which returns the least magnitude above a threshold.
 
-    If `inclusive`, the least magnitude may equal the threshold. The threshold is a float64 bit
-    pattern; magnitudes are bit patterns of float32, or of float64 if `is_wide`.
+    If `inclusive`, the threshold itself counts as above. The threshold is a float64 bit pattern;
+    magnitudes are bit patterns of float32, or of float64 if `is_wide`.
     """
 
     @dialect
@@ -612,7 +612,7 @@ def make_narrow(target: ElementFormat) -> Callable[..., Any]:
 def _make_value_of(element: ElementFormat, target: ElementFormat | None) -> Callable[..., Any]:
     """Return `value(code, factor)`, which returns the bits, in `target`, of code value * factor.
 
-    Without a `target`, the function returns the code.
+    If `target` is None, `value` returns the code itself.
     """
 
     @dialect

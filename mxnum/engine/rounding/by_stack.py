@@ -3,8 +3,8 @@
 `definition.stack_arithmetic` has the operations of each stack as functions of float32 numbers,
 which loops compile unchanged. This module converts bit patterns to numbers and back, and rounds to
 E4M3 and E2M1 by float additions at scale 1. Loops handle only blocks in which no NaN or infinity
-can occur. Loops leave a block to the caller if its largest number, its factor or the value of its
-largest element is not finite, or if its factor is 0.
+can occur. Loops leave a block to the caller if the block holds NaN or infinity, if its factor is 0
+or not finite, or if the value of the largest element code is not finite.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ def _number_of_scale(code):
 def make_scale(source: ElementFormat, arithmetic: Arithmetic) -> Callable[..., Any]:
     """Return `stack_scale(amax, tensor)`, which returns the scale code of a block.
 
-    `amax` is the largest finite magnitude of the block, as bits of `source`. `tensor` is a result
-    of `tensor_word`.
+    `amax` is the largest finite magnitude of the block, as a bit pattern of `source`. `tensor` is a
+    result of `tensor_word`.
     """
     widen, narrowed, FOR_ZERO = as_float32.make_widen(source), make_narrowed(source), arithmetic.for_zero
     in_type = arithmetic.block_scale_in

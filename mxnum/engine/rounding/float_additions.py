@@ -2,10 +2,10 @@
 
 The quantum at x is the distance between neighbouring values of the element at x. Adding to |x| a
 power of two whose last bit is worth the quantum, and subtracting it again, rounds |x| to the
-quantum, to nearest even. Subtracting the rounded value from |x|, which is exact, shows the rounding
-error and its sign. Every rounding mode gives the nearest value or one of its neighbours. Adding 1
-to the bits of the sum of |x| and the power of two, or subtracting 1 from them, gives a neighbouring
-value.
+quantum, to nearest even. Subtracting the rounded value from |x| is exact, and gives the rounding
+error. Every rounding mode gives the value nearest to |x|, or the next value above or below it.
+Raising the bit pattern of the sum by 1 leads to the next value above, and lowering it by 1 leads to
+the next value below.
 
 Float32 additions round correctly only inside a domain of scales and magnitudes, and only while the
 hardware rounds to nearest even. Loops check both conditions. Theorems say that, inside the domain
@@ -55,12 +55,12 @@ class Constants(NamedTuple):
     #: The fraction bits of float32 minus the fraction bits of the element.
     discarded: int
     emin: int
-    #: `up` is `discarded`, shifted to the exponent field. The bits of x's binade plus `up` are the
-    #: bits of the power of two to add to |x|.
+    #: `up` is `discarded`, shifted to the exponent field. Adding `up` to the exponent field of |x|
+    #: gives the power of two that is added to |x|.
     up: int
     max_code: int
-    #: The magnitude codes to which too large finite numbers convert: `above` for positive numbers,
-    #: `below` for negative ones.
+    #: The magnitude codes of finite numbers that overflow: `above` for positive numbers, `below`
+    #: for negative ones.
     above: int
     below: int
     #: The float32 bits of `above` and `below` if these are NaN or infinity, else 0. `special_sign`
@@ -75,9 +75,9 @@ class Constants(NamedTuple):
     sign: int
     sign_down: int
     flip: int
-    #: `largest` is the bits of the largest value minus the bits of the least normal value, a
-    #: difference that is the same under every scale. `zero_sign` is the mask of the sign bit if
-    #: zeros have a sign, else 0.
+    #: `largest` is the bit pattern of the largest value minus that of the least normal value. The
+    #: difference is the same under every scale. `zero_sign` is the mask of the sign bit if zeros
+    #: have a sign, else 0.
     largest: int
     zero_sign: int
     #: The magnitude code of infinity, and the least magnitude code of a NaN.
@@ -147,9 +147,9 @@ class Domain(NamedTuple):
 def domain(element: ElementFormat, rounding: Rounding) -> Domain:
     """Return the domain in which the functions of `make_code` and `make_value` are right.
 
-    Inside the domain, no sum becomes infinite. The quantum is so far above the subnormal numbers
-    that flushing them to zero changes no result. Stochastic rounding truncates a subnormal rounding
-    error to zero even without flushing.
+    Inside the domain, no sum becomes infinite. Subnormal numbers are so far below the quantum that
+    flushing them to zero changes no result. Stochastic rounding counts a subnormal rounding error
+    as zero, with or without flushing.
     """
     last_field = 254 - (FLOAT32.mantissa_bits - element.mantissa_bits)
     least = (SR_BITS + 1 if rounding == Rounding.SR else 3) + element.mantissa_bits - element.emin
@@ -162,7 +162,7 @@ def fast_scale(amax: Any, e: Constants) -> Any:
     """Return the E8M0 code of a block from the bits of its largest magnitude.
 
     The magnitude is a float32 number that is zero or normal. For a subnormal magnitude, the result
-    is a code below the scales of every domain.
+    is below the least scale of every `Domain`.
     """
     code = ((amax + e.scale_bump) >> 23) + e.scale_bias
     code = select(amax == 0, 0, code)
@@ -215,7 +215,7 @@ def make_value(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
         limit = select(special == 0, largest, special)
         keeps = select(value > largest, select(special == 0, _SIGN, e.special_sign), _SIGN)
         value = select(value > largest, limit, value)
-        return value | (x & select(value == 0, e.zero_sign, keeps))  # No -0 of integers; no sign if overflow gives NaN.
+        return value | (x & select(value == 0, e.zero_sign, keeps))  # Integers have no -0; overflow NaNs have no sign.
 
     fast_value.__name__ = f"fast_value_{rounding}{'_by_parity' if by_parity else ''}"
     return fast_value
@@ -225,7 +225,7 @@ def breaks_ties_by_parity(element: ElementFormat) -> bool:
     """Return True if rounding to nearest even must break ties by the parity of the code.
 
     The hardware breaks ties by the last bit of the significand. In an element without mantissa
-    bits, the last bit of the significand says nothing about the code.
+    bits, that bit does not show whether the code is even.
     """
     return element.mantissa_bits == 0
 
@@ -243,9 +243,9 @@ def value_of_code(code: Any, scale: Any, e: Constants) -> Any:
 
     The scale must be in `decoding_domain`.
 
-    Shifts move the fields of a normal code to the fields of float32. For a subnormal code, the
-    function puts the fraction behind a leading one, and an exact subtraction takes the leading one
-    away. Nothing is rounded, so the result is right in every floating-point environment.
+    Shifts move the fields of a normal code to the fields of float32. The fraction of a subnormal
+    code gets a leading one, which an exact subtraction removes. Nothing is rounded, so the result
+    is right in every floating-point environment.
     """
     half = e.mask >> 1
     sign = 0 - ((code >> (31 - e.sign_down)) & 1)
@@ -274,9 +274,9 @@ def make_value_by_product(element: ElementFormat) -> Callable[..., Any]:
     """Return `value(code, scale, constants)`, which equals `value_of_code` in `product_domain`.
 
     The function converts the code to a float32 number and multiplies the number by a power of two.
-    An integer code is converted by subtracting two numbers whose last bit is worth 1. The fields of
-    a float code, even of a subnormal one, make a float16 number, which the processor widens to
-    float32. Nothing is rounded.
+    For an integer n, the function subtracts 2**23 + h from 2**23 + h + n, where h is the sign bit's
+    weight. Shifts move the fields of a float code, normal or subnormal, to a float16 number, which
+    the processor widens to float32. Nothing is rounded.
     """
     HAS_NANS = element.specials != "none"
 
@@ -302,7 +302,7 @@ def make_value_by_product(element: ElementFormat) -> Callable[..., Any]:
 
 @dialect
 def _magic_of(magnitude, scale, e):
-    """Return the bits of the power of two whose last place is worth the quantum at `magnitude`."""
+    """Return the bits of the power of two whose last bit is worth the quantum at `magnitude`."""
     binade = magnitude & 0x7F800000
     least = (scale + e.emin) << 23
     return select(binade > least, binade, least) + e.up

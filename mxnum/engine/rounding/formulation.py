@@ -48,8 +48,8 @@ NO_NUMBERS = np.zeros(len(Domain._fields) + len(Constants._fields), np.int32)
 class Definition:
     """One conversion by `mxnum.definition`, as `function(x, scale, random, constants)`.
 
-    The function converts every x under every scale. Only the functions of `quantizing_anywhere` and
-    `decoding_anywhere` need a finite x and a scale that is not NaN. Two `Definition` objects
+    The functions of `quantizing_anywhere` and `decoding_anywhere` need a finite x and a scale other
+    than NaN. All other functions convert every x under every scale. Two `Definition` objects
     compare equal if one compiled loop serves both.
     """
 
@@ -62,7 +62,7 @@ class Definition:
 
     @property
     def word(self) -> Callable[[Any], Any]:
-        """The function that converts a scale or random bits to the integer type of a loaded x."""
+        """The function that converts scales and random bits to the integer type of x in a loop."""
         return lane if self.in_lanes else wide
 
 
@@ -87,8 +87,8 @@ _COMMON = (("float32", Rounding.RNE), ("float32", Rounding.SR), ("float64", Roun
 def _with_constants(function: Callable[..., Any], constants: float_additions.Constants) -> Callable[..., Any]:
     """Return `function` with the constants of one element compiled in.
 
-    The returned function ignores the constants that its loop passes; the loop needs them only to
-    compute scales.
+    The returned function ignores its fourth argument: the constants from which a loop computes
+    scales.
     """
 
     @dialect
@@ -99,7 +99,7 @@ def _with_constants(function: Callable[..., Any], constants: float_additions.Con
 
 
 def _limits(least: int, greatest: int, greatest_x: int) -> Domain:
-    """Return a `Domain`, whose least and greatest scale are limited to codes that are not NaN."""
+    """Return the `Domain` with these limits, but without negative scales and the NaN code."""
     return Domain(max(least, 0), min(greatest, float_additions.LAST_SCALE), greatest_x)
 
 
@@ -368,7 +368,7 @@ def decoding_over(element: ElementFormat, scale: ScaleFormat, target: ElementFor
 
 
 def _defined(scale: ScaleFormat, element: Callable[..., Any]) -> Formulation:
-    """Return a `Formulation` whose constants are the factor's exponent, significand and kind."""
+    """Return a `Formulation` with three constants that describe the factor: see `make_factor`."""
     factor = make_factor(scale)
 
     @dialect

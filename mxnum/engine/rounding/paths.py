@@ -30,16 +30,15 @@ RULES = (
 class FastPath:
     """One fast formulation, with the formats and modes for which it is proved.
 
-    Loops use the formulation inside the domain that its module states, and the definition
-    elsewhere.
+    The module of each formulation states a domain. Loops use the definition outside this domain.
     """
 
     name: str
     #: The float types of inputs when quantizing, or of results when decoding.
     float_types: tuple[str, ...]
     elements: tuple[str, ...]
-    #: Names of the theorems in proofs/LEDGER.md. A part in braces, such as {element}, stands for
-    #: each of its values.
+    #: Names of the theorems in proofs/LEDGER.md. A name with {element} stands for one theorem for
+    #: each element, and other braces likewise.
     evidence: tuple[str, ...]
     #: Names of theorems about all elements with m mantissa bits and at most `MOST_BITS` bits; empty
     #: if there are none.

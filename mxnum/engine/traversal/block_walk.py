@@ -12,9 +12,9 @@ from mxnum.engine.machine.workers import bounds, run_in_threads, worth
 from mxnum.layout import Blocks, collapse
 from mxnum.memory.dtypes import Array
 
-#: Block lengths for which the loops along rows are also compiled with a constant length.
+#: The loops along rows are also compiled with each of these block lengths as a constant.
 USUAL_RUN, SHORT_RUN = 32, 16
-#: Values of `Walk.run` for which the loops over tiles are also compiled with a constant length.
+#: The loops over tiles are also compiled with each of these values of `Walk.run` as a constant.
 CONSTANT_RUNS = (1, 2, 4, 8, 16)
 #: The greatest number of elements in a group of blocks. Random bits are drawn for at most `PIECE`
 #: elements at once.
@@ -31,18 +31,17 @@ PANEL, WIDEST_PANEL = 1 << 14, 3072
 ROW_PANEL = 2048
 #: A thread with fewer than `ELEMENTS_PER_THREAD` elements costs more time than it saves.
 ELEMENTS_PER_THREAD = 1 << 19
-#: Loops over few columns are slower than a copy that turns blocks into rows. Therefore arrays with
-#: fewer than NARROW columns and at least WORTH_A_COPY elements are copied if blocks are one column
-#: wide.
+#: Blocks that lie along columns are first copied to rows if the array has fewer than NARROW columns
+#: and at least WORTH_A_COPY elements: a loop over so few columns is slower than the copy.
 NARROW, WORTH_A_COPY = 8, 1 << 14
 
-#: Marks of groups of blocks that are still to be processed. A group with the mark MIXED may hold
-#: NaN or infinities; a group with the mark FINITE holds only finite numbers.
+#: Marks of groups of blocks. A group with the mark MIXED may hold NaN or infinities; a group with
+#: the mark FINITE holds only finite numbers. A group with the mark 0 needs no second loop.
 MIXED, FINITE = 1, 2
 
-#: The share of an array that one call of a loop processes. (first, last, begin, end) stands for
-#: blocks `begin` to `end` of rows `first` to `last`, or for columns `begin` to `end` of bands
-#: `first` to `last`.
+#: The share of an array that one call of a loop processes. (first, last, begin, end) stands for the
+#: blocks ``begin:end`` of the rows ``first:last``, or for the columns ``begin:end`` of the bands
+#: ``first:last``.
 Bounds = tuple[int, int, int, int]
 
 
@@ -58,8 +57,8 @@ class Walk:
     #: The width in bits of a code, for loops that read or write packed codes. In packed arrays,
     #: each row and each block begins at a byte.
     bits: int = 8
-    #: The number of columns of a panel, for loops that process bands even if blocks lie along rows;
-    #: 0 for all other loops.
+    #: The number of columns of a panel, or 0 if `panel` computes this number. If it is not 0, loops
+    #: over bands process the array, even if blocks lie along rows.
     fixed_panel: int = 0
 
     @cached_property
@@ -74,14 +73,14 @@ class Walk:
 
     @cached_property
     def redone(self) -> Walk:
-        """A copy of this `Walk` for loops that redo marked groups, with each group as a panel."""
+        """The `Walk` for loops that process marked groups again, with each group as one panel."""
         return replace(self, fixed_panel=self.group * self.run) if self.along_rows else self
 
     @cached_property
     def constant_run(self) -> int:
         """The value of `run` if a loop is compiled for this block length, else 0.
 
-        For blocks along rows, the value is also 0 if rows are short and end in a shorter block.
+        For blocks along rows, it is also 0 if rows are shorter than 8 blocks and end in short ones.
         """
         if not self.along_rows:
             return self.run if self.run in CONSTANT_RUNS else 0
@@ -110,15 +109,15 @@ class Walk:
 
     @cached_property
     def groups(self) -> int:
-        """The number of groups or panels in the array. Each group or panel has a mark."""
+        """The number of groups or panels in the array, that is, of marks (see `MIXED`)."""
         full, panel = self.columns // self.run * self.run, self.group * self.run if self.along_rows else self.panel
         return self.planes * -(-self.rows // self.k) * (-(-full // panel) + (full < self.columns))
 
     @cached_property
     def extent(self) -> tuple[int, int, int]:
-        """The number of rows (or bands), of blocks per row (or columns per band), and a step.
+        """The numbers of rows, of blocks in a row, and of blocks that a loop processes at once.
 
-        The step is the number of blocks (or columns) that the loop processes at once.
+        For loops over bands: of bands, of columns in a band, and of columns processed at once.
         """
         if self.along_rows:
             return self.planes * self.rows, -(-self.columns // self.run), self.group
@@ -152,10 +151,10 @@ class Walk:
 
 @lru_cache(maxsize=4096)
 def walk_of(shape: tuple[int, ...], blocks: Blocks) -> Walk | None:
-    """Return the `Walk` through a contiguous array, or None if its blocks must become rows first.
+    """Return the `Walk` through a contiguous array, or None if each block must be copied to a row.
 
-    Blocks must become rows if no loop supports their axes, or if the array has so few columns that
-    a loop over columns is slow.
+    The copy is needed if no loop supports the axes of the blocks, or if the array has so few
+    columns that a loop over columns is slow.
     """
     clipped = tuple(min(block, max(1, length)) for block, length in zip(blocks, shape, strict=True))
     lengths, sizes = (list(axes) for axes in collapse(shape, clipped))
@@ -174,7 +173,7 @@ def walk_of(shape: tuple[int, ...], blocks: Blocks) -> Walk | None:
 
 
 def in_threads(loop: Callable[..., Any], walk: Walk) -> Callable[..., int]:
-    """Return `run(threads, arrays, *rest)`, which runs a loop over the array of a `Walk`.
+    """Return `run(threads, arrays, *rest)`, which runs `loop` over an array as `walk` describes.
 
     `run` calls `loop(arrays, (shape, bounds), *rest)` once per thread, and returns the sum of the
     results.

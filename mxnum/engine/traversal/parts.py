@@ -23,15 +23,15 @@ from mxnum.memory.dtypes import Array
 
 Order = tuple[int, ...]
 
-#: The number of elements along a side of a tile. Arrays whose innermost axes differ are copied tile
-#: by tile.
+#: The number of elements along a side of a tile. `copy` copies tile by tile if the source and the
+#: target have different innermost axes.
 _SIDE = 128
 
 
 def memory_order(array: Array) -> Order:
     """Return the axes ordered by their strides, longest first.
 
-    The result is C order if elements share memory, that is, if a stride is 0.
+    If a stride is 0, elements share memory, and the axes are returned in C order.
     """
     axes = tuple(range(array.ndim))
     if array.flags.c_contiguous:
@@ -54,10 +54,10 @@ def contiguous(array: Array) -> Array:
 def copy(source: Array, target: Array) -> None:
     """Store the elements of `source` in `target`, a separate array of the same shape and dtype.
 
-    numpy copies in the memory order of the target. If the source has a different memory order, each
-    element touches a different cache line, and the cache keeps few lines whose addresses are a
-    power of two apart. First copying each tile in the memory order of the source avoids cache
-    misses: all cache lines of the copied tile stay in the cache until their last element is read.
+    numpy copies in the memory order of `target`. If `source` has another order, consecutive
+    elements lie in different cache lines. If the addresses of these lines are a power of two apart,
+    only a few lines fit into the cache. Therefore each tile is first copied in the order of
+    `source`: all cache lines of this copy stay in the cache until their last element is read.
     """
     fast, slow = _innermost(target), _innermost(source)
     if fast == slow or min(source.shape[fast], source.shape[slow]) < _SIDE // 16:
@@ -126,7 +126,7 @@ class Chunk(NamedTuple):
 
 
 class Part(NamedTuple):
-    """One part of each array of a call, made contiguous, with the `Walk` of a loop through it."""
+    """The contiguous parts of a call's arrays that a loop processes together, and their `Walk`."""
 
     walk: Walk
     #: The elements that the loop reads, and the array that it writes.
@@ -157,8 +157,8 @@ class Arrays:
     words: Readable | None = None
     #: The tensor scale of each block.
     tensor_scale: Array | None = None
-    #: True if the index of the first element determines the random words of consecutive elements,
-    #: so that no array of words is read.
+    #: True if a loop computes the random words of consecutive elements from the index of the first
+    #: element. An array of words is then not read.
     first_will_do: bool = False
     writes_sides: bool = False
     #: Cuts along the last axis are at multiples of `whole_rows`.
@@ -214,7 +214,7 @@ class Arrays:
 
 
 def shares_of(items: Sequence[Any], elements: int, threads: int | None) -> list[Sequence[Any]]:
-    """Return the items in shares, one for each thread that is worth starting.
+    """Divide the items into shares, one share for each thread that is worth starting.
 
     `elements` is the total number of elements of all items.
     """
@@ -267,8 +267,8 @@ def chunks(shape: tuple[int, ...], cuts: Blocks, blocks: Blocks, most: int = CHU
     if not shape:
         return [Chunk((...,), (...,), 0)]
     sizes = [max(1, min(cut, length)) for cut, length in zip(cuts, shape, strict=True)]
-    # Chunks are cut along the first axis that allows chunks of at most `most` elements. Along the
-    # axes before the cut axis, a chunk is as short as `cuts` allows.
+    # `axis` is the first axis for which at most `most` elements are possible: before it, chunks are
+    # as short as `cuts` allows; after it, they have the whole length of the array.
     fits = (math.prod(sizes[: i + 1]) * math.prod(shape[i + 1 :]) <= most for i in range(len(shape)))
     axis = next((i for i, small in enumerate(fits) if small), len(shape) - 1)
     at_once = max(1, most // max(1, math.prod(sizes[: axis + 1]) * math.prod(shape[axis + 1 :])))

@@ -23,7 +23,7 @@ SOURCES = {
     "B": "Beyond these papers: claims of this project that no paper makes",
 }
 #: Descriptions of checks that several claims share.
-BY_TRAINING = "The check reads stored results of training runs, which `mxnum.lab` makes."
+BY_TRAINING = "The check reads the stored results of training runs in `mxnum.lab`."
 BY_FORMULA = (
     "`mxnum.analysis` gives the exact expectation. The mean over N(0, 1) numbers that the kernels quantize must "
     "match the expectation within 5 standard errors."
@@ -74,8 +74,7 @@ class Claim:
     how: str
     #: The runs that would decide the claim if the stored runs cannot decide it.
     scale: str = ""
-    #: The party that states the claim. If another party states an item of the evidence, the check
-    #: sets the item's `whose`.
+    #: The party that states the claim and every item of the evidence that names no party.
     whose: Whose = Whose.PAPER
     #: Results files that the check needs. A tuple lists alternative files, the best first.
     needs: tuple[str | tuple[str, ...], ...] = ()

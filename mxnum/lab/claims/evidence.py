@@ -16,8 +16,7 @@ LEVEL = 0.05
 class Whose(StrEnum):
     """The party that states a number or a sentence of the evidence.
 
-    The verdict counts only the items of one party: of the parties below, the first that states an
-    item.
+    The verdict counts only the items of the first party below that states any item.
     """
 
     #: A paper.
@@ -118,7 +117,7 @@ class Evidence:
             object.__setattr__(self, name, tuple(getattr(self, name)))
 
     def of(self, whose: Whose) -> Evidence:
-        """Return the evidence; every item that names no party gets the party `whose`."""
+        """Return the evidence, with the party `whose` in every item that names no party."""
         comparisons = [replace(c, whose=c.whose or whose) for c in self.comparisons]
         statements = [replace(s, whose=s.whose or whose) for s in self.statements]
         return replace(self, comparisons=comparisons, statements=statements)
@@ -192,10 +191,10 @@ def ours(*items: Statement) -> list[Statement]:
 
 
 def answered(evidence: Evidence, answer: str, number: str = "") -> Evidence:
-    """Return the evidence with `number`; add `answer` if all figures agree and statements hold.
+    """Return the evidence with `number`, and with `answer` if every figure and statement holds.
 
-    `number` defaults to the count of figures that agree. Without an answer, the page shows the
-    counts and the items that do not agree.
+    `number` defaults to the count of figures that agree. If the evidence has no answer, the page
+    shows the counts and the items that do not agree.
     """
     agree = [c.agrees for c in evidence.comparisons]
     settled = all(agree) and all(s.holds for s in evidence.statements)

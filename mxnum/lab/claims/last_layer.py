@@ -14,10 +14,9 @@ from mxnum.lab.claims.language_models import PLAIN, Table, apart, gaps, mean_gap
 from mxnum.lab.studies.statistics import holm, sign_flip
 
 _OF_THE_FORWARD_PASS = "layer norm", "embedding", "attention", "weights", "activations"
-#: Arms that round only the gradient of the logits, each of which the study also trains with
-#: centring.
+#: Arms that round only the logits' gradient; the study trains each with and without centring.
 DRIFTING = "E2M1 even", "E2M1 rceil", "E2M1 SR"
-#: The results files that `RULES` reads, except those in `RECIPE_FILES`.
+#: The results files of the studies in `RULES`, without the files in `RECIPE_FILES`.
 FILES = tuple(f"language/{name}.json" for name in ("operands", "operands-converged", "drift", "text", "mean-row"))
 
 
@@ -51,8 +50,8 @@ def shares(table: Table, when: str = "") -> list[Statement]:
         Statement(
             f"rounding only the last layer causes more than half of E2M1's gap{when}",
             last["E2M1"] > 0.5,
-            f"the last layer {last['E2M1']:.2f}, all other layers {rest['E2M1']:.2f}, output gradients that give "
-            f"weight gradients {of_weights['E2M1']:.2f}",
+            f"shares: the last layer {last['E2M1']:.2f}, all other layers {rest['E2M1']:.2f}, output gradients in the "
+            f"products for weight gradients {of_weights['E2M1']:.2f}",
         ),
         Statement(
             "layer norm, embedding, attention, weights and activations, each rounded alone, cause less than a "
@@ -61,7 +60,7 @@ def shares(table: Table, when: str = "") -> list[Statement]:
             ", ".join(f"{part} {value:.2f}" for part, value in others.items()),
         ),
         Statement(
-            "rounding output gradients only in the products that give weight gradients causes more than half of "
+            "output gradients rounded only in the products for weight gradients cause more than half of "
             f"E4M3's gap{when}",
             of_weights["E4M3"] > 0.5,
             f"{of_weights['E4M3']:.2f}",
@@ -69,7 +68,7 @@ def shares(table: Table, when: str = "") -> list[Statement]:
     ]
     if when:  # models trained to the end must meet one more rule
         what = (
-            "rounding output gradients only in the products that give weight gradients causes more than a "
+            "output gradients rounded only in the products for weight gradients cause more than a "
             f"third of E2M1's gap{when}"
         )
         made.append(Statement(what, of_weights["E2M1"] > 1 / 3, f"{of_weights['E2M1']:.2f}"))
@@ -77,7 +76,7 @@ def shares(table: Table, when: str = "") -> list[Statement]:
 
 
 def recipes_at_the_end(table: Table) -> list[Statement]:
-    """Judge the causes of recipes' gaps after training until float32's loss is near the entropy."""
+    """Judge what causes the gaps of recipes if float32's loss ends near the entropy."""
 
     def mended(*kinds: str) -> Statement:
         fifth, half = (
@@ -102,7 +101,7 @@ def recipes_at_the_end(table: Table) -> list[Statement]:
         mended("E4M3"),
         mended("E5M2", "E2M3", "E3M2"),
         Statement(
-            "in models trained to the end, rounding layer norm to the recipe's format, too, changes the gap",
+            "in models trained to the end, the gap changes if the recipe also rounds layer norm",
             decided(max(p.values()) < LEVEL, all(alike)),
             "; ".join(f"{kind} {words(values)} more, p {p[kind]:.2g} after Holm" for kind, values in normed.items()),
         ),

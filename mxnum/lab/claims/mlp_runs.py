@@ -54,7 +54,7 @@ def final_logs(table: Table, arm: str) -> dict[int, float]:
 
 
 def words(values: list[float]) -> str:
-    """Return, as text, the mean of gaps in log loss and its confidence limits, in percent."""
+    """Return, in percent, the mean gap of log losses and its confidence limits, as text."""
     found = mean_interval(values, 1 - LEVEL)
     if found is None:
         return "too few runs"

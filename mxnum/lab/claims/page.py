@@ -15,7 +15,7 @@ _MEANINGS = "\n".join(f"- **{verdict}**: {text}" for verdict, text in MEANINGS.i
 #: The headings of the parts of the evidence.
 HEADINGS = {
     Whose.PAPER: "What the paper states:",
-    Whose.OURS: "What this project states and no paper does:",
+    Whose.OURS: "What only this project states:",
     Whose.KEPT: "Numbers of this project that are recorded so that a change is noticed:",
 }
 
@@ -62,7 +62,7 @@ def summary(report: Report, command: str) -> str:
 
 
 def headed(evidence: Evidence) -> list[tuple[str, Evidence]]:
-    """Return the parts of the evidence, each with its heading ("" if a paper states every item)."""
+    """Return pairs (heading, part) of evidence; the heading is "" if papers state every item."""
     alone = list(evidence.parts) == [Whose.PAPER]
     return [("" if alone else HEADINGS[whose], part) for whose, part in evidence.parts.items()]
 

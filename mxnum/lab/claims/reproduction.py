@@ -22,8 +22,8 @@ from mxnum.lab.studies.report import store as store_study
 from mxnum.lab.studies.run_study import run_study
 from mxnum.output.files import as_path, written_whole
 
-#: The results files that take minutes. `FULL` also has the files that take hours, cheap files
-#: first.
+#: The results files that take minutes. `FULL` also has the files that take hours, and begins with
+#: the fastest files.
 QUICK = ("quick.json",)
 _FIRST = (
     *QUICK, "sgd-limits.json", "interventions.json", "recipes.json", "confirm.json", "ablations.json",
@@ -33,11 +33,11 @@ _FIRST = (
 FULL = tuple(dict.fromkeys((*_FIRST, *(name for claim in CLAIMS.values() for name in claim.takes))))
 #: Studies whose checks need the stored operands of the layers.
 KEEPING = ("language/organisation.json",)
-#: The number of seeds that one process trains together. `STACK` is small, so that all processes end
-#: at about the same time.
+#: The number of seeds that one process trains together. With a small number, all processes end at
+#: about the same time.
 STACK = 4
-#: The plan of interventions and the number of seeds for claim I7, then the number of seeds for
-#: claim B2. The runs of claim I7 are in the arm "E2M1" of the study "small".
+#: For claim I7, the plan of interventions and the number of seeds; for claim B2, the number of
+#: seeds. The runs of claim I7 are in the arm "E2M1" of the study "small".
 PLAN, ACTED_ON, LIMITS = interventions.Plan(), 8, 4
 
 
@@ -223,8 +223,8 @@ class _Session:
         here = {arm: each for arm, each in study.arms.items() if each.source != "text" or Path(each.text).is_file()}
         if left := [arm for arm in study.arms if arm not in here]:
             self.watch.say(
-                f"{study.name}: leaves out the arms {', '.join(left)}, because the texts that they read are "
-                "not in this folder."
+                f"{study.name}: does not train the arms {', '.join(left)}, because the text files of these "
+                "arms do not exist."
             )
         study = replace(study, arms=here)
         runs = self.store.runs / "language" / study.name
@@ -289,7 +289,7 @@ class _Session:
         elif any(name in self.impossible for name in made):
             remark = next(self.impossible[name] for name in made if name in self.impossible)
         elif made and self.failures:
-            remark = "All training runs that the claim needs failed."
+            remark = "Every training run for this claim failed."
         else:
             remark = "The check was not reached yet; run the same command to continue."
         return Entry(claim, Verdict.NOT_RUN, remark=remark)

@@ -266,7 +266,7 @@ WRONG = [
     ("NaN as largest", lambda x: np.where(np.isnan(x), 0x7E, e4m3(x)), E4M3, r"NaN.*got 0x7E \(448\), want 0x7F \(nan\)"),
     ("NaN as infinity", lambda x: np.where(np.isnan(x), 0x7C, mx.encode(x, "e5m2")), E5M2, "got 0x7C .inf., want 0x7F"),
     ("one sign saturates", lambda x: np.where(x > 0, e4m3(x, overflow="ieee"), e4m3(x)), E4M3,
-     "answers follow the choice overflow, but [0-9]+ other answers that could follow this choice do not, so those"),
+     "answers follow the choice overflow, but [0-9]+ other answers could follow it and do not, so the"),
     ("NaN as anything", by_element(3), BLOCKS, r"NaN became 0x3 \d+ times.*got 0x3 .1.5., want one of: the largest"),
     ("NaN mixed", by_element(np.where(np.arange(32) % 2, 7, 0)), BLOCKS, r"NaN became 0x0 \d+ times, 0x7 \d+ times"),
     ("rtz, reading no subnormals", lambda x: blocks(flushed(x), rounding="rtz"), BLOCKS,

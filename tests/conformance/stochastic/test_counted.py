@@ -92,7 +92,7 @@ def test_answers_that_are_not_codes_are_reported():
         tally.codes[number, NO_CODE] = 8
     judge_codes(report, tally, Profile.of(None))
     judge_what_stays(report, tally, Profile.of(None))
-    assert "got a value that is no code of 4 bits 8 times of 8, which is neither" in report.problems["Codes"][1]
+    assert "got a value that is no code of 4 bits 8 times in 8 draws, but" in report.problems["Codes"][1]
     assert "got a value that is no code of 4 bits, want" in report.problems["Nothing to draw"][1]
 
 

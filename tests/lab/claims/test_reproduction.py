@@ -205,9 +205,8 @@ def test_arms_on_a_text_that_is_not_there_are_left_out_and_operands_are_kept(tmp
     monkeypatch.setattr(reproduction, "judge", lambda claim, context: seen.update(table=context.json(name)))
     monkeypatch.setattr(reproduction._Session, "_write", lambda self, interrupted: self._entry("M7"))
     reproduce_into(tmp_path / "r", ["M7"], full=True, processes=1, watch=told)
-    assert (
-        "organisation: leaves out the arms text, because the texts that they read are not in this folder." in told.said
-    )
+    left = "organisation: does not train the arms text, because the text files of these arms do not exist."
+    assert left in told.said
     assert set(seen["table"]["arms"]) == {"chain"}
     assert "organisations" in seen["table"]["arms"]["chain"]["runs"][0]
 

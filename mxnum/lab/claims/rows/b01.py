@@ -35,8 +35,8 @@ AVERAGES = {
         "floor": (-6.225, -7.185), "even": (-1.072, -0.509), "ceil": (-1.072, -0.509), "rceil": (-1.072, -0.509),
     },
 }  # fmt: skip
-#: The mean and standard deviation of each sampled cluster. The first cluster is clamped, the second
-#: lies on both sides of a power of two, and neither is true of the third.
+#: The mean and standard deviation of each sampled cluster: a clamped cluster, a cluster on both
+#: sides of a power of two, and an ordinary one.
 CLUSTERS = ((0.93, 0.01), (0.99, 0.02), (0.6, 0.05))
 BLOCKS = 1 << 13
 

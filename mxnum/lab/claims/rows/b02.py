@@ -25,8 +25,8 @@ CLAIM = Claim(
     needs=("sgd-limits.json",),
     command="mxnum lab sgd-limits --results docs/lab/results",
 )
-#: A prediction within the confidence limits decides nothing if the limits differ by more than this
-#: factor.
+#: A statement is undecided if the prediction lies between confidence limits whose ratio is at least
+#: this.
 WIDEST, SEED = 1.25, 20260101
 
 
@@ -57,7 +57,7 @@ def _check(context: Context) -> Evidence:
     words = {True: f"On the MLP {{}} {act} as derived", False: "Not as derived: {}", None: "Undecided: {}"}
     agree = f"{sum(c.agrees for c in comparisons)} of {len(comparisons)} figures"
     parts = [words[sure].format(" and ".join(kinds)) for sure, kinds in by_answer.items() if kinds]
-    answer = f"On a quadratic {agree} agree. {'. '.join(parts)}."
+    answer = f"On a quadratic, {agree} agree with the formula. {'. '.join(parts)}."
     return Evidence(comparisons, statements, note, settings, answer, agree)
 
 
@@ -79,7 +79,7 @@ def _on_the_mlp(row: dict[str, Any]) -> Statement:
 
 
 def on_a_quadratic(bias: float, deviation: float, of_limit: float) -> Comparison:
-    """Compare the growth of the mean square in simulated steps of SGD with the formula."""
+    """Compare simulated SGD with the formula, by the growth of the mean square per step."""
     steps, runs = 3, 400_000
     rng, x = np.random.default_rng(SEED), np.ones(runs)
     rate = of_limit * float(stability_limit(bias, deviation**2))

@@ -92,7 +92,7 @@ def _check(context: Context) -> Evidence:
 
 
 def _after(jumps: Any, x: float) -> float:
-    """Return the derived value of a weight `x` just after the block maximum passes 1."""
+    """Return the predicted quantized value of a weight `x` after the largest weight crosses 1."""
     within = (float(jump.after) for jump in jumps if jump.lower <= x <= jump.upper)
     return next(within, 0.875 if x < 1 else 1.0)
 

@@ -56,8 +56,8 @@ def _check(context: Context) -> Evidence:
     after = holm(p)
     evidence = {
         name: (
-            f"{name}: {counts[name]}; change of the mean step of the rise {np.mean(effects[name]):+.0f}, exact p "
-            f"{p[name]:.2g}, {after[name]:.2g} after Holm"
+            f"{name}: {counts[name]}; the code's setting shifts the mean rise by {np.mean(effects[name]):+.0f} steps, "
+            f"exact p {p[name]:.2g}, {after[name]:.2g} after Holm"
         )
         for name in effects
     }
@@ -67,13 +67,13 @@ def _check(context: Context) -> Evidence:
     statements, shown = [], ""
     shipped, text = (arms.get(way * len(studies.DIFFERENCES)) for way in "CT")
     if shipped is not None and text is not None:
-        shown = f" The loss rises in {_rises([shipped])} runs with the code, in {_rises([text])} with the text."
+        shown = f" The loss rises in {_rises([shipped])} runs set as in the code, {_rises([text])} set as in the text."
         what = (
             "the loss of runs in E2M1 rises more often or sooner with the released code than with the text's settings"
         )
         numbers = (
-            f"the loss rises in {_rises([shipped])} runs with the code, in {_rises([text])} with the text's "
-            f"settings; {compare([(shipped, text)])}"
+            f"the loss rises in {_rises([shipped])} runs with the code's settings, in {_rises([text])} with the "
+            f"text's; {compare([(shipped, text)])}"
         )
         statements.append(Statement(what, shipped.events > 0 if shipped.runs >= 8 else None, numbers))
     carrying = "; ".join(evidence[name] for name in acting)
@@ -85,7 +85,7 @@ def _check(context: Context) -> Evidence:
         at_size,
     ]
     answer = (
-        f"{len(acting)} of {len(p)} differences change the step of the rise in E2M1 (later: {later}; sooner: {sooner})."
+        f"In E2M1, {len(acting)} of {len(p)} differences shift the rise of the loss (later: {later}; sooner: {sooner})."
         + shown + " Undecided: E4M3 at paper size." * (at_size.holds is None)
     )  # fmt: skip
     others = "; ".join(evidence[name] for name in evidence if after[name] >= LEVEL) or "none"
@@ -103,7 +103,7 @@ def _rises(group: Sequence[Arm]) -> str:
 
 
 def _mean_time(arms: list[Arm], seed: int) -> float:
-    """Return the mean step of a seed's rises; a run without a rise counts with the horizon."""
+    """Return the mean step at which the loss of a seed rises (the horizon if it never rises)."""
     return float(np.mean([arm.by_seed()[seed][0] for arm in arms]))
 
 
@@ -132,7 +132,7 @@ def released_code(context: Context) -> Statement:
 
 
 def _diverges(runs: list[Course], controls: list[Course], whole: bool) -> bool | None:
-    """Judge if runs diverge on seeds on which FP32 does not.
+    """Judge if runs diverge and the FP32 runs of the same seeds do not.
 
     The result is None if seeds disagree or are too few, or if no run diverges and the runs are not
     finished (`whole` is False).

@@ -50,7 +50,7 @@ def _check(context: Context) -> Evidence:
     statements = []
     for kind, test in tests.items():
         numbers, limits = (
-            f"runs of {kind} and of FP32 with an excursion, by rate: {_events(strata[kind])}; {test}",
+            f"runs with an excursion, in {kind} and in FP32, by rate: {_events(strata[kind])}; {test}",
             critical.shift(table, kind),
         )
         if limits is not None:
@@ -97,8 +97,8 @@ def _events(pairs: Sequence[tuple[Arm, Arm]]) -> str:
 def _runaways(table: dict[str, Any]) -> Iterator[Statement]:
     """Judge if runaways start sooner in each low precision than in FP32, over all learning rates.
 
-    Only the test of E2M1 at width 32, at the level of 1 %, was fixed before the runs. Comparisons
-    of other formats or widths only describe the runs.
+    Only the test of E2M1 at width 32, at the level of 1 %, was fixed before the runs. Statements on
+    other formats or widths are always undecided.
     """
     width = next(iter(table["arms"].values()))["experiment"]["width"]
     for kind in _kinds(table):
@@ -110,12 +110,12 @@ def _runaways(table: dict[str, Any]) -> Iterator[Statement]:
         away = ", ".join(
             f"{a.name.rpartition(' ')[2]}: {a.events} of {a.runs} and {b.events} of {b.runs}" for a, b in pairs
         )
-        numbers = f"runaways of {kind} and of FP32, by rate: {away}; {back} runs of {kind} recovered; {test}"
+        numbers = f"runaways in {kind} and in FP32, by rate: {away}; {back} runs in {kind} recovered; {test}"
         yield Statement(what, test.comes_sooner if sure else None, numbers)
 
 
 def at_the_size_of_the_paper(context: Context) -> list[Statement]:
-    """Judge if the loss rises at lower learning rates than in FP32, at the paper's size."""
+    """Judge if, at the paper's size, excursions begin at lower learning rates than in FP32."""
     runs: dict[str, dict[float, list[Course]]] = {}
     table = paper_size.table(context, "paper-rates.json")
     for name in table["arms"]:
@@ -135,7 +135,7 @@ def at_the_size_of_the_paper(context: Context) -> list[Statement]:
 
 
 def _rises_at_less(own: dict[float, list[Course]], controls: dict[float, list[Course]]) -> bool | None:
-    """Judge if low precision makes the loss rise at a lower learning rate than FP32.
+    """Judge if low precision makes the loss rise at a lower learning rate than FP32 does.
 
     The result is True if, at the lowest rate with any rise, all low-precision losses rise and no
     FP32 loss does. The result is False if all FP32 losses rise at this lowest rate, and None
@@ -159,7 +159,7 @@ def lost_runs(table: Table) -> Iterator[Statement]:
         p = sign_flip(pairs)
         what = f"small language models in {kind}: more runs are lost than in float32 at the same learning rate"
         numbers = (
-            f"runs in {kind} and in float32 that end above {limit_of(table):.3f}, by rate: "
+            f"runs with a final loss above {limit_of(table):.3f}, in {kind} and in float32, by rate: "
             f"{'; '.join(counts)}; p {p:.2g}"
         )
         yield Statement(what, sum(pairs) > 0 if p < LEVEL else None, numbers)
@@ -187,7 +187,7 @@ def lost_to_the_drift(table: Table) -> list[Statement]:
     counts = {kind: [sum(at.values()) for at in found] for kind, found in gone.items()}
     listed = {kind: " and ".join(map(str, found)) for kind, found in counts.items()}
     runs = len(gone[PLAIN][0])
-    at = f"runs lost of {runs} at rates {' and '.join(rates)}"
+    at = f"lost runs (of {runs}) at rates {' and '.join(rates)}"
     logits, even, others = "E4M3, logits", "E2M1 even, logits", "E4M3, all but the last layer"
     first = counts[logits][-1] >= runs - 1 and counts[others][-1] == counts[PLAIN][-1] == 0
     plain, without = sum(counts[logits]), sum(counts[f"{logits}, centred"])
@@ -210,7 +210,7 @@ def lost_to_the_drift(table: Table) -> list[Statement]:
         Statement(
             "with the rule rceil, or with a factor of 2^(2/8) on the loss, E4M3 loses no run",
             decided(mended == 0 < plain, 0 < plain <= 2 * mended),
-            f"{at}: rceil {listed[f'{logits}, rceil']}, the factor {listed[f'{logits}, factor']}",
+            f"{at}: with rceil {listed[f'{logits}, rceil']}, with the factor {listed[f'{logits}, factor']}",
         ),
         Statement(
             "E2M1 with the rule 'even' loses runs too, but none with a centred gradient; its drift has another cause "
@@ -296,7 +296,7 @@ def four_bits_in_two_layers(table: Table) -> list[Statement]:
             "with two layers, rounding only the forward pass causes less than a third of the gap, and rounding "
             "only the gradients more than two thirds",
             decided(max(forward) < 1 / 3 and min(backward) > 2 / 3, min(forward) > 2 / 3 and max(backward) < 1 / 3),
-            f"{listed(forward)} and {listed(backward)} of the gap",
+            f"shares of the gap: forward pass {listed(forward)}; gradients {listed(backward)}",
         ),
         Statement(
             "with two layers, the mean row of the last layer is above 0.5 exactly in arms with a gap above 0.5 nats",

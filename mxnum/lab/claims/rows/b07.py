@@ -62,9 +62,8 @@ def _check(context: Context) -> Evidence:
             "the bias comes from numbers that are clamped; with head-room, only numbers beyond the range of the tensor "
             "scale are clamped",
             plain.gain < 0.999 and 1 - ample.gain < 1e-5,
-            f"{100 * plain.overflow:.2f}% of the numbers lie beyond the largest element, "
-            f"{100 * ample.overflow:.1g}% with head-room; the gain is {plain.gain:.6f}, and {ample.gain:.7f} with "
-            "head-room",
+            f"without head-room, {100 * plain.overflow:.2f}% of the numbers overflow and the gain is {plain.gain:.6f}; "
+            f"with head-room, {100 * ample.overflow:.1g}% overflow and the gain is {ample.gain:.7f}",
         ),
         Statement(
             "rounding the scale up (rceil) also removes the bias, with a smaller error than head-room",

@@ -27,7 +27,7 @@ CLAIM = Claim(
     "Four over six tries two scales, which map a block's largest number to 6 or to 4, and takes the better one. "
     "The mean squared error of N(0, 1) in NVFP4 falls from 0.00904 to 0.00756, and in 45 % of blocks the largest "
     "number becomes 4 (arXiv 2512.02010).",
-    "A formula gives the error with one scale; N(0, 1) numbers that the kernels quantize give the other numbers.",
+    "The error with one scale comes from a formula. The other numbers come from a sample of N(0, 1) numbers.",
 )
 
 
@@ -55,8 +55,8 @@ def _check(context: Context) -> Evidence:
     better = Statement(
         "choosing by the squared error gives a smaller mean squared error than choosing by the absolute error",
         gained < absolute,
-        f"chosen by absolute error {exact + absolute:.5f}, and in {100 * absolute_share:.1f}% of blocks the "
-        "largest number becomes 4",
+        f"by absolute error: mean squared error {exact + absolute:.5f}; the largest number becomes 4 in "
+        f"{100 * absolute_share:.1f}% of blocks",
     )
     note = (
         "One sample gives the reduction of the error by four over six, for both ways of choosing, with an error "

@@ -138,9 +138,9 @@ def _of_the_study(table: Table) -> Evidence:
         )
     ]
     note = (
-        "The derivation assumes that rounding leaves the other components right on average. In 4 bits this is not "
-        f"so, and the derivation fails: the gap of E2M1 is {mean_gap(table, 'last x 1, E2M1'):.2f} nats, that of "
-        f"NVFP4 {mean_gap(table, 'last x 1, NVFP4'):.3f}. The evidence is one model, one source and one number of "
+        "The derivation assumes that rounding does not change the mean of the other components. In 4 bits it does, "
+        f"so the derivation fails: the gap of E2M1 is {mean_gap(table, 'last x 1, E2M1'):.2f} nats, that of NVFP4 "
+        f"{mean_gap(table, 'last x 1, NVFP4'):.3f} nats. The evidence is one model, one source and one number of "
         f"tokens N. {ONE_SOURCE}"
     )
     configuration, number = (
@@ -152,7 +152,7 @@ def _of_the_study(table: Table) -> Evidence:
 
 
 def _biases(table: Table) -> list[Statement]:
-    """Compare the measured shrinking of the targets' components with the analysis."""
+    """Compare the measured bias of the targets' components with the predicted bias."""
     groups: dict[str, list[float]] = {"in E4M3 and E2M1": [], "in NVFP4": []}
     for arm, found in table["arms"].items():
         runs = [run for run in found["runs"] if run["predicted_bias"] and "gradient_bias" in run["measured"]]
@@ -191,7 +191,7 @@ def _answer(context: Context, statements: Sequence[Statement]) -> str:
     if "near" not in sizes or len(sizes) == 1:
         return answer
     met = f"Near the entropy, simulations predict gaps in 8 bits to within {sizes.pop('near')} nats"
-    return f"{answer} {met}. Largest other errors: {', '.join(f'{kind} ({size})' for kind, size in sizes.items())}."
+    return f"{answer} {met}. Largest errors elsewhere: {', '.join(f'{kind} ({size})' for kind, size in sizes.items())}."
 
 
 def _above(table: Table, control: str = "float32") -> float:
@@ -275,10 +275,10 @@ def to_the_end(table: Table) -> list[Statement]:
     mended, above, plain = _mended(table), _above(table), gaps(table, "NVFP4")
     below = float(np.mean(mended))
     size = ("last x 1, centred", "E5M2, centred", "E3M2, centred", "last x 2^(1/8), centred", "E2M3")
-    what = "in 4 bits, where rounding changes the mean of other components too, centring leaves the derived gap"
+    what = "in 4 bits with a centred gradient, the gap has the derived size"
     centred = _sized(table, what, ("E2M1, centred", "E2M1, rceil, centred", "NVFP4, centred"), times=2)
     lower = sum(a < b for a, b in zip(plain, gaps(table, "NVFP4, centred"), strict=True))
-    repair = f"; NVFP4 without centring {np.mean(plain):+.4f}, a smaller gap on {lower} of {len(plain)} seeds"
+    repair = f"; uncentred NVFP4 has a gap of {np.mean(plain):+.4f}, less than centred on {lower} of {len(plain)} seeds"
     found = [
         _sized(table, "the gap has the derived size", size),
         *_what_decides(table, 24),
@@ -323,7 +323,7 @@ def far_from_a_power_of_two(table: Table) -> list[Statement]:
     )
     found = _sized(table, what, ("E4M3, centred", "E4M3, centred, 4096"))
     above = [_above(table, control) for control in ("float32", "float32, 4096")]
-    numbers = f"{found.numbers}; float32's loss is {above[0]:.3f} and {above[1]:.3f} above the entropy"
+    numbers = f"{found.numbers}; float32's losses end {above[0]:.3f} and {above[1]:.3f} nats above the entropy"
     return [replace(found, holds=found.holds if max(above) < NEAR_ENOUGH else None, numbers=numbers)]
 
 
@@ -377,7 +377,7 @@ def of_factors(table: Table) -> list[Statement]:
             "without overflow, rounding to nearest causes the remaining gap, because stochastic rounding leaves "
             "less than a fifth of it and rceil does not change it",
             decided(left < 0.2 and apart <= ALIKE[0], left > 0.5 or apart > ALIKE[1]),
-            f"E5M2 with a factor of 2^(4/8) {gap[f'{half}, centred']:+.4f}, stochastic "
+            f"gap of E5M2 with a factor of 2^(4/8): {gap[f'{half}, centred']:+.4f} nats, with stochastic rounding "
             f"{gap[f'{half}, stochastic, centred']:+.4f}; rceil changes the gap by {apart:.4f} at most",
         ),
         _by_the_kernels(
@@ -389,8 +389,8 @@ def of_factors(table: Table) -> list[Statement]:
         Statement(
             "the error of rounding to nearest averages out if the source's probabilities are not all equal",
             decided(gap[spread] < ALIKE[0] and off <= SIZE[0], gap[spread] > ALIKE[1] or off > SIZE[1]),
-            f"E5M2 with a factor of 2^(4/8) {gap[spread]:+.4f}; E4M3 without a factor {gap[usual]:+.4f}, predicted "
-            f"{predicted:.4f}",
+            f"gap of E5M2 with a factor of 2^(4/8): {gap[spread]:+.4f} nats; gap of E4M3 without a factor: "
+            f"{gap[usual]:+.4f} nats, predicted {predicted:.4f}",
         ),
     ]
 

@@ -21,8 +21,8 @@ CLAIM = Claim(
     needs=("parts.json", "delay.json"),
     command="mxnum lab sweep parts --out parts",
 )
-#: The tests of the study `parts`; their p-values are corrected together. A test has an arm, the
-#: arm's control, an event, and True if the event is expected sooner in the arm.
+#: The tests of the study `parts`; their p-values are corrected together. A test has an arm, a
+#: control, an event, and True if the event is expected sooner in the arm than in the control.
 PARTS = {
     "4-bit products alone delay the jump": ("E2M1, LN FP32", "FP32", "first", False),
     "4-bit layer norm alone makes the loss jump sooner": ("LN E2M1", "FP32", "first", True),
@@ -65,7 +65,7 @@ def _check(context: Context) -> Evidence:
     answer = (
         f"At rates .034 and .048, {away[0]} of {runs} runs are lost with everything in 4 bits, {away[1]} with "
         f"4-bit products alone, {away[2]} with 4-bit layer norm alone, {away[3]} in FP32."
-        + " At .024, 4-bit products delay the jump." * later["products"]
+        + " At rate .024, 4-bit products delay the jump." * later["products"]
         + " Undecided: the delay at higher rates." * (statements[0].holds is None)
     )
     delaying = ", ".join(name for name in later if later[name]) or "none"
@@ -79,7 +79,7 @@ def _check(context: Context) -> Evidence:
 
 def _jumps_text(table: dict[str, Any], name: str, test: Comparison) -> str:
     ours, theirs = report.arm_of(table, name), report.arm_of(table, "FP32")
-    return f"{ours.events} of {ours.runs} runs jump, {theirs.events} of {theirs.runs} in FP32 ({test})"
+    return f"{ours.events} of {ours.runs} runs jump, against {theirs.events} of {theirs.runs} in FP32 ({test})"
 
 
 def of_parts(table: dict[str, Any]) -> list[Statement]:

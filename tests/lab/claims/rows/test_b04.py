@@ -27,11 +27,10 @@ def test_b4(tmp_path):
     # diverges at the paper's size, which was not run.
     assert [s.holds for s in found.statements] == [False, True, None]
     assert found.statements[1].numbers.count("with the code's setting") == 1
-    change = f"1 of 6 differences change the step of the rise in E2M1 (later: {studies.DIFFERENCES[0]}; "
+    change = f"In E2M1, 1 of 6 differences shift the rise of the loss (later: {studies.DIFFERENCES[0]}; "
     assert change in found.answer
-    assert (
-        "rises in 0 of 12 runs with the code, in 12 of 12 with the text. Undecided: E4M3 at paper size." in found.answer
-    )
+    shown = "rises in 0 of 12 runs set as in the code, 12 of 12 set as in the text. Undecided: E4M3 at paper size."
+    assert shown in found.answer
     assert studies.DIFFERENCES[0] in found.statements[1].numbers
     assert all(name in found.note for name in studies.DIFFERENCES[1:])
     assert found.note.startswith(

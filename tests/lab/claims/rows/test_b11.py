@@ -30,13 +30,11 @@ def test_the_stored_study(checked):
     assert held.pop("the analysis gives the bias of the target's component in NVFP4 to within 0.005") is None
     to_the_end = "in models trained until float32's loss is 0.010 above the entropy, "
     assert held.pop(to_the_end + "the gap has the derived size") is None
-    where = "in 4 bits, where rounding changes the mean of other components too, centring leaves the derived gap"
+    where = "in 4 bits with a centred gradient, the gap has the derived size"
     assert held.pop(to_the_end + where) is False
     in_e2m1 = "in E2M1 with a factor on the loss, the gap has the size that a simulation with the kernels predicts"
     assert held.pop(in_e2m1) is False
-    weights = (
-        "rounding output gradients only in the products that give weight gradients causes more than half of E4M3's gap"
-    )
+    weights = "output gradients rounded only in the products for weight gradients cause more than half of E4M3's gap"
     assert held.pop(weights) is False
     assert held.pop(f"{weights} in models trained to the end") is False
     assert (
@@ -81,13 +79,13 @@ def test_numbers_state_differences_inside_the_limits(checked):
     )
     (below,) = (text for what, text in numbers.items() if "the final loss equals float32's" in what)
     assert below == "-0.0050 nats, below float32 on 6 of 6 seeds"
-    (centred,) = (text for what, text in numbers.items() if "centring leaves" in what)
-    assert centred.endswith("NVFP4 without centring +0.0164, a smaller gap on 6 of 6 seeds"), (
+    (centred,) = (text for what, text in numbers.items() if "in 4 bits with a centred gradient, the gap has" in what)
+    assert centred.endswith("uncentred NVFP4 has a gap of +0.0164, less than centred on 6 of 6 seeds"), (
         "centring does not repair it"
     )
     assert "share one source" in evidence.note
     assert "the gap of E4M3 is 0.09 nats, of which rceil leaves 0.0005" in evidence.answer
-    assert "in 4 bits" in evidence.answer.split("Largest other errors:")[1]
+    assert "in 4 bits" in evidence.answer.split("Largest errors elsewhere:")[1]
 
 
 def test_gap_that_rceil_leaves_refutes_the_claim(tmp_path):
@@ -144,7 +142,7 @@ def test_a_longer_study(gap, above, near, holds):
     (0.01, 0.085, 0.0, 0.16, {"the gap has the derived size": False}),
     (0.01, 0.05, -0.03, 0.16, {"with a factor that removes the overflow, the final loss equals float32's": False}),
     (0.01, 0.05, 0.0, 0.2,
-     {"in 4 bits, where rounding changes the mean of other components too, centring leaves the derived gap": None}),
+     {"in 4 bits with a centred gradient, the gap has the derived size": None}),
     (0.03, 0.1, 0.0, 0.16, None),
 ])  # fmt: skip
 def test_the_study_to_the_end(above, size, below, e2m1, wrong):
