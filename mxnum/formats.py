@@ -1,7 +1,7 @@
 """Describe number formats as data: elements, scales, and the MX formats that combine them.
 
 A format is a frozen dataclass. This module does not round. `mxnum.definition` makes integer
-functions from a format's fields, and `mxnum.reference` computes from the same fields independently.
+functions from a format's fields. `mxnum.reference` uses these fields to compute exact fractions.
 """
 
 from __future__ import annotations
@@ -60,9 +60,7 @@ class ElementFormat:
             )
         if self.specials == "ieee":
             enough = self.exponent_bits >= 2 and self.mantissa_bits >= 1
-            errors.require(
-                enough, "specials", "'none' or 'nan' if there are under two exponent bits or no mantissa bits", "ieee"
-            )
+            errors.require(enough, "specials", "'none' or 'nan' if exponent_bits < 2 or mantissa_bits < 1", "ieee")
         if self.specials == "nan":
             enough = self.exponent_bits + self.mantissa_bits >= 2
             errors.require(enough, "specials", "'none' with a single bit beside the sign", "nan")

@@ -150,9 +150,9 @@ def linear_backward(
     """Return the gradients of `linear_forward`, given the gradient of y.
 
     The gradient of x is grad_y W, with both operands quantized along the outputs. The gradient of
-    the weight is grad_y^T x, with both operands quantized along the samples. The gradient of the
-    bias is the sum of grad_y over the samples, where grad_y is rounded to float32 and not
-    quantized. The samples are added in order, in float32.
+    the weight is grad_y^T x, with both operands quantized along the samples. For the gradient of
+    the bias, grad_y is rounded to float32, not quantized, and summed over the samples in order, in
+    float32.
 
     `gradients` says how grad_y is quantized. Settings that are not arguments are those of the
     forward pass. `threads` means the same as in `matmul`. `out` is a `LinearGradients`, or another
@@ -208,7 +208,7 @@ def _room(out: Any, shape: tuple[int, ...], *inputs: Any) -> Any:
 
 
 def _stored(y: Array, shape: tuple[int, ...], out: Any) -> Array:
-    """Return the result `y` in the given shape, or `out`, if given, with `y` copied to it."""
+    """Return `y` in the given shape; if `out` is given, copy `y` to `out` and return `out`."""
     if out is None:
         return y.reshape(shape)
     if not np.may_share_memory(y, out):
@@ -237,7 +237,7 @@ def _check_blocks(
     b: Mapping[str, Any] | None,
     accumulate: Accumulate | MatrixUnit,
 ) -> None:
-    """Raise ValueError unless the operands fit `accumulate`.
+    """Raise ValueError if `accumulate` sums by block and the operands do not have equal blocks.
 
     Without this check `matmul` would raise an error whose message names `a` and `b` instead of this
     module's arguments.
@@ -253,7 +253,7 @@ def _check_blocks(
 
 
 def _check_operands(accumulate: Accumulate | MatrixUnit, *named: tuple[str, Any]) -> None:
-    """Raise an error, with the operand's name, if a matrix unit does not take an operand."""
+    """Raise an error that names the operand, if a matrix unit cannot multiply the operand."""
     if isinstance(accumulate, MatrixUnit):
         from mxnum.array.unit_operands import unit_operand
 

@@ -5,7 +5,7 @@ the string or the enum's member.
 
 Code that depends on a mode matches all members, looks the mode up in a table of all members, calls
 `which`, or reads a property that this module defines. No function has an `else` for all remaining
-modes, so a function that does not handle a new mode raises an error for it. tests/test_modes.py
+modes. A function without a case for some mode raises an error for that mode. tests/test_modes.py
 checks that the whole package follows this rule.
 """
 
@@ -18,7 +18,7 @@ from typing import Self, assert_never
 from mxnum import errors
 from mxnum.formats import ELEMENTS, MXFormat
 
-#: The public names of this module. `which` is for mxnum's own modules.
+#: The public names of this module. The function `which` is not public.
 __all__ = ["Accumulate", "FloatScaleRule", "Nonfinite", "OffsetRange", "Overflow", "Rounding", "ScaleRule"]
 
 
@@ -35,8 +35,8 @@ class _DocumentedEnum(StrEnum):
 def which(mode: StrEnum, *known: StrEnum) -> tuple[bool, ...]:
     """Return one flag for each mode in `known`: True for `mode`, and False for every other mode.
 
-    Raise an error if `mode` is not in `known`. Factories call `which`, and the flags are constants
-    in the functions that the factories make.
+    Raise an error if `mode` is not in `known`. Callers that make a function for one mode use the
+    flags as constants in that function.
     """
     answers = tuple(mode == one for one in known)
     if not any(answers):
@@ -49,9 +49,9 @@ def which(mode: StrEnum, *known: StrEnum) -> tuple[bool, ...]:
 class Rounding(_DocumentedEnum):
     """The rounding of the exact quotient x / 2**scale to an element value, in one step.
 
-    Even and odd refer to the code k * 2**m + q, where q is the significand and k counts exponent
-    steps without an upper limit. A code is even if the significand is even. The element e3m0 is an
-    exception: its codes alternate between even and odd from one exponent to the next.
+    A value counts as even if the code k * 2**m + q is even, else as odd. Here q is the significand
+    as an integer, and k is the exponent minus emin, without an upper limit. The code is even if q
+    is even, except in e3m0. In e3m0, every second power of two has an even code.
     """
 
     RNE = "rne", "To nearest, ties to the even code (the default)."
@@ -62,8 +62,8 @@ class Rounding(_DocumentedEnum):
     RTO = "rto", "To odd: an element value stays, and any other number becomes the neighbour whose code is odd."
     SR = (
         "sr",
-        "Stochastic with r bits. Let delta be the fraction of the gap at which |x| lies, and R the caller's integer in "
-        "[0, 2**r). The result is the neighbour away from zero iff floor(delta * 2**r) + R >= 2**r.",
+        "Stochastic with r bits. Let delta be the position of |x| between its neighbours as a fraction of the gap, and "
+        "R the caller's integer in [0, 2**r). The result goes away from zero iff floor(delta * 2**r) + R >= 2**r.",
     )
 
     @cached_property
@@ -125,17 +125,17 @@ class ScaleRule(_DocumentedEnum):
 
     FLOOR = "floor", "E - emax (OCP MX section 6.3, the default)."
     CEIL = "ceil", "E - emax, plus 1 iff f > 1."
-    EVEN = "even", "E - emax, plus 1 iff f >= 2 - 2**-(m+1), so that A rounds to 2**(E+1) in m fraction bits."
+    EVEN = "even", "E - emax, plus 1 iff f >= 2 - 2**-(m+1). Such an A, rounded to m mantissa bits, is 2**(E+1)."
     RCEIL = "rceil", "The least s with A <= max * 2**s, where max is the largest element."
     HALF_UP = (
         "half_up",
-        "E - emax, plus 1 iff f >= 7/4. For every element, A is thus rounded half up to the one mantissa bit of E2M1, "
-        "as compressed-tensors (and so vLLM) does. For e2m1 this rule equals `even`.",
+        "E - emax, plus 1 iff f >= 7/4, for every element. So A is rounded half up to one mantissa bit. "
+        "compressed-tensors (and so vLLM) uses this rule. For e2m1 this rule equals `even`.",
     )
     FLOOR_PLUS_ONE = (
         "floor_plus_one",
-        "E - emax + 1, so that every |x| / 2**s is below the binade of the largest element. AWS Neuron uses this rule "
-        "for MXFP8 (nki.isa.quantize_mx).",
+        "E - emax + 1. Every finite |x| / 2**s is then below 2**emax. AWS Neuron uses this rule for MXFP8 "
+        "(nki.isa.quantize_mx).",
     )
 
 
@@ -173,7 +173,7 @@ class FloatScaleRule(_DocumentedEnum):
 
     @property
     def error_power(self) -> int:
-        """The power of the errors that are summed to compare scales; 0 if no scale is compared."""
+        """The power p in the sums of |x - value|**p that compare scales; 0 if none are compared."""
         match self:
             case FloatScaleRule.NEAREST | FloatScaleRule.RCEIL:
                 return 0
@@ -268,10 +268,10 @@ class Accumulate(_DocumentedEnum):
 
     A sum without terms is +0.
 
-    In `exact` and in each term of `block`, the sum is NaN if there is a NaN, 0 * infinity, or
-    infinities of both signs. The sum is infinite if there are infinities of one sign and no NaN. An
-    exact zero is +0. The result is a float32. If the caller asks for a narrower type, the float32
-    result is rounded once more, to nearest even.
+    `exact` computes one exact sum, and `block` an exact sum for each block. An exact sum is NaN if
+    there is a NaN, 0 * infinity, or infinities of both signs. It is infinite if there are
+    infinities of one sign and no NaN. A zero sum is +0. The result is a float32. If the caller asks
+    for a narrower type, the float32 result is rounded once more, to nearest even.
     """
 
     EXACT = "exact", "The exact sum of the exact products of exact values, rounded once to float32. Slow."

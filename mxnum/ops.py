@@ -86,13 +86,13 @@ def quantize(
         codes as uint8, or floats for a format whose scales have 16 or 32 bits.
     tensor_scale
         For formats with a tensor scale (``nvfp4``): a positive number, or a float32 array of the
-        shape of `MXArray.tensor_scale`. ``"row"`` computes a tensor scale for each row of the last
-        axis. By default one tensor scale is computed for the whole array.
+        shape of `MXArray.tensor_scale`. ``"row"`` computes one tensor scale for each row along the
+        last axis. By default one tensor scale is computed for the whole array.
     arithmetic
         ``"exact"`` follows the definition. For ``nvfp4``, `arithmetic` may also name a stack of
         `mxnum.stacks`, to reproduce the stack's float32 operations bit for bit. A stack has fixed
         modes, computes its own scales, and uses no random bits, so the arguments for modes, scales
-        and random bits must be left out. `mxnum.stacks.quantize` takes a global scale for a stack.
+        and random bits must be left out. `mxnum.stacks.quantize` also takes a global scale.
     offset
         ``"float16"`` selects asymmetric scaling: the midpoint of each block, rounded to float16, is
         subtracted before scaling. `offset_range` selects the magnitude that sets the scale (see
@@ -136,7 +136,7 @@ def quantize(
     if arithmetic != "exact":
         arrays, workers = (array, None if into is None else into[0]), checked_threads(threads)
         _check_alone(arithmetic, settings, arrays, scale_rule, scales, tensor_scale, seed, random_bits)
-        # `_random` raises an error for arguments that the stack would ignore.
+        # No stack uses random bits: `_random` raises an error if arguments for them are given.
         _random(array.shape, settings.rounding, None, None, stream, first, sr_bits)
         made = stacks.quantize(array, arithmetic, blocks=settings.blocks, packed=is_packed, threads=workers)
         parts, tensor = (made.codes, made.scales), np.array(made.tensor_scale)
@@ -203,7 +203,7 @@ def fake_quantize(
     into = None if out is None else checked_out(host_view("out", out), array.shape, array.dtype)
     if arithmetic != "exact":
         _check_alone(arithmetic, settings, (array, into), scale_rule, scales, tensor_scale, seed, random_bits)
-        # `_random` raises an error for arguments that the stack would ignore.
+        # No stack uses random bits: `_random` raises an error if arguments for them are given.
         _random(array.shape, settings.rounding, None, None, stream, first, sr_bits)
         workers = checked_threads(threads)
         made = stacks.fake_quantize(array, arithmetic, blocks=settings.blocks, threads=workers, out=into)
@@ -324,7 +324,7 @@ def encode(
     threads: int | None = None,
     out: Array | None = None,
 ) -> Array:
-    """Return the element codes of x at scale 1, as the smallest unsigned integers that fit.
+    """Return the element codes of x at scale 1, in the smallest unsigned type that holds them.
 
     `element` may also be a float type: ``encode(x, "bfloat16", rounding="sr", seed=1)`` narrows by
     stochastic rounding. `encode` differs from a cast in two ways. An infinity saturates unless
@@ -388,7 +388,7 @@ def _mx_array(
 
 
 def _completed(request: Request, tensor_scale: Any, into: tuple[Any, ...]) -> Any:
-    """Check the scales and threads of a request, find its tensor scale, and return its engine.
+    """Check a request's scales and threads, set its tensor scale, and return the engine for it.
 
     `into` holds the arrays that the engine writes to.
     """
@@ -464,7 +464,7 @@ def _writable_parts(out: MXArray) -> tuple[Any, Any, Any]:
 
 
 def _check_alone(arithmetic: str, settings: Settings, arrays: tuple[Any, Any], *others: Any) -> None:
-    """Raise an error unless a stack can run: it needs nvfp4, host memory and default modes.
+    """Raise an error unless the format is nvfp4, all modes are defaults, and no array is on a GPU.
 
     `others` are arguments for settings that the stack fixes, so each must be None.
     """

@@ -1,9 +1,8 @@
 """Draw plots of quantization and its errors (extra ``plots``).
 
 Each function draws into `ax`, or into a new figure, and returns the axes. ``axes.figure.savefig``
-writes a file. `mxnum.output.palette` has the colour of each scale rule, format and arm. In a plot,
-each scale rule also has its own marker or line style, for readers who cannot distinguish the
-colours.
+writes a file. The colours come from `mxnum.output.palette`. In a plot, each scale rule also has its
+own marker or line style, for readers who cannot distinguish the colours.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ from mxnum.modes import scale_rules as known_rules
 from mxnum.ops import shared_scale
 from mxnum.output.palette import COLOURS, colour
 
-#: Line styles, line widths and markers of scale rules. There are fewer line styles than markers,
-#: because plots with lines show only the rules of one kind of scale.
+#: Line styles, line widths and markers of scale rules. A plot with lines shows only the rules of
+#: one kind of scale, so it needs fewer styles.
 _LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 3)))
 _WIDTHS = (3.6, 2.4, 1.8, 1.2, 2.4, 1.2)
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "h")
@@ -48,8 +47,8 @@ def histogram(x: Any, format: str | MXFormat, *, scale_rule: str | None = None, 
 
     The title gives the shares of elements that become zero or lie beyond the largest value.
     `layout` stands for axis, block_size, block_shape or blocks, as in `mxnum.quantize`. NaN blocks
-    and non-finite elements are left out. Zeros, and blocks whose scale is zero, are not drawn, but
-    count in the shares. Elements are also divided by the tensor scale, if the format has one.
+    and non-finite elements are left out. Zeros, and elements with scale zero, are not drawn, but
+    the shares count them. Elements are also divided by the tensor scale, if the format has one.
     """
     fmt = formats.get(format)
     array, _ = float_array("x", x)
@@ -183,7 +182,7 @@ def design_space(exploration: Exploration, *, ax: Any = None, **wanted: Any) -> 
     ranked = exploration.ranked(**wanted)
     errors.require(bool(ranked), "wanted", "fields that some candidate has", wanted)
     chosen = [c for c in ranked if c.normalized_rmse > 0]
-    accepted = "one with candidates whose error is above zero, so that a logarithmic axis can show it"
+    accepted = "one with candidates whose error is above zero, because the axis is logarithmic"
     errors.require(bool(chosen), "exploration", accepted, {c.normalized_rmse for c in ranked})
     order = sorted(
         {c.format for c in chosen},

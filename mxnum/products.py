@@ -88,7 +88,7 @@ def matmul(
         transposed MX array (``q.T``) works too. A `mxnum.units.MatrixUnit` or its name
         (``"hopper_fp8"``) adds as the unit does, one instruction after the other along the summed
         axis. The operands of a unit may also be arrays of float8, float16, bfloat16 or float32.
-        Units for TF32 truncate float32 numbers.
+        Units for TF32 truncate float32 numbers to TF32.
     out_dtype
         float32, bfloat16 or float16. By default `out_dtype` is the type of `out` or, without `out`,
         of the sum. Sums have the type float32, except in some matrix units. If `out_dtype` is
@@ -96,7 +96,7 @@ def matmul(
     threads
         The number of threads that may work on a large product (default: the number set by
         `NUMBA_NUM_THREADS` or `numba.set_num_threads`). The result does not depend on `threads`.
-        numpy's BLAS, which computes ``"blas"``, has its own thread settings.
+        ``accumulate="blas"`` runs as many threads as numpy's BLAS is set to.
     out
         An array of the shape and dtype of the result to write to. `out` may overlap the operands
         and have any strides. `out` saves memory if it is a float32 array in C order that does not
@@ -241,7 +241,7 @@ def _warn(unit: MatrixUnit, k: int, length: int, has_addend: bool, result: Array
 
 
 def _held(operand: Any) -> Any:
-    """Return the operand, or the scales of an `MXArray`: an array of the operand's library."""
+    """Return an array of the operand's library: the scales of an `MXArray`, else the operand."""
     return operand.scales if isinstance(operand, MXArray) else operand
 
 
@@ -253,8 +253,8 @@ def _axes(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
 def _operand(name: str, value: Any, mode: Accumulate) -> Any:
     """Return the engine's operand for an MX array or an array of floats.
 
-    An MX array with float scales is decoded to float64, without error, unless `mode` sums by
-    blocks.
+    If `mode` does not sum by blocks, an MX array with float scales is decoded to float64, which
+    holds its values exactly.
     """
     from mxnum.engine.products.operands import Operand
 
@@ -284,8 +284,8 @@ def _scales_by_code(scale: ScaleFormat) -> Array | None:
 def _tensor_scales(a: Any, b: Any, mode: Accumulate) -> list[Array]:
     """Return the operands' tensor scales, which multiply the finished sum over all blocks.
 
-    The tensor scales must broadcast with the result, so an operand with several tensor scales along
-    the summed axis raises ValueError.
+    Raise ValueError for an operand with several tensor scales along the summed axis, because these
+    cannot multiply a finished sum.
     """
     found = []
     for name, x, axis in (("a", a, -1), ("b", b, -2)) if mode.by_block else ():

@@ -37,19 +37,18 @@ class Operand:
     #: The length of a block, or None for the format's block length.
     block_size: int | None = None
     #: How the error e = Q(x) - x of gamma and beta is applied. Only `mxnum.lab.mlp` reads `error`.
-    #: "quantize" replaces x by Q(x). "random_sign" gives the error a fresh random sign for each
-    #: element and step, so that the error has no bias but the same size. "one_sided" replaces x by
-    #: x - |e|. "shuffle" permutes the errors among the features at each step. "clamp" cuts x off
-    #: where the format saturates, and does not round. "grid" rounds x to a multiple of `step`,
-    #: without blocks or scales.
+    #: "quantize" replaces x by Q(x). "random_sign" adds |e| with a random sign for each element and
+    #: step, so the error has no bias. "one_sided" replaces x by x - |e|. "shuffle" permutes the
+    #: errors among the features at each step. "clamp" clips x to the range of its block, without
+    #: rounding. "grid" rounds x to a multiple of `step`, without blocks or scales.
     error: str = "quantize"
     step: float = 0.0
-    #: If True, the error e of each layer is scaled to the root mean square of the error that the
-    #: floor rule makes in the same format, with rounding to nearest. With "clamp", the magnitude at
-    #: which x is cut off is chosen to give this root mean square.
+    #: If True, the error e of each layer is scaled to the root mean square that the error of the
+    #: rule `floor` has in the same format with rounding to nearest. With "clamp", the magnitude at
+    #: which x is clipped is chosen to give this root mean square.
     matched: bool = False
-    #: The rows and columns of tiles, which replace blocks along the summed axis. With tiles, the
-    #: forward and the backward product of a weight use the same rounded numbers.
+    #: The number of rows and of columns of a tile. Tiles replace blocks along the summed axis. With
+    #: tiles, the forward and the backward product of a weight use the same rounded numbers.
     block_shape: tuple[int, int] | None = None
     #: None, or "hadamard", which multiplies blocks of 16 along the summed axis by an orthogonal
     #: matrix before quantizing. Both operands of a product use the same matrix, so the exact
@@ -153,15 +152,14 @@ BFLOAT16 = Operand("bfloat16")
 class Recipe:
     """The tensors that training rounds, and how. `Recipe()` leaves all tensors in float32.
 
-    The operands of a matrix product are quantized along the summed axis. In the forward pass,
-    weights and activations are quantized along the input features. For the weight's gradient,
-    activations and output gradients are quantized along the batch. For the input's gradient,
-    weights and output gradients are quantized along the output features.
+    The operands of a matrix product are quantized along the summed axis. This axis is the input
+    features in the forward pass, the batch in the product that gives the weight's gradient, and the
+    output features in the product that gives the input's gradient.
 
-    With `vector="bfloat16"` every operand of a product is rounded to bfloat16 before it is
-    quantized, and stays bfloat16 if it has no format. The results of products, of layer norm and of
-    the activation function, and the parameter gradients, are rounded to bfloat16 too. The residual
-    stream, the master weights and the loss stay float32.
+    With `vector="bfloat16"` every operand of a product is first rounded to bfloat16. An operand
+    with a format is then quantized. The results of products, of layer norm and of the activation
+    function are rounded to bfloat16, and so are parameter gradients. The residual stream, the
+    master weights and the loss stay float32.
 
     Examples
     --------
@@ -173,8 +171,8 @@ class Recipe:
     activations: Operand = FLOAT32
     weights_backward: Operand = FLOAT32
     activations_backward: Operand = FLOAT32
-    #: The output gradients in the product that gives the input's gradient, and also in the product
-    #: that gives the weight's gradient unless `gradients_for_weights` is given.
+    #: The output gradients in the backward pass. If `gradients_for_weights` is given, it replaces
+    #: `gradients` in the product that gives the weight's gradient.
     gradients: Operand = FLOAT32
     gamma: Operand = FLOAT32
     beta: Operand = FLOAT32
@@ -191,8 +189,8 @@ class Recipe:
     unit: str | None = None
     #: The matrix unit of the two products of the backward pass. None means the same unit as `unit`.
     unit_backward: str | None = None
-    #: True if `vector` rounds the result of every step within layer norm, as microxcaling does, and
-    #: not only the input and output. Only `mxnum.torch` reads `vector_steps`.
+    #: True if `vector` rounds the result of every step within layer norm, as in microxcaling; False
+    #: if it rounds only the input and output. Only `mxnum.torch` reads `vector_steps`.
     vector_steps: bool = False
 
     def __post_init__(self) -> None:
@@ -360,7 +358,7 @@ Format = str | MXFormat
 
 
 class Named(NamedTuple):
-    """A named recipe, as a function that makes it for a format."""
+    """A named recipe: a function that makes the recipe for a format, and facts about the recipe."""
 
     make: Callable[[Format], Recipe]
     #: The format that the source uses.
@@ -412,8 +410,8 @@ def _hopper_fp8(format: Format) -> Recipe:
 def _deepseek_v3(format: Format) -> Recipe:
     """Make DeepSeek-V3's recipe.
 
-    Activations and gradients have a scale for each 1 x 128 elements, and weights have a scale for
-    each 128 x 128 elements.
+    Each block of 1 x 128 activations or gradients has one scale. Each tile of 128 x 128 weights has
+    one scale.
     """
     weights, rows = Operand.of({"format": format, "block_shape": (128, 128)}), Operand.of(format)
     return Recipe(weights, rows, weights, rows, rows, unit="hopper_fp8_promoted")
@@ -430,7 +428,7 @@ NAMED = {
     "uniform": Named(
         lambda format: Recipe.uniform(format, vector="bfloat16"),
         "mxfp8_e4m3",
-        "arXiv 2506.20752: all operands, gamma and beta included, are in one format, and vector operations in "
+        "arXiv 2506.20752: all operands, including gamma and beta, are in one format; vector operations are in "
         "bfloat16.",
     ),
     "forward only": Named(
@@ -446,7 +444,7 @@ NAMED = {
     "weights only": Named(
         lambda format: Recipe.uniform(format).weights_only(),
         "mxfp4_e2m1",
-        "Only weights are rounded, as in formats for inference (gpt-oss has MXFP4 weights).",
+        "Only weights are rounded, as for inference with formats such as MXFP4 in gpt-oss.",
     ),
     "microxcaling": Named(
         _microxcaling,
@@ -466,8 +464,8 @@ NAMED = {
     "nvidia nvfp4": Named(
         _nvidia_nvfp4,
         "nvfp4",
-        "TransformerEngine's NVFP4BlockScaling and arXiv 2509.25149: weights in tiles of 16 x 16, stochastic "
-        "gradients, a Hadamard transform of 16 with fixed signs for the weight's gradient.",
+        "TransformerEngine's NVFP4BlockScaling and arXiv 2509.25149: weights in tiles of 16 x 16, gradients "
+        "rounded stochastically, Hadamard transforms (size 16, fixed signs) in products that give weight gradients.",
     ),
     "hopper fp8": Named(
         _hopper_fp8,

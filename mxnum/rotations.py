@@ -45,8 +45,8 @@ def hadamard(
     size
         A power of 4 up to 16384, so that sqrt(size) is a power of 2.
     signs
-        An array of `size` numbers 1 or -1 (default: all 1). ``"transformer_engine"`` stands for the
-        fixed signs of TransformerEngine's random Hadamard transform, which needs `size` 16.
+        An array of `size` signs, each 1 or -1 (default: all 1). ``"transformer_engine"`` stands for
+        the fixed signs of TransformerEngine's random Hadamard transform, which needs `size` 16.
     inverse
         True for the inverse transform, whose matrix is the transpose. The inverse transform
         multiplies by the signs after the sums, not before.
@@ -55,9 +55,9 @@ def hadamard(
     out
         An array of the shape and type of x to write to, which may be x.
 
-    An exact zero is +0, and a sum that rounds to zero keeps its sign. If the terms have a NaN or
-    infinities of both signs, the result is NaN. If the terms have infinities of one sign and no
-    NaN, the result is infinite. A sum too large for the type becomes infinite.
+    An exact zero is +0, and a sum that rounds to zero keeps its sign. The result is NaN if a term
+    is NaN or if infinite terms have both signs. Otherwise the result is infinite if a term is
+    infinite. A sum too large for the type becomes infinite.
 
     >>> import numpy as np, mxnum as mx
     >>> mx.hadamard(np.array([8.0, 0.0, 0.0, 0.0], np.float32), size=4)
@@ -90,7 +90,7 @@ def _checked_signs(signs: Any, size: int) -> Array:
         return np.ones(size)
     if isinstance(signs, str):
         signs = SIGNS[errors.choose("signs", signs, tuple(SIGNS))]
-        errors.require(size == len(signs), "size", f"{len(signs)}, the number of the named signs", size)
+        errors.require(size == len(signs), "size", f"{len(signs)} for these signs", size)
     given = as_array("signs", signs, anywhere=False)
     errors.require(given.shape == (size,), "signs", f"of shape {(size,)}", given.shape)
     errors.require_type(given.dtype.kind in "iuf", "signs", "an array of integers or floats", given.dtype.name)

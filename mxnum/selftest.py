@@ -113,9 +113,9 @@ def facts() -> dict[str, str]:
         "mxnum": f"{mx.__version__}, Python {platform.python_version()}",
         "packages": ", ".join(f"{name} {version}" for name, version in installed.items()),
         "machine": f"{platform.platform()}, {_processor()}, {os.cpu_count()} cores, {sys.byteorder}-endian",
-        "floats": "rounded to nearest even, subnormal numbers kept, so the fast loops run"
+        "floats": "the processor rounds to nearest even and keeps subnormal numbers, so the fast loops run"
         if workers.may_use_floats()
-        else "not in the default mode of IEEE 754 (or nothing is compiled), so the integer loops run",
+        else "the processor is not in the default mode of IEEE 754, or nothing is compiled, so the integer loops run",
         "GPU": _gpu(),
     }
 
@@ -141,7 +141,7 @@ def _gpu() -> str:
         return f"not used: {problem}"
 
 
-#: Pairs of an array computed by mxnum and the right result.
+#: Pairs of arrays: the array that mxnum computed, and the right array.
 Pairs = list[tuple[Any, Any]]
 
 
@@ -161,7 +161,7 @@ def _cases() -> Iterator[tuple[str, Callable[[], Pairs]]]:
     for source in ("float64", "bfloat16", "float16"):
         yield f"{WIDE} from {source}", partial(_quantized, WIDE, source)
     yield f"{WIDE}, overflow ieee", partial(_quantized, WIDE, overflow="ieee")
-    yield f"{WIDE}, NaN and infinity by element", partial(_quantized, WIDE, nonfinite="element")
+    yield f"{WIDE}, nonfinite element", partial(_quantized, WIDE, nonfinite="element")
     yield f"{NARROW}, columns", partial(_quantized, NARROW, blocks=(32, 1))
     yield f"{NARROW}, tiles of 16 x 16", partial(_quantized, NARROW, blocks=(16, 16))
     yield f"{NARROW}, packed", partial(_quantized, NARROW, packed=True)
@@ -206,7 +206,7 @@ def _quantized(name: str, source: str = "float32", packed: bool = False, **setti
     fmt = formats.get(name)
     x = _numbers(fmt, formats.FLOATS[source])
     if settings.get("offset"):
-        # Offsets are float16, in which larger numbers would overflow.
+        # Limit the numbers, because offsets are float16 and could overflow.
         x = np.clip(np.nan_to_num(x.astype(np.float64)), -1e4, 1e4).astype(x.dtype)
     if Rounding(settings.get("rounding", "rne")).is_stochastic:
         settings["random_bits"] = np.random.default_rng(SEED).integers(0, 1 << 32, x.shape, np.uint32)

@@ -5,8 +5,8 @@ too long. numpy also quantizes the rare arrays with infinities, NaN scales, or f
 or infinite. The loops and numpy both compute with the processor's floats. Every function raises
 RuntimeError if the processor's floats do not round to nearest even or do not keep subnormals.
 
-In this module a NaN scale has the code 0x7F. In the stacks themselves, the sign that the processor
-gives a NaN determines the sign of a NaN scale and the elements of its block.
+In this module a NaN scale has the code 0x7F. In the stacks themselves, a NaN scale has the sign
+that the processor gives this NaN, and the elements of the block depend on the sign.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class Quantized(NamedTuple):
     #: The scale that the stack keeps for the tensor. Some stacks multiply by `global_scale`, others
     #: divide by it.
     global_scale: np.float32
-    #: The factor by which decoding multiplies, computed from `global_scale`.
+    #: The tensor's factor in dequantization, computed from `global_scale`.
     tensor_scale: np.float32
-    #: The largest magnitude of the tensor, which TransformerEngine stores instead of a scale.
+    #: The tensor's largest magnitude. TransformerEngine stores this magnitude instead of a scale.
     largest: np.float32
     #: The length of a block along each axis.
     blocks: Blocks
@@ -70,7 +70,7 @@ def quantize(
 
     x has the type float32, bfloat16 or float16. The stack of torchao raises TypeError for float16.
     `blocks` has the length of a block along each axis. By default x must have the shape (n, 16),
-    its rows are the blocks, and the scales have the shape (n,). If x is a part of a tensor,
+    each row is a block, and the scales have the shape (n,). If x is a part of a tensor,
     `largest` is the tensor's largest magnitude. `global_scale` replaces the scale that the stack
     computes. With `packed`, a byte holds two codes, as in `MXArray.pack`.
     """
@@ -122,7 +122,7 @@ def fake_quantize(
 
 
 def _checked(x: Array, stack: str | Stack, blocks: Blocks | None) -> tuple[Stack, Blocks, bool]:
-    """Return the stack, the blocks, and True if `blocks` is None, so that each row is a block.
+    """Return the stack, the blocks, and True if each row is a block (because `blocks` is None).
 
     Raise an error for an array that the stack does not take.
     """
@@ -262,12 +262,10 @@ def _scales_by_block(made: Quantized) -> Array:
     """Return the scales with as many axes as the codes; raise ValueError if shapes do not fit."""
     codes, scales = made.codes, made.scales
     largest = codes.max(initial=0)
-    errors.require(
-        largest < 1 << E2M1.bits, "made", f"one with codes below {1 << E2M1.bits}, one in each byte", largest
-    )
+    errors.require(largest < 1 << E2M1.bits, "made", f"unpacked, with codes below {1 << E2M1.bits}", largest)
     by_rows = scales.ndim < codes.ndim  # True if `quantize` was called without `blocks`
     fits = codes.shape == (len(scales), BLOCK) if by_rows else scales.shape == scales_shape(codes.shape, made.blocks)
-    accepted = f"one whose codes (one in each byte) and scales have shapes that fit blocks {made.blocks}"
+    accepted = f"unpacked, with codes and scales whose shapes fit blocks {made.blocks}"
     errors.require(fits, "made", accepted, (codes.shape, scales.shape))
     return scales[:, None] if by_rows else scales
 

@@ -117,7 +117,7 @@ CASES = {
     "mantissa bits": (lambda: mx.ElementFormat("e2m60", 2, 60, 1), "'mantissa_bits' must be between 0 and 52"),
     "bias": (lambda: mx.ElementFormat("e2m1", 2, 1, 5000), "'bias' must be between -1023 and 1023"),
     "specials": (lambda: mx.ElementFormat("e2m1", 2, 1, 1, specials="inf"), "'specials' must be one of ['none', 'nan', 'ieee']"),
-    "ieee without mantissa": (lambda: mx.ElementFormat("e4m0", 4, 0, 7, specials="ieee"), "'specials' must be 'none' or 'nan' if there are under two exponent bits"),
+    "ieee without mantissa": (lambda: mx.ElementFormat("e4m0", 4, 0, 7, specials="ieee"), "'specials' must be 'none' or 'nan' if exponent_bits < 2 or mantissa_bits < 1"),
     "nan without room": (lambda: mx.ElementFormat("e1m0", 1, 0, 0, specials="nan"), "'specials' must be 'none' with a single bit"),
     "canonical without ieee": (lambda: mx.ElementFormat("e4m3", 4, 3, 7, specials="nan", canonical_nan=True), "'canonical_nan' must be False"),
     "integer with specials": (lambda: mx.ElementFormat("i", 1, 6, 1, specials="nan", integer=True), "'integer' must be combined with"),

@@ -143,7 +143,7 @@ def test_threads_and_empty_arrays():
         ({"signs": [float("nan")] * 16}, "Argument 'signs' must be 1 or -1, not nan at index 0."),
         ({"signs": [True] * 16}, "Argument 'signs' must be an array of integers or floats, not 'bool'."),
         ({"signs": "transformer"}, "'transformer_engine'"),
-        ({"signs": "transformer_engine", "size": 4}, "must be 16, the number of the named signs, not 4."),
+        ({"signs": "transformer_engine", "size": 4}, "must be 16 for these signs, not 4."),
         ({"inverse": 1}, "Argument 'inverse' must be True or False, not 1."),
         ({"out": np.zeros((2, 48))}, "Argument 'out' must be of dtype float32, not dtype('float64')."),
     ],

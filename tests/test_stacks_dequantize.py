@@ -19,18 +19,16 @@ def test_dequantize_refuses_packed_codes_whatever_their_values():
             assert packed.codes.max() < 16
             with pytest.raises(ValueError, match="'made' must be unpacked, with one code in each byte, not 'packed'"):
                 stacks.dequantize(packed, "vllm")
-    with pytest.raises(
-        ValueError, match=r"'made' must be one whose codes \(one in each byte\) and scales have shapes that fit"
-    ):
+    with pytest.raises(ValueError, match="'made' must be unpacked, with codes and scales whose shapes fit blocks"):
         stacks.dequantize(stacks.quantize(few, "vllm", packed=True)._replace(packed=False), "vllm")
-    with pytest.raises(ValueError, match="'made' must be one with codes below 16, one in each byte, not 34"):
+    with pytest.raises(ValueError, match="'made' must be unpacked, with codes below 16, not 34"):
         stacks.dequantize(stacks.quantize(few, "vllm")._replace(codes=np.full((2, 16), 34, np.uint8)), "vllm")
 
 
 def test_dequantize_refuses_scales_of_another_shape():
     """Check that scales of the right number but another shape raise an error."""
     made = stacks.quantize(np.ones((2, 64), np.float32), "vllm", blocks=(1, 16))
-    with pytest.raises(ValueError, match=r"have shapes that fit blocks \(1, 16\), not \(\(2, 64\), \(4, 2\)\)"):
+    with pytest.raises(ValueError, match=r"whose shapes fit blocks \(1, 16\), not \(\(2, 64\), \(4, 2\)\)"):
         stacks.dequantize(made._replace(scales=made.scales.T), "vllm")
 
 

@@ -22,7 +22,7 @@ SCALE_TYPES = {"e8m0": "float8_e8m0fnu", "e4m3": "float8_e4m3fn"}
 
 
 def in_host_memory(argument: str, q: Any) -> MXArray:
-    """Return `q` as numpy arrays that share its memory; raise an error if `q` is on a GPU."""
+    """Return `q` with numpy arrays that share its memory; raise an error if `q` is on a GPU."""
     errors.require_type(isinstance(q, MXArray), argument, "an MXArray", type(q).__name__)
     if on_device(q.scales):
         raise errors.on_gpu(argument, "call to_host() first")
@@ -53,7 +53,7 @@ def in_rows(argument: str, q: Any, element: str, scale: str, block: int) -> MXAr
 
 
 def require_element(argument: str, fmt: MXFormat, names: Collection[str]) -> None:
-    """Raise ValueError unless `fmt.element` is a known element format that is in `names`."""
+    """Raise ValueError unless `fmt.element` is a known element whose name is in `names`."""
     errors.require(known_name(fmt.element) in names, argument, f"of {errors.joined(names)} elements", fmt.notation)
 
 

@@ -54,8 +54,8 @@ class Checkpoint:
     the names, `direction` ("encode" or "decode") must be given.
 
     `block_shape` is the shape of the tiles of FP8 weights. The default is the ``weight_block_size``
-    in ``config.json``, or without this entry the default of `from_fp8`. The tensors alone do not
-    determine the tile, because tiles of 96 x 96 may need as many scales as tiles of 128 x 128.
+    in ``config.json``, or the default of `from_fp8` if this entry is missing. The tensors alone do
+    not determine the tile: tiles of 96 x 96 may need as many scales as tiles of 128 x 128.
     """
 
     def __init__(

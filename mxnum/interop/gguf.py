@@ -162,7 +162,7 @@ def to_gguf_blocks(q: MXArray, *, kind: str = "MXFP4") -> Array:
 def _integers(q: MXArray) -> tuple[Array, Array, Array]:
     """Return elements / step as integers, the elements' signs, and scales * step as float16.
 
-    The step is the distance between neighbouring elements. A sign is True for minus, -0 included.
+    The step is the distance between neighbouring elements. A sign is True for a negative element.
     """
     element, scale = q.format.element, q.format.scale
     integers = element.exponent_bits == 1 and element.specials == "none" and scale.name == "float16"

@@ -301,7 +301,7 @@ def _of_torch(array: Array) -> Any:
 def _parts(q: MXArray) -> tuple[dict[str, Array], str]:
     q = in_host_memory("tensors", q)
     if q.ndim == 0:
-        raise ValueError("Argument 'tensors' must hold MX arrays of at least one axis: codes are packed in rows.")
+        raise ValueError("Argument 'tensors' must hold MX arrays of at least one axis, not arrays without axes.")
     e = q.format.element
     note = {
         "name": q.format.name, "block": q.format.block, "scale": q.format.scale.name, "shape": q.shape,

@@ -162,7 +162,7 @@ def described(argument: str, value: Any) -> DeviceArray:
 
 def _in_elements(argument: str, steps: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     errors.require(
-        all(step % itemsize == 0 for step in steps), argument, f"of strides in multiples of {itemsize} bytes", steps
+        all(step % itemsize == 0 for step in steps), argument, f"strided by multiples of {itemsize} bytes", steps
     )
     return tuple(step // itemsize for step in steps)
 
@@ -176,7 +176,7 @@ def _of_torch(argument: str, tensor: Any) -> DeviceArray:
         shape=tuple(tensor.shape),
         strides=tuple(tensor.stride()),
         pointer=tensor.data_ptr(),
-        # The CUDA array interface numbers the default stream 1.
+        # In the CUDA array interface the default stream has the number 1.
         stream=sys.modules["torch"].cuda.current_stream(tensor.device).cuda_stream or 1,
         gpu=tensor.device.index,
     )

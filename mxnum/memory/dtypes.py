@@ -16,7 +16,7 @@ from mxnum.memory.tensors import host_view
 
 Array = npt.NDArray[Any]
 
-#: The formats that ml_dtypes or numpy has, with the name of the dtype.
+#: The name of the dtype, in ml_dtypes or numpy, of each format that has one.
 ML_DTYPES = {
     "e4m3": "float8_e4m3fn",
     "e5m2": "float8_e5m2",
@@ -132,14 +132,14 @@ def code_dtype(bits: int) -> np.dtype[Any]:
 
 
 def signed_bits(array: Array) -> Array:
-    """Return a view of an array's memory as the signed integers that loops read."""
+    """Return a view of an array's memory as signed integers, for loops to read."""
     return array.view(SIGNED[array.itemsize])
 
 
 def stored_bits(array: Array) -> Array:
-    """Return a view of an array's memory as the integers that loops write.
+    """Return a view of an array's memory as integers, for loops to write.
 
-    Integers of 64 bits are signed, because the definition computes with signed words. Narrower
-    integers are unsigned.
+    Integers of 64 bits are signed, because `mxnum.definition` computes with signed integers.
+    Narrower integers are unsigned.
     """
     return array.view(_STORED[array.itemsize])

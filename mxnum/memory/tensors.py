@@ -2,7 +2,7 @@
 
 A conversion in either direction shares memory; `as_tensor` states the exceptions. JAX arrays are
 immutable, so results are new JAX arrays. This module never imports torch or JAX, because a caller
-who passes an array of a library has imported the library.
+who has a tensor or a JAX array has already imported the library.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def is_foreign(value: Any) -> bool:
 def readable(argument: str, tensor: Any) -> Any:
     """Return the tensor, detached from autograd.
 
-    Raise an error if the memory does not hold the tensor's numbers (a negated view), or if a
-    gradient would be lost.
+    Raise an error for a tensor that is not dense, for a negated view, or if a gradient would be
+    lost.
     """
     _check_readable(argument, tensor)
     return tensor.detach()
@@ -98,7 +98,7 @@ class _Memory:
 
 
 def _layout(tensor: Any) -> dict[str, Any]:
-    """Return the fields of numpy's array interface that tensors of one layout share."""
+    """Return the fields of numpy's array interface for a tensor, except its address (``data``)."""
     strides = None  # None means C order
     if not tensor.is_contiguous():
         strides = tuple(step * tensor.itemsize for step in tensor.stride())
@@ -124,8 +124,8 @@ def _on_the_memory_of(tensor: Any) -> np.ndarray[Any, Any]:
 def bits_maker(like: Any) -> Callable[[Any], np.ndarray[Any, Any]] | None:
     """Return a function that returns the bits of a tensor as a flat array of signed integers.
 
-    The function checks less than `host_array`. Its argument must have the type, dtype, shape and
-    strides of the tensor `like`. The result is None if the elements of `like` are not in C order.
+    The argument of the returned function must have the type, dtype, shape and strides of the tensor
+    `like`, which is not checked. If `like` is not in C order, return None instead of a function.
     """
     if not (_has_memory(like) and like.is_contiguous()):
         return None
@@ -195,13 +195,13 @@ def as_tensor(array: np.ndarray[Any, Any]) -> Any:
 
 
 def in_kind(made: Any, question: Any) -> Any:
-    """Return a host array as an array of the library of `question`, and anything else unchanged."""
+    """Convert a host array to the library of the array `question`; return all else unchanged."""
     if not is_foreign(question) or not isinstance(made, np.ndarray | np.generic):
         return made
     return as_tensor(np.asarray(made)) if is_tensor(question) else _as_jax(np.asarray(made))
 
 
 def answer(made: Any, question: Any, out: Any) -> np.ndarray[Any, Any]:
-    """Return `out` if given, else `made` as an array of the library of the array `question`."""
+    """Return `out` if it is given, else `made` converted to the library of the array `question`."""
     given: np.ndarray[Any, Any] = made if type(question) is np.ndarray else in_kind(made, question)
     return given if out is None else out

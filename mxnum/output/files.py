@@ -28,8 +28,8 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path; when the `with` statement ends, the file there replaces `path`.
 
     A regular file is replaced in one step and keeps its mode. If `path` is a link, the file to
-    which the link points is replaced. If `path` is a FIFO or a device, the bytes are written to it
-    when the file is complete. If an exception leaves the `with` statement, `path` is unchanged.
+    which the link points is replaced. If `path` is a FIFO or a device, the temporary file is copied
+    to it at the end. If an exception leaves the `with` statement, `path` is unchanged.
     """
     path = as_path(path)
     with _naming(path):
@@ -126,7 +126,7 @@ def _why(problem: Exception) -> str:
         return "it is a damaged archive"
     if isinstance(problem, KeyError):
         return f"it lacks {said}"
-    # numpy treats any unknown content as a pickle, and its message says how to load a pickle.
+    # For unknown content, numpy's message says how to load a pickle.
     if "pickle" in said:
         return "it contains Python objects, or is not a file of arrays"
     known = {"mmap length is greater than file size": "it is truncated", "No data left in file": "it is empty"}
@@ -134,7 +134,7 @@ def _why(problem: Exception) -> str:
 
 
 def remove_abandoned(folder: Path) -> None:
-    """Remove the partial files of `written_whole` that killed processes left in and below a folder.
+    """Remove partial files of `written_whole` in and below a folder if their process has ended.
 
     A file that changed in the last hour is kept, because its process may run on another machine
     that shares the folder.

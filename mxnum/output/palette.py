@@ -1,5 +1,6 @@
-"""Define the colours of all figures. A scale rule, format or arm has one colour everywhere.
+"""Define the colours of all figures.
 
+Each scale rule, format and arm (one configuration of a study) has the same colour in all figures.
 The colours are those of Okabe and Ito, which colour-blind readers can distinguish. This module
 imports nothing.
 """
@@ -32,9 +33,8 @@ _OF = _SCALE_RULES | _FORMATS | _ARMS
 def colour(name: str, position: int = 0) -> str:
     """Return the colour of a scale rule, a format or an arm.
 
-    An arm has the same colour at all learning rates.
-
-    For any other name, return the colour at index `position` of `COLOURS`, counted cyclically.
+    The learning rate after an arm's name is ignored. For any other name, return the colour at index
+    `position` of `COLOURS`, counted cyclically.
 
     >>> colour("floor"), colour("mxfp8_e4m3") == colour("E4M3") == colour("E4M3, rate 0.034")
     ('#D55E00', True)

@@ -170,7 +170,7 @@ def _first_error(text: str) -> str:
 
 
 def _clang(is_cpp: bool) -> Iterator[str]:
-    """Yield the words of the command that starts clang: clang on the path, or zig's clang."""
+    """Yield the words of a command that starts the clang on the path, or else zig's clang."""
     if found := shutil.which("clang++" if is_cpp else "clang"):
         yield found
     elif importlib.util.find_spec("ziglang") is not None:

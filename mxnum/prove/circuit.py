@@ -71,9 +71,9 @@ def bind(circuit: Circuit, claim: Claim, ports: Mapping[str, str | int]) -> Bind
     """Return the binding of a circuit's ports to the inputs and outputs of a claim.
 
     `ports` maps the name of a port to the name of an input or output, or to a constant. A port that
-    `ports` does not mention is bound to the input or output of the same name. A function's
-    parameter is bound by position if the claim has no input of its name. If circuit and claim have
-    one output each, these outputs are bound whatever their names.
+    `ports` does not mention is bound to the input or output of the same name. If the claim has no
+    input with the name of a function's parameter, the parameter is bound by its position. If
+    circuit and claim have one output each, these outputs are bound whatever their names.
     """
     ports = {name: said for name, said in ports.items() if name not in circuit.pointers}
     for name in ports:
@@ -103,10 +103,10 @@ def _bound(
     ports: Mapping[str, str | int],
     by_order: bool,
 ) -> dict[str, Port | int]:
-    """Return the `Port` or the constant of each input, or the `Port` of each output, by name.
+    """Return a dictionary from the name of each port in `widths` to its `Port` or its constant.
 
-    Leave out an output that the claim does not name. Raise ValueError for an input that is not
-    bound by `ports`, its name or its position.
+    Leave out an output that the claim does not name. Raise ValueError for an input if neither
+    `ports` nor its name nor its position binds it.
     """
     named = {quantity.name: quantity for quantity in quantities}
     found: dict[str, Port | int] = {}
@@ -118,26 +118,26 @@ def _bound(
             found[name] = port
         elif name in ports:
             raise ValueError(
-                f"Argument 'ports' must name one of {list(named)}, or a number, for {name!r}, not {said!r}."
+                f"Argument 'ports' must map {name!r} to one of {list(named)} or to a number, not to {said!r}."
             )
     rest = [name for name in widths if name not in found]
     free = [each for each in quantities if not any(isinstance(p, Port) and p.quantity == each for p in found.values())]
     if rest and by_order and len(rest) <= len(free):
-        # If equally many parameters and required inputs are unbound, bind them to each other;
-        # otherwise bind the parameters to the first unbound inputs, in order.
+        # If there are as many unbound required inputs as unbound parameters, bind the parameters to
+        # these inputs; otherwise bind them to the first unbound inputs. Both keep the order.
         needed = [each for each in free if each.default is None]
         chosen = free[: len(rest)] if len(needed) != len(rest) else needed
         found |= {name: Port(each, 0, each.count) for name, each in zip(rest, chosen, strict=True)}
         rest = []
     if rest and widths is circuit.inputs:
         raise ValueError(
-            f"Argument 'ports' must say what input {rest[0]!r} of {circuit.name} is: one of {list(named)}, or a number."
+            f"Argument 'ports' must map input {rest[0]!r} of {circuit.name} to one of {list(named)} or to a number."
         )
     return found
 
 
 def _port(said: str, named: Mapping[str, Quantity]) -> Port | None:
-    """Return the numbers for which the name `said` stands.
+    """Return the numbers that the text `said` names, or None if it names none.
 
     The name of an input or output stands for all its numbers. Each of `a3`, `a[3]` and `a_3`
     stands for number 3 of `a`.
@@ -155,8 +155,8 @@ def _port(said: str, named: Mapping[str, Quantity]) -> Port | None:
 def given(circuit: Circuit, binding: Binding, values: Mapping[str, z3.BitVecRef]) -> dict[str, z3.BitVecRef]:
     """Return the value of each input of a circuit, given the values of the claim's inputs.
 
-    If a port is wider than its number, a float32 or float64 is sign-extended like a signed integer;
-    every other number is zero-extended.
+    If a port is wider than its number, a float32 or float64 is sign-extended, and any other number
+    is zero-extended.
     """
     found = {}
     for name, width in circuit.inputs.items():
@@ -178,9 +178,9 @@ def given(circuit: Circuit, binding: Binding, values: Mapping[str, z3.BitVecRef]
 
 
 def narrowed(circuit: Circuit, name: str, port: Port, value: z3.BitVecRef) -> tuple[z3.BitVecRef, list[z3.BoolRef]]:
-    """Return the low bits of an output, which the claim is about, and conditions on the high bits.
+    """Return the bits of an output that the claim describes, and conditions on all higher bits.
 
-    The high bits must be a zero extension or a sign extension of the low bits.
+    The higher bits must be a zero extension or a sign extension of the returned bits.
     """
     bits = port.quantity.bits * port.count
     if value.size() < bits:

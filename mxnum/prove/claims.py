@@ -94,7 +94,7 @@ class Claim:
     #: The word length of `function`: 32 or 64 bits.
     word: int
     #: The definition's function, which takes the inputs in order, as Python integers or as symbolic
-    #: words. For "quantize" the function returns only the scale.
+    #: words. For "quantize" the function returns the scale, but no element codes.
     function: Callable[..., Any] = field(repr=False)
     assumed: tuple[str, ...] = ()
     accepted: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""A symbolic executor of clang's LLVM IR: branches, floats, constant tables and arrays.
+"""A symbolic executor of clang's LLVM IR with branches, floats, constant tables and arrays.
 
 The module `ir` defines the meaning of integer instructions and of poison. A pointer is an object
 and an offset in bytes. An object is a constant or variable of the module, or an array of fixed

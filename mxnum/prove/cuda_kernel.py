@@ -1,8 +1,8 @@
 """A reader of one thread of a PTX kernel (``.entry``) that Triton, numba or nvcc wrote.
 
 The thread must load one number through each pointer that it reads, and store one number through
-each pointer that it writes. A proof holds for all thread indices and for all values of parameters
-other than pointers, as long as the thread stores a number.
+each pointer that it writes. A proof covers every thread that stores a number, and all values of
+the parameters that are not pointers.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def read_kernel(match: re.Match[str], file: Path, ports: Collection[str]) -> Cir
 
     notes = (
         "The proof is about the PTX. It assumes that ptxas and the device execute the PTX correctly.",
-        "The proof covers every thread that stores a number, but not which elements the thread loads and stores.",
+        "The proof covers every thread that stores a number. It does not cover the addresses of loads and stores.",
         *(["Different pointers point to different arrays."] if len(thread.loaded | thread.stored) > 1 else []),
     )
     widths = {each: taken[each].size() for each in order}

@@ -1,4 +1,4 @@
-"""A reader of PTX device functions that nvcc or NVRTC wrote: branches, predicates and floats.
+"""A reader of device functions in PTX from nvcc or NVRTC, with branches, predicates and floats.
 
 The module `ptx` defines the meaning of integer instructions. Branches must go forward. Where paths
 join, a register has its value from the path that control took. Float operations must name their
@@ -276,7 +276,7 @@ class Machine(ptx._Machine):
 
 
 def _merged(ways: list[tuple[z3.BoolRef, dict[str, z3.BitVecRef]]]) -> tuple[z3.BoolRef, dict[str, z3.BitVecRef]]:
-    """Return the condition that control takes any of several paths, and the registers at their end.
+    """Return the condition that control takes one of the paths, and the registers where they join.
 
     A register that a path does not write has an arbitrary value on this path.
     """
@@ -305,7 +305,7 @@ def _leading_zeros(bits: Any, width: int) -> Any:
 
 
 def _permuted(a: Any, b: Any, selector: int) -> Any:
-    """Return four bytes, each a byte of `a` or `b` or the byte's repeated sign (``prmt``)."""
+    """Return four bytes (``prmt``), each a byte of `a` or `b`, or that byte's top bit repeated."""
     both, found = z3.Concat(b, a), []
     for nibble in (selector >> at & 15 for at in (12, 8, 4, 0)):
         byte = z3.Extract(8 * (nibble & 7) + 7, 8 * (nibble & 7), both)
@@ -314,7 +314,7 @@ def _permuted(a: Any, b: Any, selector: int) -> Any:
 
 
 def _lop3(a: Any, b: Any, c: Any, table: int) -> Any:
-    """Return the bitwise function with the truth table `table` of three words (``lop3``)."""
+    """Return the bitwise function of three words whose truth table is `table` (``lop3``)."""
     result = z3.BitVecVal(0, a.size())
     for i in range(8):
         if table >> i & 1:

@@ -1,4 +1,4 @@
-"""A symbolic executor of textual LLVM IR: integers, forward branches, one result slot, and poison.
+"""A symbolic executor of textual LLVM IR with integers, forward branches and one result slot.
 
 The executor raises UnsupportedCode for code that it does not support. The executor tracks for each
 value whether it is poison, as the LLVM language reference defines. If the operands break the
@@ -6,8 +6,8 @@ promise of a flag such as `nsw`, `exact` or `range`, the result is poison. An in
 poison operand gives poison; only `select` and `phi` ignore the poison of a value that they do not
 choose. `freeze` turns poison into an arbitrary value.
 
-Two obligations are that no branch depends on poison and that the returned value is not poison. The
-executor treats `undef` as poison, which is stricter than LLVM.
+The obligations include these two: no branch depends on poison, and the returned value is not
+poison. The executor treats `undef` as poison, which is stricter than LLVM.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def parse(text: str, name: str) -> Function:
 
 
 def _until_closed(text: str) -> str:
-    """Return the text before the closing parenthesis; its opening parenthesis is not in `text`."""
+    """Return the text before the first closing parenthesis that no parenthesis in `text` opens."""
     depth = 1
     for i, character in enumerate(text):
         depth += (character == "(") - (character == ")")
@@ -163,8 +163,8 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
 def _exact(operation: str, extend: Callable[[int, Any], Any]) -> Callable[[Any, Any], z3.BoolRef]:
     """Return `fits(a, b)`, the condition that an operation does not overflow.
 
-    The condition is that the operation on sign-extended or zero-extended operands gives the
-    extended result.
+    The condition is that extending the operands before the operation gives the same number as
+    extending the result after it.
     """
     apply = _BINARY[operation]
 
@@ -175,8 +175,8 @@ def _exact(operation: str, extend: Callable[[int, Any], Any]) -> Callable[[Any, 
     return fits
 
 
-#: For each operation and flag, the condition on the operands that the flag promises. The result is
-#: poison if the operands break the flag's promise.
+#: For each operation and flag, a condition on the operands: the flag's promise. If the condition
+#: does not hold, the result is poison.
 _PROMISES: dict[tuple[str, str], Callable[[Any, Any], z3.BoolRef]] = {
     **{(operation, "nsw"): _exact(operation, z3.SignExt) for operation in ("add", "sub", "mul")},
     **{(operation, "nuw"): _exact(operation, z3.ZeroExt) for operation in ("add", "sub", "mul")},
@@ -228,7 +228,7 @@ class _Machine:
 
     env: dict[str, Value] = field(default_factory=dict)
     block: str = ""
-    #: `reached` and `edges` hold conditions: that control reaches a block, or takes an edge.
+    #: `reached` has the condition that control reaches a block, and `edges` that it takes an edge.
     #: `stored` is the content of the result slot at the end of a block.
     reached: dict[str, z3.BoolRef] = field(default_factory=dict)
     edges: dict[tuple[str, str], z3.BoolRef] = field(default_factory=dict)
@@ -267,9 +267,9 @@ class _Machine:
         self.block = label
 
     def merge(self, values: list[tuple[str, Value]], label: str) -> Value:
-        """Return a value in block `label` that depends on the edge by which control enters it.
+        """Return the value that belongs to the edge by which control enters block `label`.
 
-        `values` has the source block and the value of each edge.
+        `values` has a pair for each edge: the block from which the edge comes, and the value.
         """
         *others, (_, result) = values
         for source, value in others:
@@ -368,7 +368,7 @@ class _Machine:
 
 
 def _intrinsic(name: str, width: int, operands: list[z3.BitVecRef]) -> tuple[z3.BitVecRef, z3.BoolRef]:
-    """Return an intrinsic's result, and the condition that it is poison although no operand is."""
+    """Return an intrinsic's result, and the condition that the intrinsic itself makes it poison."""
     match name, operands:
         case _, [a, b] if name in _INTRINSICS:
             return _INTRINSICS[name](a, b), _NEVER

@@ -1,7 +1,7 @@
 """Float instructions of LLVM IR, expressed in z3's IEEE 754 floats.
 
-Every operation rounds to nearest even. A NaN result may have any NaN bit pattern, as the LLVM
-language reference says.
+Arithmetic and conversions to floats round to nearest even. A NaN result may have any NaN bit
+pattern, as the LLVM language reference says.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 def as_integers(line: str) -> str:
     """Return a line with its float types and float constants replaced by integers of the same bits.
 
-    The replacement is right only for instructions that just move floats.
+    The returned line is right only for instructions that move floats without computing.
     """
     for name, width in WIDTHS.items():
         if re.search(rf"\b{name}\b(?! \()", line):

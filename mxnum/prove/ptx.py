@@ -1,8 +1,8 @@
 """A symbolic executor of PTX: it runs the integer code of a device function on bit-vectors.
 
 PTX defines the result of each integer instruction for all operands: shift amounts are clamped, and
-no result is poison. Because no PTX result is undefined, a proof only has to show that two results
-are equal. The executor raises UnsupportedCode for unknown instructions.
+no result is poison. No PTX result is undefined, so a proof only has to show that the result equals
+the expected result. The executor raises UnsupportedCode for unknown instructions.
 
 A float operation must name its rounding, because tools may fuse operations that name none. The
 solver knows only that a float operation gives equal results for equal operands.
@@ -25,7 +25,7 @@ from mxnum.prove.sym import Sym
 class Floats:
     """The float operations of an execution, with operands and results.
 
-    The solver knows only that an operation is a function: equal operands give equal results.
+    The solver knows only that an operation with equal operands gives equal results.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Floats:
 
     @property
     def congruent(self) -> list[z3.BoolRef]:
-        """The premises that an operation gives equal results for equal operands.
+        """The premises that equal operations on equal operands have equal results.
 
         If the operation commutes, the order of the operands does not matter.
         """
@@ -75,7 +75,7 @@ def execute(text: str, arguments: Sequence[z3.BitVecRef], floats: Floats | None 
     """
     functions = list(_FUNCTION.finditer(text))
     if len(functions) != 1:
-        raise UnsupportedCode(f"{len(functions)} functions with a result in the module")
+        raise UnsupportedCode(f"the module has {len(functions)} functions with a result instead of one")
     (function,) = functions
     parameters = re.findall(r"\.param \.b\d+ (\w+)", function["parameters"])
     machine = _Machine(dict(zip(parameters, arguments, strict=True)), function["slot"], int(function["bits"]), floats)
@@ -152,7 +152,7 @@ def _extend(kind: str, bits: z3.BitVecRef, width: int) -> z3.BitVecRef:
 
 
 def _shift(direction: str, kind: str, value: z3.BitVecRef, amount: z3.BitVecRef) -> z3.BitVecRef:
-    """Return a shifted value; an amount above the value's width acts as this width."""
+    """Return `value` shifted by `amount` bits, but at most by the width of `value`."""
     width = value.size()
     by = _extend("u", z3.If(z3.UGT(amount, width), z3.BitVecVal(width, 32), amount), width)
     if direction == "shl":
@@ -163,7 +163,7 @@ def _shift(direction: str, kind: str, value: z3.BitVecRef, amount: z3.BitVecRef)
 def _insert(a: z3.BitVecRef, b: z3.BitVecRef, position: z3.BitVecRef, length: z3.BitVecRef) -> z3.BitVecRef:
     """Return `b` with `length` bits from `position` on replaced by the low bits of `a` (``bfi``).
 
-    Only the low bytes of `position` and `length` count.
+    Only the low byte of `position` and the low byte of `length` are used.
     """
     at, count = (_extend("u", number & 0xFF, a.size()) for number in (position, length))
     replaced = ~(z3.BitVecVal(-1, a.size()) << count) << at
@@ -239,8 +239,7 @@ class _Machine:
                 return _extend(kind, z3.Extract(size - 1, 0, value), width)
             case ["cvt", to], [a]:
                 (to_kind, to_size), (from_kind, from_size) = _type(to, "su"), _type(type_, "su")
-                # The operand may be wider than the source type, and the destination wider than the
-                # result.
+                # The registers may be wider than the types that the instruction names.
                 chopped = z3.Extract(from_size - 1, 0, self.env[a])
                 return _extend(to_kind, _extend(from_kind, chopped, to_size), width)
             case ["setp", relation], [a, b]:

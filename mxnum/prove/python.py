@@ -42,7 +42,7 @@ def read_dialect(function: Callable[..., Any]) -> Circuit:
             raise UnsupportedCode(f"Cannot read {name!r}: it returns {type(result).__name__} instead of one integer.")
         return Answer({"return": result.value}, obligations)
 
-    notes = ("An integer of more than 64 bits would refute the claim.",)
+    notes = ("The claim includes that every integer fits in 64 bits.",)
     inputs = dict.fromkeys(parameters, WORD)
     return Circuit(f"Python function {name}", inputs, {"return": WORD}, run, notes, by_order=True)
 
@@ -85,6 +85,6 @@ def read_numba(dispatcher: Any) -> Circuit:
     types = ", ".join(map(str, overload.signature.args))
     notes = (
         f"The proof is about the LLVM IR that numba makes for ({types}). "
-        "An input that raises an exception would refute the claim.",
+        "The claim includes that no input raises an exception.",
     )
     return Circuit(f"numba function {name}", inputs, {"return": width}, run, notes, by_order=True)

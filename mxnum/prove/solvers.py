@@ -92,8 +92,8 @@ def _ask_bitwuzla(question: z3.Goal, timeout: int) -> str:
 def _without_product_conditions(question: z3.BoolRef) -> z3.BoolRef:
     """Return a question without z3's overflow conditions of products, which bitwuzla cannot read.
 
-    z3 states overflow and underflow of a product as two conditions, which always occur together.
-    The replacement says that the product computed in twice the bits has the same value.
+    z3 has one condition against overflow and one against underflow; they always occur together.
+    Each is replaced by an equation: the product in twice as many bits has the same value.
     """
     kinds, waiting, seen, pairs = (z3.Z3_OP_BSMUL_NO_OVFL, z3.Z3_OP_BSMUL_NO_UDFL), [question], set(), []
     while waiting:
@@ -125,7 +125,7 @@ def _run_bitwuzla(question: z3.Goal, seconds: float, produce_models: bool = Fals
         written = _written(_without_product_conditions(question.as_expr()))
     lines = (line for line in written.splitlines() if not line.startswith(";") and "set-info" not in line)
     text = "(set-logic QF_BV)\n" + "\n".join(lines).replace("(check-sat)", "")
-    # z3's names for divisions by nonzero divisors are unknown to bitwuzla.
+    # bitwuzla does not know z3's names for divisions whose divisor is not zero.
     text = text.replace("bvudiv_i", "bvudiv").replace("bvurem_i", "bvurem")
     terms, options = bitwuzla.TermManager(), bitwuzla.Options()
     options.set(bitwuzla.Option.TIME_LIMIT_PER, max(1, round(seconds * 1000)))

@@ -24,9 +24,9 @@ WORD = 64
 class Cut(NamedTuple):
     """The claim about a dot product, split into two questions: the products, and their sum."""
 
-    #: The first question: for all codes, each cut is the expected multiple of its pair's product.
+    #: The first question: for all codes, is each cut the expected multiple of its codes' product?
     products: z3.BoolRef
-    #: The second question has symbols in place of products: does the implementation's answer
+    #: The second question: with symbols in place of products, does the implementation's answer
     #: `found` equal the definition's answer `right`? `premises` restrict the symbols, for example
     #: to the range of products. `promises` are the conditions under which the implementation's
     #: behaviour is defined.
@@ -106,10 +106,10 @@ def _leaves(
     element: ElementFormat,
     pairs: Sequence[tuple[z3.BitVecRef, z3.BitVecRef]],
 ) -> list[tuple[z3.ExprRef, int, bool | int]] | None:
-    """Return (term, product index, factor) for each largest term that is a multiple of a product.
+    """Return (term, product index, factor) for the outermost terms that are multiples of products.
 
-    A condition with the same truth value for all codes is also listed, with this truth value as its
-    factor. The result is None if a code occurs outside of the listed terms.
+    A Boolean term with one value for all codes is also listed; its factor is this value. The result
+    is None if a code occurs outside of the listed terms.
     """
     support = _support(roots, places)
     waiting, seen, leaves = list(roots), set(), []
@@ -133,7 +133,7 @@ def _leaves(
 def _factor(term: z3.ExprRef, element: ElementFormat, pair: tuple[z3.BitVecRef, z3.BitVecRef]) -> bool | int | None:
     """Return f such that a term equals f times the product for all codes of a small sample.
 
-    If the term is a condition, f is its truth value. The result is None if no f fits the whole
+    For a Boolean term, f is the term's value. The result is None if no f fits all codes of the
     sample.
     """
     product, sign = make_product(element), 1 << (element.bits - 1)
@@ -156,7 +156,7 @@ def _factor(term: z3.ExprRef, element: ElementFormat, pair: tuple[z3.BitVecRef, 
 
 
 def _support(roots: Sequence[z3.ExprRef], places: Mapping[int, int]) -> dict[int, frozenset[int]]:
-    """Return for each term the indices of the code pairs in it; -1 stands for any other symbol."""
+    """Return the indices of the code pairs in each term, by the term's id; -1 is another symbol."""
     found: dict[int, frozenset[int]] = {}
     waiting = list(roots)
     while waiting:

@@ -1,9 +1,8 @@
 """Runs functions in the Python subset of `mxnum.definition.word` on symbolic bit-vectors.
 
-`Sym` is a signed word that records obligations: + - and * do not overflow, << loses no bits, and
-shift amounts are smaller than the word. If all obligations hold, `Sym` computes the same values as
-Python ints, int64 and int32. A theorem about `Sym` is then also a theorem about the compiled
-function.
+`Sym` is a signed word that records these obligations: + - and * do not overflow, << loses no bits,
+and shift amounts are smaller than the word. If all obligations hold, `Sym` computes the same values
+as Python ints, int64 and int32. A theorem about `Sym` then also holds for the compiled function.
 """
 
 from __future__ import annotations

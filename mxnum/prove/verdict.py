@@ -25,8 +25,8 @@ class Counterexample:
     """An input for which an implementation gives another answer than the definition."""
 
     inputs: Mapping[str, int]
-    #: The right answer and the implementation's answer, by output. None stands for an undefined
-    #: answer.
+    #: The right value and the implementation's value of each output. None stands for an undefined
+    #: value.
     right: Mapping[str, int]
     found: Mapping[str, int | None]
     #: The inputs and the answers, as text for reports.
@@ -75,7 +75,7 @@ class Proof:
             lines += [f"  {part.verdict} ({part.seconds:.1f} s): {part.name}" for part in told]
             for verdict in ("proved", "open"):
                 if count := counted[verdict]:
-                    lines.append(f"  {verdict}: {count} conditions under which behaviour is defined")
+                    lines.append(f"  {verdict}: {count} conditions that rule out undefined behaviour")
         return "\n".join([*lines, *self.assumptions])
 
     def as_dict(self) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def read_verilog(
 
     Each input in `held` keeps its value in every cycle.
     """
-    if parameters and top is None:  # yosys sets parameters only of a named module
+    if parameters and top is None:  # yosys sets parameters only if the module is named
         top = _top(_smt2(files, None, {}, include))
     text = _smt2(files, top, parameters or {}, include)
     module = _top(text)
@@ -96,7 +96,7 @@ def _top(text: str) -> str | None:
 def _inlined(state: z3.BitVecRef, results: Mapping[str, z3.BitVecRef], premises: Sequence[z3.BoolRef]) -> Answer:
     """Return the outputs of a module without registers as terms of its inputs.
 
-    yosys's state holds each input in a slice of its own; all other slices are undefined bits.
+    yosys's state holds each input in a separate slice; all bits outside these slices are undefined.
     """
     slices, outputs, rest = {}, dict(results), []
     names = {each.get_id(): port for port, each in results.items()}

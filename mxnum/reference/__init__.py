@@ -1,7 +1,7 @@
 """The meaning of MX formats, in code that is written to be read: exact fractions, step by step.
 
-Tests compare everything that this library computes with this package. The reference shares only the
-description of the formats with the fast code, so that the comparisons find mistakes in the fast
+Tests compare all results of the library with the results of this package. The reference and the
+fast code share only the description of the formats, so the comparisons find mistakes in the fast
 code. A number is an `Exact`: a sign and a rational magnitude, an infinity or a NaN. All results
 come from four operations on exact numbers: the exact product, the exact quotient, the exact sum,
 and one rounding to a format. The speed of the reference does not matter.

@@ -90,8 +90,8 @@ class Quantized:
     """A quantized array: element codes, scales of blocks, and perhaps offsets and tensor scales.
 
     The format determines whether scales are E8M0 codes, other codes of eight bits, or floats.
-    Offsets are float16. A tensor scale is a float32 array that broadcasts with the codes: it has no
-    axes, or a number for each row.
+    Offsets are float16. A tensor scale is a float32 array that broadcasts with the codes: one
+    number, or one number for each row.
     """
 
     codes: Array
@@ -258,7 +258,7 @@ def dequantize(
 
 
 def fake_quantize(x: Any, format: str | MXFormat, *, blocks: Sequence[int] | None = None, **options: Any) -> Array:
-    """Quantize, then dequantize into the dtype of x, with RNE and overflow to Inf.
+    """Quantize, then dequantize to the dtype of x; values too large for it become infinite.
 
     The options are the keywords of `quantize`.
     """

@@ -78,10 +78,10 @@ def float_scale(numbers: Sequence[Fraction], fmt: MXFormat, rule: FloatScaleRule
 
     `numbers` are the finite numbers of the block, and m is their largest magnitude. The quotient q
     = m / (largest element * t) is rounded once to the format of the scale. If q is beyond the scale
-    format's largest number, the scale is this largest number. The rules called four over six have
-    two candidates: the scales for q and for 3/2 q. The rules round the elements to nearest even
-    with each candidate scale, and take the scale with the smaller sum of errors. If both sums are
-    equal, the rules take the scale for q.
+    format's largest number, the scale is this largest number. The two rules called four over six
+    compare the scale for q with the scale for 3/2 q: with each scale, all numbers are rounded to
+    nearest even. These rules take the scale whose sum of absolute or squared errors is smaller, or
+    the scale for q if both sums are equal.
     """
     e, number = fmt.element, fmt.scale.number
     assert number is not None

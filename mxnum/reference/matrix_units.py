@@ -97,8 +97,8 @@ def _operand(x: Array | Blocked, unit: MatrixUnit, name: str) -> _Operand:
 def fused_sum(terms: Sequence[tuple[Fraction, int]], fraction_bits: int) -> Fraction:
     """Return the sum of terms (significand, exponent) after aligning and truncating them.
 
-    Each term is aligned to the largest exponent of all terms, and keeps `fraction_bits` bits of
-    fraction.
+    Each term is truncated to a multiple of 2**(E - fraction_bits), where E is the largest exponent
+    of all terms.
     """
     largest = max(exponent for _, exponent in terms)
     unit = two_to(largest - fraction_bits)
@@ -122,7 +122,7 @@ def rounded(total: Fraction, unit: MatrixUnit) -> Exact:
 def _groups(
     a: _Operand, b: _Operand, unit: MatrixUnit, indices: Sequence[int], scaled: bool
 ) -> Iterator[tuple[Exact, Fraction, int]]:
-    """Yield each term of a fused sum: its exact value, its significand and its exponent."""
+    """Yield the exact value, the significand and the exponent of each term of a fused sum."""
     for start in range(0, len(indices), unit.group):
         some = indices[start : start + unit.group]
         pairs = [(_at(a.elements, k), _at(b.elements, k)) for k in some]

@@ -77,7 +77,7 @@ def two_to(exponent: int) -> Fraction:
 
 
 def scaled(x: Exact, exponent: int) -> Exact:
-    """Return x * 2**exponent; a NaN keeps its sign, which the codes of some elements record."""
+    """Return x * 2**exponent; a NaN keeps its sign, because some formats encode this sign."""
     return x if x.kind == "nan" else times(x, Exact("finite", False, two_to(exponent)))
 
 
@@ -94,11 +94,11 @@ def floor_log2(v: Fraction) -> int:
 class Layout(NamedTuple):
     """The special codes of a format, and the exponent of its smallest normal numbers."""
 
-    sign: int  # The value of the sign bit; lower codes are positive.
+    sign: int  # The sign bit as a number; codes below it are positive.
     largest: int  # The code of the largest finite number.
     infinity: int | None
     nan: int | None  # The NaN code that quantization writes, with the sign bit clear.
-    emin: int  # The least normal exponent, which sets the spacing of subnormals and of integer codes.
+    emin: int  # The exponent of the smallest normal number; 0 for an integer format.
 
 
 @cache
@@ -167,9 +167,8 @@ def round_to(
     """Return the code of x in format e.
 
     The positive codes count the representable magnitudes upward from zero. The code is (exponent -
-    emin) * 2**m + significand, where the significand of a normal number includes the leading 1. The
-    codes continue beyond the largest number, so that numbers are rounded as if there were no
-    largest exponent.
+    emin) * 2**m + significand, where the significand of a normal number includes the leading 1. A
+    number is first rounded as if there were no largest exponent; overflow is handled afterwards.
     """
     sign, largest, infinity, nan, emin = layout(e)
 
@@ -190,7 +189,7 @@ def round_to(
         if code <= largest:
             return signed(code)
 
-    # Here x is beyond the largest finite number, because x is infinite or overflows.
+    # Here x is infinite, or x is rounded to a value beyond the largest finite number.
     beyond = {Overflow.SATURATE: None, Overflow.IEEE: nan if infinity is None else infinity}[overflow]
     stays = {
         Rounding.RNE: False, Rounding.RNA: False, Rounding.SR: False, Rounding.RTZ: True, Rounding.RTO: True,
@@ -265,8 +264,8 @@ def shared_scale(values: Iterable[float | Fraction], element: Element, *, scale_
 
     The block's largest finite magnitude is A = f * 2**E with 1 <= f < 2, and emax is the exponent
     of the largest element. The rule `floor`, of section 6.3 of OCP MX v1.0, takes the exponent E -
-    emax; numbers near A can then saturate. Four rules can add one to the exponent of `floor`:
-    `ceil` adds one if f > 1, `even` if f rounds to 2 in m bits, `half_up` if f >= 7/4, and
+    emax; numbers near A can then saturate. Other rules add one to this exponent: `ceil` if f > 1,
+    `even` if f rounds to 2 in the element's mantissa bits, `half_up` if f >= 7/4, and
     `floor_plus_one` always. `rceil` takes the least exponent with which A / 2**exponent does not
     exceed the largest element. The exponent of every rule is limited to -127..127.
     """

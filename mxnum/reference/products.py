@@ -76,7 +76,7 @@ def _exact_dot(a: Iterable[Exact], b: Iterable[Exact]) -> Exact:
     """Return the exact sum of the products; the sum starts from +0.
 
     The sum is NaN if a product is NaN or 0 * Inf, or if there are infinite products of both signs.
-    A sum that is not NaN is infinite if a product is infinite.
+    Otherwise the sum is infinite if a product is infinite.
     """
     total = ZERO
     for p, q in zip(a, b, strict=True):

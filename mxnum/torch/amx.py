@@ -1,4 +1,4 @@
-"""Multiply float32 tensors that hold bfloat16 numbers on Intel's AMX units, through PyTorch.
+"""Multiply float32 tensors of bfloat16 numbers by Intel's AMX units, through PyTorch.
 
 An element of at most eight bits times a power of two is a bfloat16 number, so the AMX units
 multiply such operands without loss. The units add in float32, in another order than BLAS, and take
@@ -27,8 +27,8 @@ def check() -> None:
 def multiply(left: Any, right: Any, out: Any = None) -> Any:
     """Return the product of two tensors like ``torch.matmul``. The caller must have called `check`.
 
-    torch's setting is global. Other threads that multiply at the same time may get bfloat16
-    products too.
+    The precision is a global setting of torch, so other threads may compute products in bfloat16
+    meanwhile.
     """
     import torch
 

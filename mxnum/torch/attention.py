@@ -18,8 +18,8 @@ Tensor = Any
 #: The number that is XORed into the seed of attention's second product, so that the two products
 #: draw different random bits.
 _SECOND = 0x5BD1E9959E3779B9
-#: The names of the two operands of each product of attention. Each dictionary key is the XOR of a
-#: product's seed and its module's seed.
+#: The names of the two operands of each product of attention. The key of a product is the XOR of
+#: two seeds: the product's seed and the module's seed.
 OPERANDS = {0: ("queries", "keys"), _SECOND: ("probabilities", "values")}
 
 #: True if this version of torch is known to set `Intercepted.was_used` in compiled code.
@@ -88,7 +88,7 @@ def attend(
     each query may attend to at least one key.
     """
     scores = matmul_how(query, key, how, drawn, transposed=True).mul_(scale)  # In place, because new memory costs time.
-    dtype = scores.dtype  # A mask of a wider type widens the scores.
+    dtype = scores.dtype  # Adding a mask may give a wider type.
     if mask is not None:
         scores = torch.where(mask, scores, -math.inf) if mask.dtype == torch.bool else scores + mask
     probabilities = (scores.softmax(-1) if has_keys or mask is None else _softmax(scores)).to(dtype)
@@ -98,7 +98,7 @@ def attend(
 
 
 def _is_simple(query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Return True if only autograd is active, and the tensors fit without broadcasting or casts."""
+    """Return True if only autograd is active and the tensors need no broadcasting or casts."""
     return (
         is_eager(query, key, value)
         and not torch.is_autocast_enabled("cpu")
@@ -109,10 +109,10 @@ def _is_simple(query: Tensor, key: Tensor, value: Tensor) -> bool:
 
 
 class _Attention(torch.autograd.Function):
-    """The output of `attend` for a boolean mask with a key for each query, with less memory.
+    """The output of `attend` for a boolean mask that leaves each query a key, with less memory.
 
-    New memory for a result costs more time than the result, so the scores and their gradient are
-    overwritten. The mask is applied by integer operations, which are faster than `torch.where`.
+    Allocating memory for a result takes longer than computing it, so the scores and their gradient
+    are overwritten. The mask is applied by integer operations, which are faster than `torch.where`.
     """
 
     @staticmethod

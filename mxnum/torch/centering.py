@@ -37,8 +37,8 @@ def center_output_weights(model: nn.Module, name: str, *, vocabulary: int | None
         The name of the layer: a `torch.nn.Linear`, emulated or not. The layer's weight may be a
         DTensor, which `fully_shard` makes.
     vocabulary
-        The number of symbols, if the rows after this number are padding. The mean is taken over the
-        symbols' rows and subtracted from all rows.
+        The number of symbols (default: all rows). Later rows are padding. The mean of the symbols'
+        rows is subtracted from all rows.
     tied
         Allow a weight that an embedding shares. With `tied=True`, the embeddings change, and
         therefore the loss.
@@ -70,11 +70,11 @@ def _parameter(layer: Any, name: str, kind: str, axes: int) -> Any:
     """Return a parameter of the layer, or raise ValueError if it cannot be changed in place."""
     parameter = layer._parameters.get(kind)
     if parameter is None:  # the parameter is computed (parametrize, weight_norm) or part of a flat parameter (FSDP 1)
-        raise ValueError(f"Module {name!r} must have its {kind} as a parameter, not computed from other parameters.")
+        raise ValueError(f"Module {name!r} must have a parameter {kind!r}, but computes it from other parameters.")
     is_known = type(parameter) is nn.Parameter or hasattr(parameter, "placements")  # or a DTensor
     if not is_known or parameter.ndim != axes or parameter.dtype not in _DTYPES or parameter.is_meta:
         raise ValueError(
-            f"Module {name!r} must have a {kind} of {axes} axes, in floats of 16 bits or more and in memory, not "
+            f"Module {name!r} must have a {axes}-D {kind} in memory, with floats of 16 bits or more, not "
             f"{type(parameter).__name__}{list(parameter.shape)} of {parameter.dtype} on {parameter.device}."
         )
     return parameter

@@ -195,8 +195,8 @@ def _without_shortcuts() -> Iterator[None]:
 def _unchanged(model: nn.Module, sites: dict[str, Any], steps: Steps) -> Iterator[None]:
     """Restore the model, `steps` and torch's random state when the context ends.
 
-    A forward pass changes attributes, buffers, renormalized weights, the states of random number
-    generators, and steps.
+    A forward pass can change attributes, buffers, weights of modules with `max_norm`, random states
+    and `steps`.
     """
     modules = [module for module in model.modules() if not isinstance(module, torch.jit.ScriptModule)]
     attributes = [(module, dict(module.__dict__), dict(module._buffers)) for module in modules]

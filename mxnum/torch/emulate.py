@@ -31,10 +31,10 @@ Recipes = Recipe | str | Mapping[str, Any] | Callable[[str, nn.Module], Any]
 #: returns True for chosen modules.
 Choice = str | Iterable[str] | Callable[[str, nn.Module], bool]
 _ATTRIBUTE = "_mx_emulation"
-#: The reason given for a module whose attention is not emulated.
+#: Why the attention of a module is not emulated.
 _UNNAMED = "calls scaled_dot_product_attention, which is emulated only if attention= names the module"
-#: The reason given for a part of a MultiheadAttention, which reads the part's parameters but never
-#: calls the part.
+#: Why a part of a MultiheadAttention is not emulated. The MultiheadAttention reads the part's
+#: parameters and never calls the part.
 _PART = "is inside a MultiheadAttention that is left out"
 #: Matches names of parameters that are looked up or added but not multiplied: positions,
 #: embeddings, class tokens.
@@ -55,8 +55,8 @@ class Emulation:
         self._steps = Steps(worker)
         #: The emulated modules by name.
         self.modules: dict[str, Any] = {}
-        #: The reason why a module with parameters or attention is not emulated, by the module's
-        #: name.
+        #: The modules with parameters or attention that `filter` and `recipe` select, but that are
+        #: not emulated: names and reasons.
         self.left_alone: dict[str, str] = {}
         #: The arguments `accumulate` and `gradient` that `emulate` was called with.
         self._sums: tuple[str | None, str] = (None, "straight")
@@ -87,11 +87,11 @@ class Emulation:
     def coverage(self, *inputs: Any, **keywords: Any) -> Coverage:
         """Run the model once and return its products with their shares of the FLOPs.
 
-        The model does not change: buffers, steps and random numbers are restored. Products that
-        kernels of packages other than torch and mxnum compute are not counted.
+        The model does not change: buffers, steps and random numbers are restored. Products computed
+        by the kernels of other packages than torch and mxnum are not counted.
         """
         is_lazy = any(isinstance(module, LazyModuleMixin) for module in self._model.modules())
-        errors.require(not is_lazy, "model", "called once, which initializes its lazy modules", "lazy")
+        errors.require(not is_lazy, "model", "called once to initialize its lazy modules", "lazy")
         return covered(self._model, sites_of(self.modules), self._steps, inputs, keywords)
 
     def state_dict(self) -> dict[str, int]:
@@ -156,9 +156,8 @@ def emulate(
         Which operands are rounded and how: a `Recipe`, its name, a format, a mapping from patterns
         of module names to recipes, or a function of name and module. In a mapping such as
         ``{"head": None, "*": recipe}``, the first pattern that matches a module's name decides. A
-        module whose recipe is None is not emulated. A recipe applies to embeddings and to the
-        products of MultiheadAttention too, which NVIDIA's recipe for NVFP4 leaves in higher
-        precision.
+        module whose recipe is None is not emulated. A recipe also applies to embeddings and to the
+        products of MultiheadAttention. NVIDIA's recipe for NVFP4 leaves both in higher precision.
     filter
         The modules to emulate: patterns of names, or a function of name and module. By default all.
         A MultiheadAttention is emulated as a whole.
@@ -168,11 +167,11 @@ def emulate(
         ValueError.
     accumulate
         None: torch sums the products of the rounded operands. "block", "exact" and "sequential"
-        define the order and rounding of sums (see `mxnum.Accumulate`), and so does a matrix unit or
-        its name (see `mxnum.units`). Convolutions are emulated only if torch or AMX units sum their
-        products. If `accumulate` is None, a recipe may name the matrix unit that sums its products.
-        "amx" is like None, but Intel's AMX units for bfloat16 (torch 2.9) compute a product if both
-        operands are rounded to bfloat16 or to formats with power-of-two scales. AMX products are as
+        define the order and rounding of sums (see `mxnum.Accumulate`). A matrix unit or the name of
+        a unit defines them too (see `mxnum.units`). Convolutions are emulated only if torch or AMX
+        units sum their products. If `accumulate` is None, a recipe may name the unit for sums.
+        "amx" (from torch 2.9 on): Intel's AMX units multiply operands that are rounded to bfloat16
+        or to formats with power-of-two scales, and torch multiplies all others. AMX products are as
         exact as torch's and several times as fast, but they are summed in another order.
     gradient
         "straight": gradients pass through rounding unchanged. "clipped": a gradient is zero where
@@ -181,9 +180,9 @@ def emulate(
         Seed of stochastic rounding: an integer, or a `torch.Generator` that draws one.
     worker
         The number of this process among the processes that share the parameters. The default of
-        `worker` is the rank in `torch.distributed`. Each process has equally many samples of a
-        batch. Together the processes draw the random bits that one process would draw for the whole
-        batch.
+        `worker` is the rank in `torch.distributed`. By default, the processes hold equally many
+        samples of a batch (see `Emulation.set_samples`). Together the processes draw the random
+        bits that one process would draw for the whole batch.
     """
     _check_model(model)
     if _ATTRIBUTE in model.__dict__:
@@ -194,9 +193,9 @@ def emulate(
     emulation._model, emulation._sums = model, (accumulate, gradient)
     recipe_of, chosen, attends = _recipes(recipe), _choice("filter", filter), _choice("attention", attention)
     found: list[tuple[str, nn.Module, str, How]] = []
-    emulated: tuple[str, ...] = ()  # Prefixes of names inside emulated MultiheadAttention modules.
-    attentions: tuple[str, ...] = ()  # Prefixes of names inside any MultiheadAttention.
-    attending: tuple[str, ...] = ()  # Prefixes of names inside modules that `attention` selects.
+    emulated: tuple[str, ...] = ()  # Name prefixes of parts of emulated MultiheadAttention modules.
+    attentions: tuple[str, ...] = ()  # Name prefixes of parts of any MultiheadAttention.
+    attending: tuple[str, ...] = ()  # Name prefixes of parts of modules that `attention` selects.
     for name, module in model.named_modules():
         if isinstance(module, Emulated):
             raise ValueError(
@@ -308,7 +307,7 @@ def _attention_reason(module: nn.Module) -> str | None:
     """Return why a module's attention is not emulated, or None if the module has none."""
     forward = inspect.unwrap(getattr(type(module), "forward", nn.Module.forward))  # a ScriptModule has no forward
     names = getattr(getattr(forward, "__code__", None), "co_names", ())
-    if "ALL_ATTENTION_FUNCTIONS" in names:  # transformers calls the function that the model's configuration names
+    if "ALL_ATTENTION_FUNCTIONS" in names:  # in `transformers`, the model's configuration names the attention function
         way = getattr(getattr(module, "config", None), "_attn_implementation", None) or "eager"
         if "sdpa" not in way:
             return (

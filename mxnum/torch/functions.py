@@ -1,9 +1,8 @@
 """Differentiable functions of tensors that round each operand as a recipe says.
 
 The functions take float64, float32, bfloat16 and float16 tensors on the CPU or on CUDA, and return
-tensors of the same type. Gradients pass straight through rounding. With ``gradient="clipped"``, a
-gradient is zero where saturation, and not rounding, made the operand the largest value of its block
-(`is_clamped`).
+tensors of the same type. By default, gradients pass through rounding unchanged. With
+``gradient="clipped"``, the gradient of each clamped element (`is_clamped`) is zero.
 """
 
 from __future__ import annotations
@@ -101,7 +100,7 @@ def _accumulation(value: Any) -> str:
     unit = units.find(value)
     if unit is None:
         return str(errors.choose("accumulate", value, (*(str(mode.value) for mode in Accumulate), AMX)))
-    accepted = "a matrix unit that mxnum.units.register knows"
+    accepted = "a matrix unit registered by mxnum.units.register"
     errors.require(units.find(unit.name) == unit, "accumulate", accepted, unit.name)
     return unit.name
 
@@ -154,7 +153,7 @@ def fake_quantize(
 def _from_the_end(axis: int, x: Tensor) -> int:
     """Return the axis counted from the end.
 
-    The operations in `library` treat an axis counted from the front as an axis of a convolution.
+    To the operations in `library`, an axis that is not negative is an axis of a convolution.
     """
     most = max(x.ndim, 1)
     axis = errors.integer("axis", axis, -most, most - 1)
@@ -197,9 +196,9 @@ def linear(
     """Compute x W^T + bias with quantized operands, in the forward pass and both backward products.
 
     Operands are quantized along the summed axis. If `accumulate` is a `mxnum.Accumulate`, the bits
-    are those of `mxnum.linear_forward` and `linear_backward`. With stochastic rounding, `mxnum`'s
-    functions must get the same seed and the streams `4 * stream` (activations), `4 * stream + 1`
-    (weights) and `4 * stream + 2` (gradients). If `accumulate` is a matrix unit, or its name, the
+    are those of `mxnum.linear_forward` and `linear_backward`. With stochastic rounding, give those
+    functions the same seed and the streams `4 * stream` (activations), `4 * stream + 1` (weights)
+    and `4 * stream + 2` (gradients). If `accumulate` is a matrix unit, or the name of a unit, the
     unit sums all three products. With "amx", the processor's AMX units multiply rounded operands
     (see `emulate`).
     """
@@ -414,7 +413,7 @@ def _key(is_stochastic: bool, seed: Any, stream: int) -> Key:
 
 def _refuse_studies(argument: str, operand: Operand) -> None:
     is_known = operand.error == "quantize" and not operand.matched and operand.scale_rule != "released_bump"
-    accepted = "one that quantizes (only mxnum.lab.mlp supports other values of error, 'matched' and 'released_bump')"
+    accepted = "one that quantizes (only mxnum.lab.mlp supports matched, released_bump and other values of error)"
     errors.require(is_known, argument, accepted, str(operand))
 
 

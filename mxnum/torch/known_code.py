@@ -1,9 +1,9 @@
 """Recognize modules of other libraries by the code of their forward pass.
 
 The functions `_conv1d`, `_rms_norm` and `_wide_rms_norm` are patterns and are never called. A
-module whose forward pass compiles to the bytecode of a pattern can be emulated. Over a hundred
-classes of `transformers` repeat the code of `LlamaRMSNorm`, so a list of classes would never be
-complete. The name of a class does not say what the class computes.
+module can be emulated if the bytecode of its forward pass equals the bytecode of a pattern. Over a
+hundred classes of `transformers` repeat the code of `LlamaRMSNorm`, so a list of classes would
+never be complete. The name of a class does not say what the class computes.
 """
 
 from __future__ import annotations

@@ -38,14 +38,14 @@ LEFT, RIGHT, GRADIENT, GAMMA, BETA = 0, 2, 4, 6, 7
 #: The slots of parameters, which all workers share. If `Key.of_samples` is True, the operand in
 #: slot RIGHT is no parameter.
 _SHARED = (RIGHT, RIGHT + 1, GAMMA, BETA)
-#: The functions that watch operands, by the number of the `Site`. Each function is called as
-#: ``function(slot, operand, axis, x, value, key)``.
+#: The functions that watch operands. The key is the number of a module's `Site`. A function is
+#: called as ``function(slot, operand, axis, x, value, key)``.
 watching: dict[int, Callable[..., None]] = {}
 _memory = threading.local()
 #: Each thread keeps at most about this many views of buffers.
 _MOST_VIEWS = 512
-#: The kernels of all active `rounding_by` contexts, the innermost last. The innermost kernel
-#: replaces this library's rounding.
+#: The kernels of all active `rounding_by` contexts, in the order in which they began. The last
+#: kernel rounds operands instead of this library.
 _others: list[Callable[..., Any]] = []
 
 
@@ -154,8 +154,8 @@ def operand_of(text: str) -> Operand:
 def prepared(operand: Operand, axis: int, ndim: int) -> tuple[Any, dict[str, Any]]:
     """Return the format, and the keywords of `mxnum.quantize` for an array with `ndim` axes.
 
-    Tiles lie over the last two axes. In convolutions, tiles lie over the first two axes, the
-    channels of a weight. Only convolutions count `axis` from the front.
+    If `axis` is negative, tiles lie over the last two axes. In convolutions, `axis` is not
+    negative, and tiles lie over the first two axes, the channels of a weight.
     """
     keywords = operand.keywords(axis)
     if operand.block_shape is not None and axis >= 0:
@@ -201,8 +201,8 @@ def rounding_by(kernel: Callable[..., Tensor]) -> Iterator[None]:
 
     The kernel is called as ``kernel(x, operand, axis)`` and returns a tensor of the shape and type
     of x. For stochastic rounding, the kernel also gets the keywords `seed` and `stream`, and
-    `first` if it is not 0. Products raise ValueError if `accumulate` is neither None nor
-    "amx", because such products use codes, not values.
+    `first` if it is not 0. If `accumulate` is neither None nor "amx", products raise ValueError,
+    because they need codes, and the kernel returns values.
     """
     errors.require_type(callable(kernel), "kernel", "a function", kernel)
     _others.append(kernel)
@@ -257,10 +257,10 @@ def multiply(
 
 
 def _for_unit(x: Any, unit: mx.units.MatrixUnit) -> Any:
-    """Return a tensor in the type that a unit takes, and any other operand unchanged.
+    """Return x, converted if it is a tensor and the unit takes bfloat16 or float16 operands.
 
-    A rounded operand has the dtype of the model, for example float32. A matrix unit reads the
-    format of an operand from its dtype.
+    A rounded tensor has the dtype of the model, for example float32. A unit takes the dtype of a
+    tensor as the tensor's format.
     """
     if not isinstance(x, torch.Tensor) or unit.operands not in (("bfloat16",), ("float16",)):
         return x
@@ -311,8 +311,8 @@ def is_clamped(x: Tensor, q: mx.MXArray, rounding: str = "rne") -> Tensor:
     """Return a tensor that is True for each clamped element of x.
 
     An element is clamped if rounding with an unbounded exponent gives more than the largest value
-    of its block. Stochastic rounding counts as rounding to nearest. In a block whose scale is zero,
-    all elements but zeros are clamped.
+    of its block. For stochastic rounding, the result of rounding to nearest decides. In a block
+    whose scale is zero, all elements but zeros are clamped.
     """
     mode = Rounding(rounding)
     return _exceeds(x, q, *_first_clamped(q.format.element, Rounding.RNE if mode.is_stochastic else mode))
@@ -328,7 +328,7 @@ def _first_clamped(e: ElementFormat, rounding: Rounding) -> list[tuple[float, bo
     wider = ElementFormat("wider", e.exponent_bits + 1, e.mantissa_bits, e.bias)
     following = wider.value(e.max_code + 1)
     middle = (e.max + following) / 2
-    # The candidate thresholds, each with the smallest number that it clamps.
+    # The possible thresholds, each with the smallest number that is clamped.
     candidates = {
         (e.max, False): math.nextafter(e.max, math.inf), (middle, True): middle,
         (middle, False): math.nextafter(middle, math.inf), (following, True): following,
@@ -357,7 +357,7 @@ def _exceeds(x: Tensor, q: mx.MXArray, positive: tuple[float, bool], negative: t
 def _rounded_to_buffer(x: Tensor, operand: Operand, axis: int, key: Key, slot: int, buffer: str) -> Tensor:
     """Return what `mxnum.fake_quantize` returns, in memory that this thread keeps under `buffer`.
 
-    The first call with tensors of one layout checks arguments, because checks take longer than
+    Only the first call for each layout of tensors checks the arguments: checks take longer than
     rounding a small tensor.
     """
     if not x.is_contiguous() and is_stochastic(operand):  # Random bits follow C order, in which loops are faster.
@@ -373,7 +373,7 @@ def _rounded_to_buffer(x: Tensor, operand: Operand, axis: int, key: Key, slot: i
         _, source = float_array("x", out)
         settings = checked_settings(Choices(fmt, out.shape, source.name, **keywords))
         bits, again = bits_maker(x), repeated(settings, out)
-        # The operand is kept, so that no other operand gets its id.
+        # While the operand is kept, no other operand can have the id in `like`.
         kept[like] = found = value, out, keywords, bits and again and (bits, again), is_stochastic(operand), operand
     value, out, keywords, fast, draws, _ = found
     drawn = key.keywords(operand, slot, x.numel()) if draws else {}

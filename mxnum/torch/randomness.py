@@ -77,7 +77,7 @@ def exporting() -> bool:
 
 
 def recomputing() -> bool:
-    """Return True within a backward pass, where a forward pass can only be a recomputation."""
+    """Return True within a backward pass: a forward pass that runs there is a recomputation."""
     return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
 
 
@@ -96,7 +96,7 @@ class Steps:
 
     @property
     def current(self) -> Any:
-        """The position for random bits; in a recomputation, the position of the recomputed pass."""
+        """The position of the forward pass; for a recomputation, that of the original pass."""
         return self._returning if self._returning is not None and recomputing() else self.position
 
     def advance(self) -> None:

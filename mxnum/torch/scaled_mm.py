@@ -51,16 +51,16 @@ def scaled_mm(
 
     The arguments are those of torch's function. Scalings and swizzles are torch's enums or the
     names of the enums' members, so that versions of torch without these enums suffice. The default
-    `unit` depends on the operands. For float32 scales, the default is "hopper_fp8" with
-    `use_fast_accum`, otherwise "hopper_fp8_promoted". For E8M0 scales, the default is
-    "blackwell_mxfp8", and for FP4 elements "blackwell_nvfp4".
+    `unit` depends on the operands. For float32 scales, the default is "hopper_fp8_promoted"; with
+    `use_fast_accum`, it is "hopper_fp8" unless mat_a has blocks of 128. For E8M0 scales, the
+    default is "blackwell_mxfp8", and for FP4 elements "blackwell_nvfp4".
 
-    The unit applies the scales of blocks. Scales of whole tensors or rows are applied after the
-    sum: the product of both operands' scales, in float32, multiplies the unit's sum. The bias is
-    added in float32 before the result is rounded to `output_dtype`. The order of scaling, adding
-    the bias and rounding is assumed, and was not compared with outputs of GPUs.
+    The unit applies the scales of blocks. If scales belong to whole tensors or rows, the unit's sum
+    is multiplied by the float32 product of both operands' scales. The bias is added in float32
+    before the result is rounded to `output_dtype`. The order of scaling, adding the bias and
+    rounding is assumed, and was not compared with outputs of GPUs.
     """
-    accepted = "() or (1, 0), which are the summed axes"
+    accepted = "() or (1, 0), the summed axes of mat_a and mat_b"
     errors.require(tuple(contraction_dim) in ((), (1, 0), (-1, -2)), "contraction_dim", accepted, contraction_dim)
     a = _operand("a", mat_a, scale_a, scale_recipe_a, swizzle_a)
     b = _operand("b", mat_b.mT, scale_b, scale_recipe_b, swizzle_b)
@@ -75,7 +75,7 @@ def scaled_mm(
 
 
 def _parts(argument: str, value: Any) -> list[Any]:
-    """Return an argument's one or two parts: for block scales and, in NVFP4, for a tensor scale."""
+    """Return an argument as a list of one value, or of two for NVFP4 (blocks, then tensor)."""
     parts = list(value) if isinstance(value, list | tuple) else [value]
     errors.require(1 <= len(parts) <= 2, argument, "one value, or a list of two for NVFP4", len(parts))
     return parts

@@ -35,10 +35,10 @@ def hadamard(x: Tensor, axis: int, inverse: bool = False) -> Tensor:
 
 
 def by_products(x: Tensor, axis: int, inverse: bool = False) -> Tensor | None:
-    """Return the transform by torch's products in float64 if these are exact, otherwise None.
+    """Return the transform as a matrix product in float64, or None if that may be inexact.
 
-    The products are exact, in any order of additions, if every partial sum is a multiple of the
-    same power of two, and less than 2**53 times this power (see `engine.rotations.by_floats`).
+    The product is exact, in any order of additions, if every partial sum is a multiple of the same
+    power of two, and less than 2**53 times this power (see `engine.rotations.by_floats`).
     """
     rows = x.movedim(axis, -1)
     wide = rows.reshape(*rows.shape[:-1], -1, _SIZE).double() if x.numel() else rows.new_empty(0, _SIZE).double()

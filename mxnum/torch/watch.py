@@ -35,8 +35,8 @@ NAMES = {
 }  # fmt: skip
 _FORWARD = (LEFT, RIGHT, GAMMA, BETA)
 _PARAMETERS = (RIGHT, RIGHT + 1, GAMMA, BETA)
-#: The quantities that are measured for an operand. BIASES are the quantities that `compare`
-#: measures for the gradient of a parameter.
+#: QUANTITIES are measured for each operand. `compare` measures BIASES for the gradient of each
+#: parameter.
 QUANTITIES = ("rmse", "beyond_max", "underflow", "scale_least", "scale_greatest", "scales_at_ends", "flips")
 BIASES = ("zeta", "cosine")
 #: The columns of `Watch.table`.
@@ -82,7 +82,7 @@ class Watch:
             or the greatest possible. If scales have no 8-bit codes, `scale_least` and
             `scale_greatest` are values.
         flips
-            Of a parameter: the share of its codes that changed since the last watched step.
+            The share of a parameter's codes that changed since the last watched step.
         zeta, cosine
             From `compare`: ||g~ - g|| / ||g|| and the cosine of the angle between a parameter's
             gradient g~ and float32's g.
@@ -130,7 +130,7 @@ class Watch:
         errors.choose("quantity", quantity, (*QUANTITIES, *BIASES))
         chosen = [row for row in self._rows if row["operand"] == operand and quantity in row]
         seen = tuple(dict.fromkeys(row["operand"] for row in self._rows))
-        errors.require(bool(chosen), "operand", f"one of {list(seen)} that has {quantity!r}", operand)
+        errors.require(bool(chosen), "operand", f"one of {list(seen)} for which {quantity!r} was recorded", operand)
         return layers_by_steps(chosen, quantity, operand)
 
     def compare(self, model: nn.Module, loss: Callable[[], Tensor]) -> dict[str, Any]:

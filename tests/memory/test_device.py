@@ -65,7 +65,7 @@ def test_views_are_those_of_numpy(view):
 
 
 def test_strides_between_elements_are_refused():
-    with pytest.raises(ValueError, match="'x' must be of strides in multiples of 4 bytes"):
+    with pytest.raises(ValueError, match="'x' must be strided by multiples of 4 bytes"):
         described("x", away(X, strides=(48, 16, 6)))
     with pytest.raises(ValueError, match="'x' must be without a mask"):
         described("x", away(X, mask=away(X)))

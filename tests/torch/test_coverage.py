@@ -139,7 +139,7 @@ def test_scripts_hooks_and_lazy_modules():
         model = nn.Sequential(torch.jit.script(nn.Linear(32, 32)), nn.LazyLinear(8))
     with pytest.warns(UserWarning, match="1 .LazyLinear. has no parameters before its first call"):
         emulation = mxt.emulate(model)
-    with pytest.raises(ValueError, match="'model' must be called once, which initializes its lazy modules"):
+    with pytest.raises(ValueError, match="'model' must be called once to initialize its lazy modules"):
         emulation.coverage(numbers(4, 32))
     model(numbers(4, 32))
     assert flops(emulation, numbers(4, 32)) == {("", False): 2 * 4 * 32 * 32, ("1", False): 2048}

@@ -310,7 +310,7 @@ def test_figures():
     assert values[1, 2] == of(watch, module="3", operand="activations", step=3)[0]["beyond_max"]
     with pytest.raises(ValueError, match="'quantity' must be one of"):
         watch.figure("error")
-    with pytest.raises(ValueError, match=r"'operand' must be one of .* that has 'rmse'"):
+    with pytest.raises(ValueError, match=r"'operand' must be one of .* for which 'rmse' was recorded"):
         watch.figure("rmse", "gamma")
 
 

@@ -80,7 +80,7 @@ class Walk:
     def constant_run(self) -> int:
         """The value of `run` if a loop is compiled for this block length, else 0.
 
-        For blocks along rows, it is also 0 if rows are shorter than 8 blocks and end in short ones.
+        For blocks along rows, it is also 0 if rows have fewer than 8 whole blocks and a short one.
         """
         if not self.along_rows:
             return self.run if self.run in CONSTANT_RUNS else 0
@@ -109,7 +109,7 @@ class Walk:
 
     @cached_property
     def groups(self) -> int:
-        """The number of groups or panels in the array, that is, of marks (see `MIXED`)."""
+        """The number of groups or panels in the array. Each one has a mark, for example `MIXED`."""
         full, panel = self.columns // self.run * self.run, self.group * self.run if self.along_rows else self.panel
         return self.planes * -(-self.rows // self.k) * (-(-full // panel) + (full < self.columns))
 
@@ -117,7 +117,7 @@ class Walk:
     def extent(self) -> tuple[int, int, int]:
         """The numbers of rows, of blocks in a row, and of blocks that a loop processes at once.
 
-        For loops over bands: of bands, of columns in a band, and of columns processed at once.
+        For loops over bands: the numbers of bands, of columns in a band, and of columns at once.
         """
         if self.along_rows:
             return self.planes * self.rows, -(-self.columns // self.run), self.group

@@ -37,7 +37,7 @@ def apply_activation(experiment: Experiment, u: Array, slope: Array, out: Array,
 
 
 class Teacher:
-    """A network of `layers` layers without biases; each layer is linear, activation, linear."""
+    """A network without biases; a layer is a linear map, the activation and another linear map."""
 
     def __init__(self, experiment: Experiment, seed: int):
         self.experiment = experiment.but(gelu="exact")

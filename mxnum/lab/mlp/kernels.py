@@ -86,7 +86,7 @@ def take_where(x, other, where):
 
 @_inline
 def round_in_place(x, bf16):
-    """Round the flat array x in place, as `bf16` says.
+    """Round the flat array x to bfloat16 in place; leave x unchanged if `bf16` is 0.
 
     `round_bf16` with one array as both arguments would be slower, because the compiler adds checks
     for overlap.

@@ -259,8 +259,8 @@ def train(
     measure_every
         Make the `measurements` at every multiple of this number of steps; 0 means never.
     measure_above
-        Also make the measurements at a step if, in any run, the loss of the previous step is above
-        `measure_above` times the least of the last 500 losses.
+        Also make the measurements at the step after a high loss of any run. A loss is high if it is
+        above this number times the least of the last 500 losses of the run.
     checkpoint
         A path. Training continues from the checkpoint if the file exists, and gives the same bits
         as without interruption. Training writes the checkpoint every `checkpoint_every` steps,

@@ -4,9 +4,9 @@
 bfloat16 operands exactly, and the operands in all MX formats are bfloat16 numbers. AMX units add in
 float32 as BLAS does, but in another order. A product by AMX units takes at most a third of the time
 of BLAS, and products take most of the time of a step. "avx512_bf16" is a CPU with AVX512-BF16
-instructions (AMD's CPUs from Zen 4 on). PyTorch returns results of AVX512-BF16 only in bfloat16. So
-the machine uses AVX512-BF16 only if the network rounds the results of a product to bfloat16 anyway.
-Products by AVX512-BF16 take half of the time of BLAS.
+instructions (AMD's CPUs from Zen 4 on). PyTorch returns products by AVX512-BF16 in bfloat16 only,
+so the machine uses AVX512-BF16 only if the network rounds a product to bfloat16 anyway. Products by
+AVX512-BF16 take half of the time of BLAS.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Machine:
     def product(self, *operands: Operand, bf16: int) -> Product:
         """Return `multiply(left, right, out)` for matrices quantized to the formats of `operands`.
 
-        `bf16` is the rounding of the network's results, as in `kernels`. The operands are exact in
-        bfloat16, because an element of at most eight bits times a power of two is a bfloat16
-        number.
+        `bf16` (0, 1 or 2) says how the network rounds results; see `kernels`. The operands are
+        exact in bfloat16, because an element of at most eight bits times a power of two is a
+        bfloat16 number.
         """
         are_narrow = all(operand.format is not None for operand in operands)
         if self.narrow_product is not None and are_narrow and (bf16 == 1 or not self.rounds):
@@ -111,6 +111,6 @@ def machine(name: str) -> Machine:
 
 
 def check(name: str, here: bool = True) -> None:
-    """Raise an error unless `name` is a machine and, if `here` is True, this process can use it."""
+    """Raise an error if the machine is unknown or, with `here`, if this process cannot use it."""
     if errors.choose("machine", name, MACHINES) != "cpu" and here:
         machine(name)

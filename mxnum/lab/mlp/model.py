@@ -255,8 +255,8 @@ _STREAMS = {
         start=2,
     )
 }
-#: The name of the buffer of each operand. A layer uses each operand once, so operands on the same
-#: side of products share a buffer, which stays in the cache.
+#: The name of the buffer of each operand. Operands that are never needed at the same time share a
+#: buffer, which stays in the cache.
 _BUFFERS = dict.fromkeys(("z", "h", "d_out along batch", "du along batch"), "left")
 _BUFFERS |= dict.fromkeys(("d_out", "du"), "left of the second")
 _BUFFERS |= dict.fromkeys(("h along batch", "z along batch", "w1", "w2", "w1 backward", "w2 backward"), "right")

@@ -95,8 +95,8 @@ def _released_bump(x: Array, operand: Operand, axis: int, out: Array) -> Array:
     """Round by the scale rule of the paper's code, which takes the maxima over the wrong axis.
 
     The rule finds, for each offset within a block, the largest magnitude over all blocks of the
-    row. If this magnitude has a larger mantissa than the format's largest element value, the rule
-    doubles the scales of all elements at this offset. So neighbours may have different scales.
+    row. The scales at an offset are doubled if the mantissa of the offset's maximum exceeds the
+    mantissa of the largest element value. So neighbours may have different scales.
     """
     fmt, along = operand.mx_format, axis % x.ndim
     block, length = operand.block_size or fmt.block, x.shape[along]
@@ -121,7 +121,7 @@ def _ratio(fmt: mx.MXFormat) -> float:
 
 
 def affine(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor: int) -> Array:
-    """Return gamma or beta (layers, runs, features) with the operand's error at a step."""
+    """Apply `operand.error` to gamma or beta, whose shape is (layers, runs, features)."""
     if operand.error == "grid":
         return (np.rint(x / np.float32(operand.step)) * np.float32(operand.step)).astype(np.float32)
     if operand.format is None:
@@ -157,7 +157,7 @@ def affine(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor
 
 
 def _matched(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor: int) -> Array:
-    """Return gamma or beta with the operand's kind of error, as large (RMS) as the floor rule's."""
+    """Apply `operand.error` to gamma or beta, so that the RMS error is that of the floor rule."""
     floor = affine(x, Operand(operand.format, block_size=operand.block_size), seeds, step, tensor)
     size = _size(floor - x)
     if operand.error == "clamp":
@@ -178,8 +178,8 @@ def _cut(magnitudes: Array, size: Array) -> Array:
 
     The threshold is 0 if the error stays below `size` even when all numbers are clipped to 0. Let
     S1 be the sum of the k largest magnitudes, and S2 the sum of their squares. If the k largest
-    magnitudes are clipped at c, the squares of the errors sum to S2 - 2 c S1 + k c^2. The function
-    solves for c with the least k for which c is at least the (k + 1)-th magnitude.
+    magnitudes are clipped at c, the squares of the errors sum to S2 - 2 c S1 + k c^2. So each k
+    gives one threshold c. The least k whose c is at least the (k + 1)-th magnitude is taken.
     """
     largest = np.flip(np.sort(magnitudes, axis=-1), axis=-1).astype(np.float64)
     count = np.arange(1, magnitudes.shape[-1] + 1)

@@ -161,8 +161,8 @@ def shift(table: dict[str, Any], kind: str) -> tuple[float, float, float] | None
     The ratio is computed for each seed, from the rates at which both precisions were run. The
     critical rate of a seed is the lowest rate at which the run with this seed has an excursion. If
     no run of a seed has an excursion, a rate one step above the highest rate counts as critical.
-    The ratio of a seed without an excursion is only a bound, so the mean log ratio is nearer to
-    zero than the true mean.
+    The true critical rate of a seed without an excursion may be higher, so the mean log ratio may
+    be too near to zero.
     """
     rates = sorted(set.intersection(*({r for r, _, _ in curve(table).get(k, [])} for k in (kind, "FP32"))))
     if len(rates) < 2:

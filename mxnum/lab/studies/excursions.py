@@ -15,13 +15,13 @@ import numpy as np
 Array = Any
 
 #: An excursion starts at the first loss above this many times the base (the least running median so
-#: far). The loss must also exceed the share `FORGOTTEN` of the loss before training.
+#: far). The loss must also exceed `FORGOTTEN` times the loss before training.
 RISE = 20.0
 #: The first loss of an excursion must exceed this share of the loss before training. Without layer
 #: norm a loss may rise a hundredfold and still be small.
 FORGOTTEN = 0.1
-#: An excursion ends at the first step at which the loss, and the median of the `WINDOW` losses from
-#: this step on, are at most `BACK` times the base.
+#: An excursion ends when the loss, and the median of the `WINDOW` losses from then on, are at most
+#: `BACK` times the base.
 BACK = 5.0
 #: The number of steps in a running median, and in the window that ends an excursion.
 WINDOW = 100
@@ -37,7 +37,7 @@ class Excursion:
     """A jump of the loss, and its return."""
 
     start: int
-    #: The step at which the loss was back; None if it did not come back.
+    #: The step at which the excursion ended; None if the loss did not come back.
     end: int | None
     #: The base before the excursion: the least running median.
     base: float
@@ -45,8 +45,8 @@ class Excursion:
     peak: float
     #: The sum of log10(loss / base) over the steps of the excursion.
     area: float
-    #: The step at which the loss fell back to the threshold that began the excursion; the limit for
-    #: `end` is lower.
+    #: The step at which the loss fell to the threshold above which an excursion starts; `end` has a
+    #: lower threshold.
     under: int | None = None
 
     def lasts_until(self, steps: int) -> int:
@@ -100,7 +100,7 @@ def _bases(loss: Array) -> Array:
 
 
 def _back(loss: Array, start: int, limit: float) -> int | None:
-    """Return the first step, from `start` on, at which the loss is back at the limit, or None.
+    """Return the first step from `start` on at which the loss is down at the limit, or None.
 
     The loss at the returned step, and at least half of the losses in the window that begins at this
     step, must be at most the limit.
@@ -122,7 +122,7 @@ class Outcome(StrEnum):
     RECOVERED = "recovered"
     #: The loss had not come back from an excursion by twice the horizon, or was not finite.
     RUNAWAY = "runaway"
-    #: The run ended before twice the horizon, and the loss had not come back from an excursion.
+    #: The run has fewer steps than twice the horizon, and ended during an excursion.
     OPEN = "open"
 
 

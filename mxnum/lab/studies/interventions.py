@@ -35,7 +35,7 @@ LEVEL = 0.05
 
 
 def actions(base: Experiment) -> dict[str, Experiment]:
-    """Return the interventions of claim I7, by name: `base` with one change each."""
+    """Return the interventions of claim I7 by name; each of them is `base` with one change."""
     p = base.precision
 
     def without(*names: str, by: Operand = FLOAT32) -> Experiment:
@@ -129,7 +129,7 @@ class Branch(Task):
 
     approach: Approach
     watch: int
-    #: The number of the perturbation; None if the branch is not perturbed.
+    #: The index of the perturbed control, from 0; None for a branch without a perturbation.
     perturbed: int | None = None
 
     @property
@@ -254,8 +254,8 @@ def _of_seed(each: list[Branch], diverged: int, plan: Plan) -> dict[str, Any]:
     after = diverged - approach.start
     if again != after and after <= plan.watch - IN_A_ROW:
         raise ValueError(
-            f"The unperturbed control of seed {approach.seed} does not diverge at step {diverged} as the original "
-            f"run in {str(approach.own)!r} did. The original run was made on another machine; use another folder."
+            f"The run in folder {str(approach.own)!r} diverged at step {diverged}, but the unperturbed control "
+            f"of seed {approach.seed} did not. The original run was made on another machine; use another folder."
         )
     return {"seed": approach.seed, "diverged": diverged, "start": approach.start, "outcomes": outcomes}
 
@@ -283,8 +283,8 @@ class Row:
     #: all interventions; None for controls.
     p: float | None
     #: The delay of the divergence in steps, relative to the perturbed controls of the same seed:
-    #: mean, and limits by Student's t over seeds. A run that does not diverge counts with its last
-    #: step. The delay is None for controls, and for one or two seeds.
+    #: mean, and limits by Student's t over seeds. A run without a divergence is taken to diverge at
+    #: its last step. The delay is None for controls, and for one or two seeds.
     delay: tuple[float, float, float] | None
     reading: str
 
@@ -303,7 +303,7 @@ class Row:
 
 
 def rows(table: dict[str, Any]) -> list[Row]:
-    """Return rows for controls, then for interventions, compared with the perturbed controls."""
+    """Return rows for controls, then rows that compare interventions with perturbed controls."""
     seeds, watch = table["seeds"], table["plan"]["watch"]
     names = list(seeds[0]["outcomes"])
     perturbed = [name for name in names if name.startswith("perturbed")]

@@ -26,11 +26,11 @@ from mxnum.lab.theory import LogitGradientBias, logit_gradient_bias, logit_rest,
 from mxnum.output.text_table import markdown_table
 from mxnum.recipe import Operand
 
-#: The block shapes whose errors are compared. A block has sixteen elements of a row (a token, or a
-#: row of weights), of a column, or of a tile.
+#: The block shapes whose errors are compared. A block of sixteen elements is part of a row (a token
+#: or a row of weights), part of a column, or a square tile.
 ORGANISATIONS = {"row": (1, 16), "column": (16, 1), "tile": (4, 4)}
 #: Losses at rest (with the logits in equilibrium) are predicted only if the control's loss exceeds
-#: the entropy by less than this many nats. A model further above the entropy has learnt nothing.
+#: the entropy by less than this many nats. With a larger excess a model has learnt nothing.
 MOST_NOISE = 10.0
 
 
@@ -92,7 +92,7 @@ MODEL = _LanguageModel()
 
 
 def organisation_errors(operands: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Return the mean error in E2M1 (scale rule even) by kind of operand and block shape."""
+    """Return the mean E2M1 error (scale rule 'even') for each kind of operand and block shape."""
     found: dict[str, dict[str, list[float]]] = {}
     for name, x in operands.items():
         of_kind = found.setdefault(name.split("/")[0], {each: [] for each in ORGANISATIONS})
@@ -138,17 +138,17 @@ def _has_derivation(operand: Operand) -> bool:
 
 
 def _bias(setting: Setting, rounding: str) -> LogitGradientBias:
-    """Return how rounding changes the gradient of the logits in the training of a setting."""
+    """Return the bias that `rounding` gives to the gradient of the logits in a setting."""
     operand = gradient_of_logits(setting)
     how: dict[str, Any] = {"scale_rule": operand.scale_rule, "rounding": rounding, "block_size": operand.block_size}
     return logit_gradient_bias(operand.mx_format, setting.tokens, setting.factor, **how)
 
 
 def sampled_gap(setting: Setting, noise: float) -> float:
-    """Return the excess loss at rest, by a simulation in which the kernels round whole gradients.
+    """Return the excess loss at rest from a simulation that rounds gradients of random contexts.
 
-    The simulation assumes that logits do not drift together, and that the loss without rounding is
-    `noise` above the entropy.
+    The simulation assumes that the logits have no common drift, and that the loss without rounding
+    exceeds the entropy by `noise` nats.
     """
     operand, rows = gradient_of_logits(setting), max(1, min(512, 2**18 // setting.vocabulary))
     found = sampled_logit_rest(

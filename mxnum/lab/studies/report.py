@@ -35,7 +35,7 @@ def collect(
 ) -> dict[str, Any]:
     """Return the runs of a study as one table, without arms and seeds that have no runs.
 
-    Without `seeds`, the table has at most `study.seeds` seeds, the lowest that are stored. With
+    Without `seeds`, the table has the `study.seeds` lowest seeds that are stored for each arm. With
     `unfinished`, the table includes unfinished runs, up to their last checkpoints.
     """
     table: dict[str, Any] = {"study": study.name, "question": study.question, "control": study.control, "arms": {}}
@@ -107,8 +107,8 @@ def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-#: A loss is recorded as at least this much above the least possible loss, because smaller
-#: differences are chance.
+#: If a loss exceeds the least possible loss by less than this number, `summary` uses this number,
+#: because smaller differences are chance.
 MOST_EXACT = 1e-3
 
 
@@ -454,7 +454,7 @@ def write(
 ) -> dict[str, Any]:
     """Make a table of a study's runs, write the table by `store`, and return the table.
 
-    With `add`, the new table also has the runs that only the stored table has.
+    With `add`, the stored table's runs are added to the new table.
     """
     table = collect(study, root, unfinished=unfinished)
     if add and (results / f"{study.name}.json").exists():
@@ -464,7 +464,7 @@ def write(
 
 
 def joined(study: Study, *tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Make one table of several; of a run in several tables, keep the longest version."""
+    """Make one table of several tables; keep the longest version of each run."""
     arms: dict[str, Any] = {}
     for name, wanted in study.arms.items():
         found = [table["arms"][name] for table in tables if name in table["arms"]]

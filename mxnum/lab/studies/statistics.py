@@ -1,8 +1,8 @@
 """Compute the statistics of studies: times to an event, and exact tests of paired seeds.
 
 Runs that reach the horizon without an event are censored at the horizon. Tests are exact: if two
-arms do not differ, the two outcomes of a seed can be exchanged, and a test counts all exchanges.
-The number of seeds limits how small a p-value can be, because n seeds have only 2^n exchanges.
+arms do not differ, the two outcomes of a seed can be swapped. For n seeds a test counts all 2^n
+choices of the seeds to swap, so few seeds cannot give a small p-value.
 Confidence limits of a mean come from Student's t, with n - 1 degrees of freedom.
 """
 
@@ -50,9 +50,9 @@ class Arm:
         cls, name: str, first: Sequence[int | None], steps: Sequence[int], horizon: int | None = None,
         seeds: Sequence[int] = (),
     ) -> Arm:  # fmt: skip
-        """Return an arm, given each run's number of steps and the step of its first event or None.
+        """Return an arm; `first` has the step of each run's first event, or None without an event.
 
-        Events after the horizon are censored.
+        `steps` has each run's number of steps. Events from the horizon on are censored.
         """
         limit = max(steps, default=0) if horizon is None else horizon
         times = [min(s if f is None else f, limit) for f, s in zip(first, steps, strict=True)]
@@ -84,7 +84,7 @@ class Arm:
 
 
 def kaplan_meier(arm: Arm) -> tuple[Any, Any, Any, Any]:
-    """Return times, the survival function after each time, and its log-log limits at 95 %."""
+    """Return four arrays: times, survival after each time, its lower and its upper 95 % limit."""
     stats = scipy_stats()
     if arm.events == 0:
         ones = np.ones(1)
@@ -159,11 +159,10 @@ class Comparison:
 def compare(strata: Iterable[tuple[Arm, Arm]], *, with_ratio: bool = True) -> Comparison:
     """Compare arms by the exact log-rank test, stratified by a condition such as the rate.
 
-    The test exchanges the runs of a pair. A stratum is a pair of arms under one condition. The
-    score of a run is its number of events (0 or 1) minus the number expected by its time. The
-    log-rank statistic of a stratum is the sum of the first arm's scores. Exchanging the two runs of
-    a seed does not change the scores, so an exchange only changes signs in the statistic. The runs
-    of a seed are exchanged in all strata at once.
+    A stratum is a pair of arms under one condition. The score of a run is its number of events (0
+    or 1) minus the number of events expected until its event or end. The log-rank statistic of a
+    stratum is the sum of the first arm's scores. The test swaps the two runs of a seed, in all
+    strata at once. A swap only changes the sign of the seed's part of the statistic.
     """
     pairs = list(strata)
     by_seed: dict[int, float] = {}
@@ -210,7 +209,7 @@ def log_rank_scores(runs: Sequence[tuple[int, bool]]) -> list[float]:
 
 
 def _first(a: tuple[int, bool], b: tuple[int, bool]) -> int:
-    """Return 1 if a's event comes before b's event or end, -1 if b's comes first, else 0."""
+    """Return 1 if a's event is known to be first, -1 if b's event is known to be first, else 0."""
     (at, event), (bt, other) = a, b
     if event and (at < bt or (at == bt and not other)):
         return 1
@@ -223,8 +222,8 @@ def hazard_ratio(strata: Iterable[tuple[Arm, Arm]]) -> tuple[float, float, float
     """Return Cox's hazard ratio of the first arms to the second arms, and its limits.
 
     The ratio is stratified by condition. The limits come from a jackknife over seeds, with
-    Student's t; all runs of a seed are left out together. Return None for fewer than three seeds,
-    or if an arm has no event, or would have no event without one of the seeds.
+    Student's t; all runs of a seed are left out together. Return None unless there are at least
+    three seeds, and each arm has events of at least two seeds.
     """
     pairs = list(strata)
     whole = _cox(pairs)
@@ -242,7 +241,7 @@ def hazard_ratio(strata: Iterable[tuple[Arm, Arm]]) -> tuple[float, float, float
 
 
 def _cox(pairs: Sequence[tuple[Arm, Arm]]) -> float | None:
-    """Return the log hazard ratio of largest partial likelihood (Cox, ties by Breslow), or None."""
+    """Return the log hazard ratio that maximizes partial likelihood (ties by Breslow), or None."""
     sets = []  # at each time: events of a, events of both, runs at risk in a, runs at risk in b
     for a, b in pairs:
         for time in sorted({t for arm in (a, b) for t, d in zip(arm.times, arm.diverged, strict=True) if d}):
@@ -280,7 +279,7 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
 def corrected(tests: Mapping[str, Comparison]) -> dict[str, Comparison]:
     """Return tests of one family with p-values corrected by `holm`.
 
-    A test in which no pair differs counts with p = 1.
+    If no pair of runs differs in a test, the correction uses p = 1 for this test.
     """
     p = holm({name: 1.0 if test.p is None else test.p for name, test in tests.items()})
     return {name: replace(test, corrected_p=p[name]) for name, test in tests.items()}
@@ -314,8 +313,8 @@ class Correlation:
 def rank_correlation(points: Iterable[tuple[Hashable, float, float]]) -> Correlation | None:
     """Return Spearman's rho of (key, x, y) points; None for fewer than four points.
 
-    Points with the same key are the same arm and count once. The p-value uses all permutations for
-    up to eight points, and 99,999 random permutations for more.
+    Of the points with the same key (the same arm), only the first counts. The p-value uses all
+    permutations for up to eight points, and 99,999 random permutations for more.
     """
     once: dict[Hashable, tuple[float, float]] = {}
     for key, x, y in points:

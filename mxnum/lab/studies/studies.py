@@ -82,8 +82,7 @@ _MECHANISM = {
     "LN error, random sign": _with(layer_norm_only(Operand("mxfp4_e2m1", error="random_sign"))),
     "LN error, one-sided": _with(layer_norm_only(Operand("mxfp4_e2m1", error="one_sided"))),
     "LN error, shuffled": _with(layer_norm_only(Operand("mxfp4_e2m1", error="shuffle"))),
-    # Arms with stochastic rounding, in which even a tiny change of gamma changes the mean of
-    # rounded gamma.
+    # Arms with stochastic rounding: even a tiny change of gamma changes the mean of rounded gamma.
     "gamma E2M1 SR, beta RNE": _with(layer_norm_only(Operand("mxfp4_e2m1", rounding="sr"), E2M1)),
     "LN E2M1 SR": _with(layer_norm_only(Operand("mxfp4_e2m1", rounding="sr"))),
     # Arms with smaller blocks, or with elements of more bits.
@@ -98,8 +97,8 @@ _MECHANISM = {
     "bf16, LN frozen": _FROZEN,
     "bf16, gamma frozen": _BF16.but(train_gamma=False),
     "bf16, beta frozen": _BF16.but(train_beta=False),
-    # Arms in which gamma is frozen at smaller values, to see whether training gamma or a small
-    # gamma stabilises a run.
+    # Arms in which gamma is frozen at smaller values, to see what stabilises a run: the training of
+    # gamma, or a small gamma.
     "bf16, LN frozen, gamma 1/2": _FROZEN.but(gamma_start=(0.5, 0.5)),
     "bf16, LN frozen, gamma 1/4": _FROZEN.but(gamma_start=(0.25, 0.25)),
     "bf16, LN frozen, gamma 1/8": _FROZEN.but(gamma_start=(0.125, 0.125)),
@@ -195,7 +194,7 @@ def fraction() -> list[tuple[int, ...]]:
 
 
 def with_differences(signs: tuple[int, ...], format: str) -> Experiment:
-    """Return an experiment that follows the paper's code in each difference whose sign is +1."""
+    """Return an experiment that follows the paper's code in each of `DIFFERENCES` with sign +1."""
     ln, frozen, tanh, bump, away, teacher = (sign > 0 for sign in signs)
     rounding = "rna" if away else "rne"
     operand = Operand(format, rounding=rounding, scale_rule="released_bump" if bump else "floor")
@@ -286,7 +285,7 @@ IN_PYTHON: dict[str, Study | Path] = {
             small(_MECHANISM), 12, "bf16",
         ),
         Study(
-            "mechanism-64", "The arms of 'mechanism' that tell the explanations apart, at width 64.",
+            "mechanism-64", "At width 64, which property of the rounding of gamma and beta drives the divergence?",
             {name: _MECHANISM[name] for name in _SEPARATING}, 4, "bf16",
         ),
         Study(
@@ -323,7 +322,7 @@ IN_PYTHON: dict[str, Study | Path] = {
     )
 }  # fmt: skip
 FILES = Path(__file__).parent / "files"
-#: The built-in studies by model and name: a `Study`, or the path of a study file.
+#: The built-in studies of each model by name; each is a `Study` or the path of a study file.
 SHIPPED: dict[str, dict[str, Study | Path]] = {
     model: {path.stem: path for path in sorted(FILES.glob(f"{model}/*.toml"))} for model in MODELS
 }

@@ -10,8 +10,8 @@ from typing import Any
 
 from mxnum.lab.mlp.config import Experiment
 
-#: The names of the networks. Each network has a folder of study files, and a module of its name in
-#: this package. The module defines `MODEL`, the network's `Model`.
+#: The names of the networks. Each network has a folder of study files, and a module with the same
+#: name in this package. In the module of a network, `MODEL` is the network's `Model`.
 MODELS = ("mlp", "language_model")
 #: The default first seed. `secrets.randbelow` drew this seed after all settings in `studies` had
 #: been fixed. `--fresh` draws another first seed.
@@ -87,7 +87,7 @@ class Model:
         return ""
 
     def check(self, study: Study, stack: int, machine: str, here: bool, keep_operands: bool) -> None:
-        """Raise an error if runs cannot be trained, on this machine (if `here`) or on a cluster."""
+        """Raise an error if the runs cannot be trained; check this computer only with `here`."""
         raise NotImplementedError
 
     def order(self, configuration: Any) -> int:

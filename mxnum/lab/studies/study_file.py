@@ -21,9 +21,9 @@ def read(path: str | Path, model: str = "mlp") -> Study:
 
     ``[base]`` has the settings that all arms share, and each ``[arms."name"]`` the settings of one
     arm. The keys of ``[base]`` and of an arm are keywords of `Experiment.but` or `Setting.but`; an
-    arm may also name its ``control``. ``arms_of`` names a study file in the same folder; the arms
-    of this file come first. ``[grid]`` has lists of values: every arm is run with every
-    combination, and compared with its control under the same combination.
+    arm may also name its ``control``. ``arms_of`` names another study file in the same folder,
+    whose arms come first. ``[grid]`` has lists of values: every arm is run with every combination,
+    and compared with its control under the same combination.
     """
     path, of = as_path(path), model_named(model)
     table, where = parsed(path), f"file {str(path)!r}"
@@ -128,7 +128,7 @@ def _named(where: str) -> Iterator[None]:
 
 
 def folders_of(name: str, folder: str | Path | None = None) -> tuple[Path, Path]:
-    """Return `folder`/runs for a study's runs, and `folder` (default: `name`) for its tables."""
+    """Return two folders: `folder`/runs for runs, and `folder` (by default `name`) for tables."""
     folder = as_path(name if folder is None else folder, "folder")
     runs = folder / "runs"
     is_new = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))

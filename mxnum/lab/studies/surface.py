@@ -33,7 +33,7 @@ def heights(table: dict[str, Any], name: str) -> dict[int, float]:
 
 
 def slopes(table: dict[str, Any], kind: str) -> tuple[Limits, Limits] | None:
-    """Return the exponents of 1 - beta2 and the rate in a power law for heights, with 95 % limits.
+    """Return both exponents of the power law (1 - beta2)^a rate^b for heights, with 95 % limits.
 
     The exponents come from a least-squares fit for each seed. Return None unless at least three
     seeds have a run for every pair of beta2 and rate, and there are several values of beta2 and of

@@ -36,7 +36,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """Some seeds of one arm, which one process trains. An interrupted task can be run again."""
+    """Runs of one arm with different seeds, on one process. An interrupted task can run again."""
 
     arm: str
     #: An `Experiment`, or a `Setting`.
@@ -101,7 +101,7 @@ Show = Callable[[State], None]
 
 
 def arm_directory(root: Path, arm: str) -> Path:
-    """Return the folder of an arm: its name, with "-" for all but letters, digits and dots."""
+    """Return the folder of an arm: its name, with "-" replacing all but letters, digits, dots."""
     return root / re.sub(r"[^A-Za-z0-9.]+", "-", arm).strip("-")
 
 
@@ -252,7 +252,7 @@ class Workers(Executor):
         except BrokenExecutor:
             self._local.pool = None
             raise RuntimeError("the process of the task died; perhaps there was not enough memory") from None
-        except SystemExit:  # comes from `_leave` in a worker; the parent must not exit with status 0
+        except SystemExit:  # raised by `_leave` in the worker; must not end the parent with status 0
             raise RuntimeError(
                 "the process of the task was asked to end; the task can continue from its last checkpoint"
             ) from None
@@ -303,7 +303,7 @@ def run_all(
 def run_on_cluster(
     tasks: Sequence[Task], scheduler: str, *, say: Say = print, show: Show | None = None
 ) -> list[Failure]:
-    """Run tasks on a dask.distributed cluster that shares the runs' folder; return the failures."""
+    """Run tasks on a dask.distributed cluster that can access the runs' folder; return failures."""
     with cluster(scheduler) as executor:
         return follow(executor, tasks, None, say, show) if tasks else []
 
@@ -333,7 +333,7 @@ def follow(
             while progress is not None:
                 label, step = progress.get_nowait()
                 if label in by_label:
-                    began.setdefault(label, step - 1)  # earlier calls did the steps before the first report
+                    began.setdefault(label, step - 1)  # an earlier call did all steps before this step
                     now[label] = step
         except queue.Empty:
             pass
@@ -361,7 +361,7 @@ def _announced(task: Task, failures: list[Failure], say: Say, count: str = "") -
 
 
 def every(seconds: float, say: Say) -> Show:
-    """Return `show(state)`, which says the time left, at most every `seconds` seconds."""
+    """Return a function that says the remaining time, at most once in `seconds` seconds."""
     shown = time.monotonic()
     began: float | None = None
 
@@ -371,7 +371,7 @@ def every(seconds: float, say: Say) -> Show:
         began = began or (now if state.running else None)
         if began and now - shown >= seconds and state.done < state.total:
             shown = now
-            has_started = 100 * state.done >= state.total  # most of the first 1 % is compilation
+            has_started = 100 * state.done >= state.total  # the first 1 % of the steps is mostly compilation
             left = (now - began) * (state.total - state.done) / max(state.done, 1)
             say(f"{state.done / state.total:4.0%}{f', at most {duration(left)} left' * has_started}. {state}")
 

@@ -13,7 +13,7 @@ from mxnum.lab.studies import report
 #: The thresholds for the loss, as multiples of the base. The base is the least running median of
 #: the loss before a jump.
 LINES = (2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 20.0)
-#: The headings of the columns: arms, jumps, then the number of runs that stay above each threshold.
+#: The headings of the columns: arm, runs that jump, then the runs at or above each threshold.
 HEADINGS = ("arm", "runs that jump", *(f"above {line:g} x" for line in LINES))
 
 
@@ -46,8 +46,8 @@ def at_the_end(table: dict[str, Any], arm: str) -> list[float]:
 def rows(table: dict[str, Any], arms: Sequence[str], *, ever: bool) -> list[tuple[str, ...]]:
     """Count, for each arm and threshold, the runs that jump and stay at or above the threshold.
 
-    With `ever` the least loss after the jump counts, otherwise the final loss. The thresholds are
-    `LINES`.
+    The thresholds are `LINES`. If `ever` is True, `least_after` gives the values; otherwise
+    `at_the_end` does.
     """
     found = []
     for arm in arms:

@@ -40,7 +40,7 @@ class CompoundedGain:
 
 
 def layer_factor(bias: Any, variance: Any, branch: Any, skip: int) -> tuple[Any, Any]:
-    """Return the first two moments of a layer's factor divided by its factor without error.
+    """Return E[r] and E[r**2], where r is a layer's factor divided by the factor without error.
 
     Arguments are numbers or sympy symbols.
     """

@@ -40,8 +40,7 @@ class DeadZone:
     lower: Fraction
     #: The constant quantized value of the dead zone.
     level: Fraction
-    #: When the shared scale changes: the jumps of elements between 1/2 and 1, in units of the block
-    #: maximum.
+    #: The jumps, at the crossing, of the elements from 1/2 to 1 times the block maximum.
     jumps: tuple[Jump, ...]
 
     @property
@@ -73,8 +72,8 @@ def dead_zone(
     quantizer = PiecewiseQuantizer.of(format, mode)
     crossing = 2 * scale_threshold(format, scale_rule)
     # `crossing` is the block maximum at which the scale doubles, in units of the smaller scale. Let
-    # x be an element in units of the block maximum at the crossing. The smaller scale quantizes x
-    # to Q(x crossing) / crossing, and the larger scale to Q(x crossing / 2) / (crossing / 2).
+    # x be an element divided by this maximum. With the smaller scale x becomes Q(x crossing) /
+    # crossing. With the larger scale x becomes Q(x crossing / 2) / (crossing / 2).
     edges = {Fraction(1, 2), Fraction(1)}
     edges |= {b / unit for b in quantizer.breakpoints for unit in (crossing, crossing / 2)}
     inside = sorted(edge for edge in edges if Fraction(1, 2) <= edge <= 1)
@@ -113,7 +112,7 @@ def limit_cycle(target: float | Fraction, level_below: float | Fraction, level_a
     gamma down by d = eta lambda (level_above - target). Modulo a + d, a step up by a equals a step
     down by d, so gamma rotates on a circle of length a + d. Therefore the share of steps above the
     crossing, `duty`, is a / (a + d), whatever the learning rate eta is. Averaged over the steps, Q
-    equals `target`. Q jumps up once in 1 / min(duty, 1 - duty) steps.
+    equals `target`. On average, Q jumps up every 1 / min(duty, 1 - duty) steps.
 
     >>> limit_cycle(Fraction(29, 32), Fraction(7, 8), 1)
     LimitCycle(duty=Fraction(1, 4), period=Fraction(4, 1), mean_square=Fraction(3, 1024))
@@ -138,7 +137,7 @@ def dwell(start: float, crossing: float, drift: float) -> int:
     errors.require(drift > 0, "drift", "positive", drift)
     errors.require(-math.inf < start < crossing, "start", "below the crossing", start)
     errors.require(crossing < math.inf, "crossing", "finite", crossing)
-    # Rounding decimal arguments to floats can lift the quotient above an integer; `lost` prevents
-    # the extra step.
+    # Rounding can lift a quotient that should be an integer above this integer. Subtracting `lost`
+    # prevents the extra step.
     lost = 1e-15 * max(abs(start), crossing)
     return max(1, math.ceil((crossing - start - lost) / drift))

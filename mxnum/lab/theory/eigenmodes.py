@@ -34,11 +34,11 @@ def inverse_participation(mode: Any) -> Any:
 
 
 def mode_limit(bias: Any = 0.0, deviation: Any = 0.0, participation: Any = 1.0, *, momentum: float = 0.0) -> Any:
-    """Return the largest stable learning rate times curvature of a mode, with noise in each element.
+    """Return the learning rate times curvature below which a mode is stable.
 
-    The limit is `stability_limit` with the variance multiplied by `participation`, the inverse
-    participation ratio of the mode. A `participation` of 1 gives the limit for one noise that all
-    elements share.
+    Each element of the gradient has its own noise. The limit is `stability_limit` with the variance
+    multiplied by `participation`, the inverse participation ratio of the mode. If one noise is
+    common to all elements, use a `participation` of 1.
 
     >>> round(float(mode_limit(deviation=0.5, momentum=0.9) / mode_limit(momentum=0.9)), 3)
     0.174
@@ -74,13 +74,13 @@ def arrest(
     """
     errors.require(0 < beta2 < 1, "beta2", "between 0 and 1", beta2)
     errors.require(0 < start < QUIET, "start", f"above 0 and below {QUIET}", start)
-    errors.require(1 < ceiling < math.inf, "ceiling", "above 1, so that lambda crosses the stability limit", ceiling)
+    errors.require(1 < ceiling < math.inf, "ceiling", "above 1", ceiling)
     errors.require(sharpening > 0, "sharpening", "positive", sharpening)
     errors.integer("after", after, 0, 2**40)
     errors.positive_integer("copies", copies)
     rng, limit = np.random.default_rng(seed), float(stability_limit(momentum=momentum))
     quiet, crossing = (math.ceil(math.log(share / start) / sharpening) for share in (QUIET, ceiling))
-    accepted = f"small enough for at least two steps of growth from `start` to {QUIET} times the limit"
+    accepted = f"so small that lambda takes at least two steps to grow to {QUIET} times the limit"
     errors.require(quiet > 1, "sharpening", accepted, sharpening)
     x, first, second = np.zeros(copies), np.zeros(copies), np.ones(copies)
     losses, curvature = np.empty((crossing + after, copies)), start * limit

@@ -48,10 +48,10 @@ class LawComparison:
 def compare_laws(
     first: ScalingFit, second: ScalingFit, *, level: float = 0.95, draws: int = 400, seed: int = 0
 ) -> LawComparison:
-    """Return how far two laws lie apart, and the probability of this distance by chance.
+    """Return the distance of two laws, and the probability that chance makes it as large.
 
-    The probability comes from bootstrap draws of whole cells (N, D). Too few draws raise
-    ValueError: p is at least 1 / (1 + draws), so no laws could differ significantly.
+    The probability p comes from bootstrap draws of whole cells (N, D) and is at least 1 / (1 +
+    draws). ValueError is raised if `draws` is too small for any difference to be significant.
     """
     errors.require(0 < level < 1, "level", "between 0 and 1", level)
     enough = (1 + errors.positive_integer("draws", draws)) * (1 - level) > 1
@@ -130,7 +130,7 @@ def _size(differences: Array) -> Array:
 
 
 def _named(fitted: Array, drawn: Array) -> dict[str, Array]:
-    """Return, by parameter, the values in the fit and in the draws; A and B are logarithms."""
+    """Return, for each of ln A, ln B, E and so on, the fitted value and then the drawn values."""
     laws = np.concatenate([fitted, drawn])
     with np.errstate(divide="ignore"):
         logs = {f"ln {name}": np.log(laws[:, i]) for i, name in enumerate(NAMES[:2])}

@@ -6,10 +6,10 @@ on the loss over number of tokens), the mean gradient of logit j is
     g_j = p_j (1 - q_j) - q_j (1 - p_j) (1 + b(p_j)).
 
 b(p) is the relative change that rounding causes in the target's component. Rounding is assumed to
-leave all components but the target's right on average. Without rounding, b(p) is zero and the mean gradient
-of logit j is p_j - q_j. With rounding, the sum of the g_j is the drift, -sum q_j (1 - p_j) b(p_j):
-all logits move together, which does not change the loss. The differences of the logits are at rest
-if all mean gradients g_j are equal.
+change no other component on average. Without rounding, b(p) is zero and the mean gradient of logit
+j is p_j - q_j. With rounding, the sum of the g_j is the drift, -sum q_j (1 - p_j) b(p_j): all
+logits move together, which does not change the loss. The differences of the logits are at rest if
+all mean gradients g_j are equal.
 """
 
 from __future__ import annotations
@@ -52,8 +52,7 @@ def logit_rest(q: Any, bias: LogitGradientBias) -> Equilibrium:
 
     The mean gradient g_j increases with p_j, because the rounded value of 1 - p never increases
     with p. So there is exactly one number D for which the solutions p_j of g_j = D sum to 1.
-    Bisection finds the number D and all p_j. If the change b(p) by rounding has a jump, p may come
-    to rest at the jump.
+    Bisection finds the number D and all p_j. Some p_j may come to rest at a jump of b(p).
 
     >>> q = np.append(np.full(16, 1 / 16), np.zeros(240))
     >>> round(logit_rest(q, logit_gradient_bias("mxfp8_e4m3", 2048)).excess, 3)
@@ -103,7 +102,7 @@ class LogitAdvice:
     factors: Mapping[float, Shrinking]
     #: For each scale rule, with the factor c on the loss: the change of the targets' components.
     rules: Mapping[str, Shrinking]
-    #: The factor on the loss with which overflow changes the targets' components least.
+    #: The key of `factors` for which overflow changes the targets' components least.
     best_factor: float
     #: The scale rules under which no component overflows for any p, number of tokens and factor.
     never_overflow: tuple[str, ...]

@@ -33,8 +33,8 @@ from mxnum.memory.dtypes import Array
 #: Expectations for a `Beta` omit values of 1 - p below 2**-`DEPTH`. `enclosure` omits values below
 #: 2**-(prec + 8), and bounds their contribution.
 DEPTH = 40
-#: The accepted rounding modes. In each mode, a number's mean error is at most the number's
-#: magnitude, so omitting a component from a sum of errors changes the sum by at most the component.
+#: The accepted rounding modes. In each mode, the mean error of a number x is at most |x|. So
+#: omitting the error of x from a sum of errors changes the sum by at most |x|.
 ROUNDINGS = (Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.SR)
 #: The precision of mpmath in bits, and the extra bits of an enclosure.
 _FLOAT_BITS, _EXTRA_BITS = 100, 60
@@ -167,8 +167,8 @@ class LogitGradientBias:
             law = _ArbBeta(flint, p)
             binades = prec + 8
             total, overflow_bias, overflow = self._closed_form(law, binades)
-            # Where 1 - p is below 2**-binades, the error of a component is at most the component
-            # itself, and the probability of overflow is at most P(1 - p < 2**-binades).
+            # Omitting 1 - p < 2**-binades changes E[Q - A] by at most 2**-binades, and
+            # the probability of overflow by at most P(1 - p < 2**-binades).
             rest = law.number(Fraction(1, 2**binades))
             mean = law.number(p.b / (p.a + p.b))
             chance = law.below(Fraction(1, 2**binades))
@@ -187,7 +187,7 @@ class LogitGradientBias:
     # units of c/N. Because A = (1 - p) c/N, the ends are also values of 1 - p.
 
     def _scales(self, binades: int) -> list[int]:
-        """Return the indices of all scales that components from 2**-binades c/N to c/N require."""
+        """Return the indices of the scales of block maxima from 2**-binades c/N to c/N."""
         first, last = (self.ladder.of(self.unit / 2**each) for each in (binades, 0))
         return list(range(first, last + 1))
 
@@ -234,7 +234,7 @@ class LogitGradientBias:
 
     @cached_property
     def _tables(self) -> tuple[Array, Array, Array]:
-        """For each scale: its least block maximum, its value, True if that maximum is excluded."""
+        """For each scale: the least block maximum, the value, whether the maximum is excluded."""
         begins, units = (
             np.array([float(x / self.unit) for x in each]) for each in (self.ladder.begins, self.ladder.units)
         )
@@ -242,7 +242,7 @@ class LogitGradientBias:
 
     @cached_property
     def _levels(self) -> tuple[Array, Array, Array, Array]:
-        """The quantizer's breakpoints and its values between and at breakpoints, as float64."""
+        """The fields `breakpoints`, `lower`, `upper` and `at` of the quantizer, as float64."""
         quantizer = PiecewiseQuantizer.of(self.element, self.rounding)
         fields = quantizer.breakpoints, quantizer.lower, quantizer.upper, quantizer.at
         breaks, lower, upper, at = (np.array([float(x) for x in values]) for values in fields)
@@ -268,13 +268,13 @@ class LogitGradientBias:
         return mean * units, (x > float(self.element.max)) & (units > 0)
 
     def _of_sample(self, p: Array) -> Shrinking:
-        errors.require(p.size > 0 and bool((p < 1).any()), "p", "one or more probabilities, not all 1", p)
+        errors.require(p.size > 0 and bool((p < 1).any()), "p", "one or more probabilities, at least one below 1", p)
         u = np.sort(1 - p)
         own, total, overflow_bias, overflow = self._scales_of(u), 0.0, 0.0, 0.0
 
         def others(s: int, is_end: bool) -> float:
-            # The probability that no other token with the same target requires a scale above s (if
-            # `is_end`), or a scale of at least s (otherwise).
+            # The probability that the scales of all other tokens with this target are at most s (if
+            # `is_end`), or below s (otherwise).
             count = np.searchsorted(own, s, "right" if is_end else "left")
             return float((1 - float(self.frequency) * (1 - count / u.size)) ** (self.block_size - 1))
 
@@ -309,7 +309,7 @@ def logit_gradient_bias(
     format, scale_rule, rounding, block_size
         As in `mxnum.quantize`; rounding "rne", "rna", "rtz" or "sr".
     tokens
-        N, the number of tokens of a microbatch, over which the loss is a mean.
+        N, the number of tokens of a microbatch. The loss is the mean over these tokens.
     factor
         c, which multiplies the loss before the backward pass.
     frequency
@@ -395,11 +395,11 @@ class _MpmathBeta:
         return self._below(x, 0)
 
     def moment_below(self, x: Fraction) -> Any:
-        """Return the expectation of 1 - p, in which values of 1 - p from x on count as 0."""
+        """Return the expectation of a variable that is 1 - p if 1 - p < x, and 0 otherwise."""
         return self._mean * self._below(x, 1)
 
     def others(self, t: Fraction, frequency: Fraction, block_size: int) -> Any:
-        """Return P(no other token of a block has the same target and 1 - p >= t)."""
+        """Return P(1 - p < t for all other tokens of a block that have the same target)."""
         return (1 - self.number(frequency) * (1 - self.below(t))) ** (block_size - 1)
 
 

@@ -28,8 +28,8 @@ _FARTHEST = 0.5
 #: Step s of the search divides the changes of the logits by 1 + s / `_STEADY`, so that logits come
 #: to rest even where the gradient jumps.
 _STEADY = 20
-#: The initial p of a symbol is at least `_LEAST` divided by the number of symbols. A divisor, or
-#: the argument of a logarithm, is at least `_TINY`.
+#: The initial p of a symbol is at least `_LEAST` divided by the number of symbols. `_TINY` replaces
+#: smaller divisors and smaller arguments of logarithms.
 _LEAST, _TINY = 1e-3, 1e-30
 
 
@@ -61,8 +61,8 @@ def sampled_logit_rest(
         learnt everything.
     along
         The direction of blocks: "vocabulary", as in the gradient that the last layer passes down,
-        or "tokens", as in the gradient of the last layer's weight. For "tokens", a target is
-        assumed to decide the scale of its block.
+        or "tokens", as in the gradient of the last layer's weight. With "tokens", the
+        simulation assumes that each target decides the scale of its block.
     format, scale_rule, rounding, block_size
         As in `mxnum.fake_quantize`.
     rows, seed
@@ -105,7 +105,7 @@ def sampled_logit_rest(
 
 
 class _Contexts:
-    """Contexts with equal probabilities q, each with its own order of symbols, target and noise."""
+    """Contexts with the same q; each has its own target, noise and order of symbols."""
 
     def __init__(self, q: Array, deviation: float, rows: int, seed: int):
         random = np.random.default_rng(seed)
@@ -113,8 +113,8 @@ class _Contexts:
         #: with each value.
         self.values, self.of_symbol, self.counts = np.unique(q, return_inverse=True, return_counts=True)
         symbols = random.permuted(np.tile(np.arange(q.size), (rows, 1)), axis=1)
-        #: For each position of each context: the index in `values` of the symbol's q, True if the
-        #: symbol can be a target, and True if it is the target.
+        #: For each position of each context: the index of the symbol's q in `values`, whether the
+        #: symbol can be the target, and whether the symbol is the target.
         self.of_position = self.of_symbol[symbols]
         self.may_come = self.values[self.of_position] > 0
         self.comes = symbols == random.choice(q.size, size=(rows, 1), p=q)
@@ -130,8 +130,8 @@ class _Contexts:
     def rest(self, rounded: Callable[[Array, Array, int], tuple[Array, Array]]) -> tuple[Array, float, float]:
         """Return the p of each symbol, the excess loss and the drift of logits that are at rest.
 
-        `rounded` rounds two arrays: the gradients of contexts, and the components that a target
-        would have at each position.
+        `rounded` rounds two arrays: the gradients of the contexts, and 1 - p of each symbol that
+        can be the target.
         """
         q, total, everywhere = self.values, self.counts.sum(), np.ones(self.comes.shape, bool)
         logits = np.log(np.maximum(q, _LEAST / total))

@@ -23,7 +23,7 @@ from mxnum.lab.theory import huber_law
 from mxnum.lab.theory.loss_tables import LossTable, loss_table
 from mxnum.memory.dtypes import Array
 
-#: The names of the parameters, in the order of `huber_law`; `huber_law` uses ln A, ln B and ln E.
+#: The names of the parameters. `huber_law` has the same order, but ln A, ln B and ln E.
 NAMES = ("A", "B", "E", "alpha", "beta")
 #: The grid of starting points: values of ln A and ln B, of ln E, and of alpha and beta.
 STARTS = ((5, 10, 15, 20), (0.5,), (0.4,))
@@ -117,7 +117,7 @@ class ScalingFit:
         return np.concatenate([np.exp(parameters[:, :3]), parameters[:, 3:]], axis=1)
 
     def bootstrap(self, *, level: float = 0.9, draws: int = 400, seed: int = 0) -> dict[str, Interval]:
-        """Return, by parameter, the central interval with the share `level` of resampled fits.
+        """Return an interval of each parameter that contains the share `level` of resampled fits.
 
         The result also has an interval of the `compute_exponent`. The intervals show how much the
         law depends on the choice of runs. The intervals do not show effects that are common to all
@@ -143,17 +143,17 @@ class ScalingFit:
     def profile(self, *, level: float = 0.9) -> dict[str, Interval]:
         """Return the interval of each parameter in which the fit is not significantly worse.
 
-        The increase of the summed Huber loss over its minimum is scaled, so that twice the increase
-        is chi-squared distributed if the noise is as large as the residuals. A fit is significantly
-        worse if twice the scaled increase of its loss exceeds the chi-squared quantile at `level`.
-        An interval is unbounded on a side on which no value gives a significantly worse fit; the
-        lower end of A, B or E is then 0.
+        The test quantity is twice the increase of the summed Huber loss over its minimum, divided
+        by a scale that is estimated from the residuals. A fit is significantly worse if this
+        quantity exceeds the chi-squared quantile at `level`. If no value above (or below) the best
+        value makes the fit significantly worse, the interval has no upper (or lower) end; the lower
+        end of A, B or E is then 0.
         """
         _check_level(level)
         size = np.abs(self.residuals)
-        # With `delta` near 0 a fit passes through five of the runs, so the five smallest residuals
-        # do not show the noise and are left out. If the median of the remaining residuals exceeds
-        # `delta`, the share of residuals within `delta` is estimated from the median.
+        # With `delta` near 0 a fit passes through five of the runs, so `others` omits the five
+        # smallest residuals. `inside` estimates the share of `others` that is at most `delta`. If
+        # `usual` is above `delta`, `inside` is the share up to `usual`, times delta / usual.
         others = np.sort(size)[5:]
         usual = float(np.median(others))
         inside = np.mean(others <= max(usual, self.delta)) * (1 if usual <= self.delta else self.delta / usual)
@@ -223,10 +223,10 @@ def _grid() -> Array:
 
 
 def _moved(parameters: Array, table: LossTable, back: bool = False) -> Array:
-    """Return the parameters of the same law for N and D in units of their geometric means.
+    """Return the same law's parameters for N and D that are divided by their geometric means.
 
-    With `back`, the function converts in the opposite direction. With N in units of its geometric
-    mean, the term A/N^alpha at this mean does not depend on alpha.
+    With `back`, the function converts in the opposite direction. At the geometric mean the divided
+    N is 1, so the term A/N^alpha is A, whatever alpha is.
     """
     sign = 1 if back else -1
     moved: Array = np.array(parameters, np.float64)

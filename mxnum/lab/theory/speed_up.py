@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 
 from mxnum import errors
 
-#: The rates of dense products relative to bf16, by instruction throughput. Most hardware multiplies
-#: six-bit operands as fast as eight-bit operands.
+#: The instruction throughput of dense products divided by the throughput in bf16. Most hardware
+#: multiplies six-bit operands as fast as eight-bit operands.
 RATES = {"bf16": 1.0, "fp8": 2.0, "fp6": 2.0, "fp4": 4.0}
-#: Reasonable ranges of the parameters; the ranges of rates allow for products below the full rate.
+#: Reasonable ranges of the parameters. Products may run below the full rates of `RATES`.
 REASONABLE = {
     "fp8": (1.6, 2.0), "fp6": (1.6, 2.0), "fp4": (2.4, 4.0), "other": (0.05, 0.25), "conversion": (0.0, 0.05),
 }  # fmt: skip
@@ -119,8 +119,8 @@ class Projection:
     """The speed-up of a step in low precision over a step in bf16."""
 
     speed_up: float
-    #: The time of each part of the step; the step in bf16 takes the time 1. The part `conversion`
-    #: quantizes operands.
+    #: The time of each part of the step; in bf16 the time of a part is its share. The entry
+    #: "conversion" is the time that quantizing operands takes.
     times: Mapping[str, float] = field(repr=False)
 
 
@@ -132,7 +132,7 @@ def project(
     other: float = 0.1,
     conversion: float = 0.0,
 ) -> Projection:
-    """Return the speed-up of a training step over bf16; `rates` replaces some of `RATES`."""
+    """Return the speed-up of a training step over bf16; `rates` replaces entries of `RATES`."""
     shape = _shape(shape)
     errors.require(0 <= other < 1, "other", "at least 0 and below 1", other)
     flops = shape.flops
@@ -162,7 +162,7 @@ def project_shares(
     errors.require_type(isinstance(recipe, Recipe), "recipe", "a Recipe", recipe)
     whole = sum(shares.values())
     fits = all(share >= 0 for share in shares.values()) and 0 < whole < math.inf
-    errors.require(fits, "shares", "finite times of at least 0, not all 0", dict(shares))
+    errors.require(fits, "shares", "finite shares of at least 0, at least one above 0", dict(shares))
     times, converting = {}, 0.0
     for part, share in shares.items():
         products = recipe.products(part) if part in _LINEAR else ("bf16",)

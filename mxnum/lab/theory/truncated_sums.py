@@ -5,7 +5,7 @@ and 2. The running sum S of the fused sums is a Markov chain. Between 2^e and 2^
 sum S is one of at most 2^F numbers, where F is the number of fraction bits. The next fused sum
 truncates its products to multiples of 2^(e - F) and adds the products to the running sum. So the
 distribution of the running sum can be computed step by step. The probabilities are floats and never
-negative, so that a count of the operations bounds their relative error.
+negative, so the number of operations bounds their relative error.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class MeanSum:
 
     @property
     def shrinking(self) -> tuple[float, float]:
-        """Bounds of the share of the exact mean that the unit loses."""
+        """Bounds of the unit's loss by truncation, divided by the exact mean."""
         return 1 - self.high / self.exact, 1 - self.low / self.exact
 
 
@@ -56,8 +56,8 @@ def mean_sum(unit: MatrixUnit | str, k: int, values: Sequence[float] = E4M3_BINA
         zero, as Hopper's and Ada's FP8 units do. If the unit promotes sums to float32, the result
         includes the promotion.
     k
-        The number of products. If the unit promotes, `k` must be a multiple of the number of
-        products between promotions; otherwise, of the number of products in a fused sum.
+        The number of products. It must be a multiple of the unit's `promotion` or, if the unit does
+        not promote, of the unit's `terms`.
     values
         Numbers from 1 to 2 (2 excluded), from which both operands are drawn.
 
@@ -69,7 +69,7 @@ def mean_sum(unit: MatrixUnit | str, k: int, values: Sequence[float] = E4M3_BINA
     """
     row = units.get(unit)
     truncates = row.rounding == "rtz" and row.fraction_bits == row.result_bits and row.group == 1
-    errors.require(truncates and not row.scales, "unit", "one that truncates terms and results alike", row.name)
+    errors.require(truncates and not row.scales, "unit", "a unit that truncates terms and results equally", row.name)
     each = row.promotion or k
     multiple = row.promotion or row.terms
     errors.require(k > 0 and k % multiple == 0, "k", f"a positive multiple of {multiple}", k)
@@ -101,11 +101,11 @@ class _Chain:
         self._of_exponent: dict[int, tuple[int, Array]] = {}
 
     def shift(self, exponent: int) -> int:
-        """Return log2 of the spacing, in units of 2^-fine, of sums with this exponent."""
+        """Return s, where 2^s * 2^-fine is the spacing of sums with this exponent."""
         return max(exponent - self.unit.fraction_bits + self.fine, 0)
 
     def added(self, exponent: int) -> tuple[int, Array]:
-        """Return the least sum of a step's truncated products, and the probability of each sum."""
+        """Return the least sum of a step's truncated products and the probabilities of all sums."""
         if exponent not in self._of_exponent:
             counts = np.bincount(self.products >> self.shift(exponent))
             first = int(np.flatnonzero(counts)[0])
@@ -145,7 +145,7 @@ class _Chain:
         return 1 << (exponent + self.fine) >> self.shift(exponent)
 
     def enter(self, states: dict[int, Array], exponent: int, start: int, chances: Array) -> None:
-        """Truncate sums to the result's bits, and add their probabilities `chances` to `states`."""
+        """Truncate sums to the result's bits; add their probabilities, `chances`, to `states`."""
         stop, spacing = start + len(chances), self.shift(exponent)
         while exponent < 64:
             below = 1 << (exponent + self.fine) >> spacing

@@ -29,13 +29,13 @@ class Maker:
 
     def __init__(self, problem: Problem, seed: int | tuple[int, ...], depths: tuple[int, ...] = ()) -> None:
         self.problem, self.random = problem, np.random.default_rng(seed)
-        #: The numbers of fraction bits that the cases should separate: small terms often lie that
-        #: many bits below the largest term.
+        #: The numbers of fraction bits of the rules to distinguish. Small terms often lie about
+        #: that many bits below the largest term.
         self.depths = depths
         a, b = problem.formats
         c = problem.result
-        #: The range of the exponents of products in ordinary cases. For wide formats, the range
-        #: avoids exponents at which zeros or the limits of the accumulator would affect the result.
+        #: The range of the exponents of products in ordinary cases. For wide formats, the range is
+        #: narrowed, so that zeros and the limits of the accumulator do not affect the result.
         self.high = min(a.emax, 10) + min(b.emax, 10)
         self.low = max(max(a.emin, -14) + max(b.emin, -14), self.high - SPAN)
         self.c_low, self.c_high = max(c.emin, -50), min(c.emax - 1, 50)
@@ -317,8 +317,8 @@ def mixed(problem: Problem, cases: Cases, count: int, random: np.random.Generato
 def _shifts(problem: Problem, cases: Cases, rows: Array, index: Array, random: np.random.Generator) -> Array:
     """Return the numbers to add to the exponents of a and of b in each case.
 
-    The shifts are zero, random and small, or such that results come near the least or the largest
-    number.
+    A case gets no shift, a small random shift, or a shift that brings the result near the least or
+    the largest number.
     """
     count, fmt = len(rows), problem.result
     a, b = (decode(codes[rows, index], one) for codes, one in zip(cases[:2], problem.formats, strict=False))
@@ -386,7 +386,7 @@ def _terms(problem: Problem, cases: Cases) -> tuple[Array, Array, Array, Array]:
 
 
 def _scales(problem: Problem, codes: Array) -> tuple[tuple[Array, Array, Array], int]:
-    """Return each product's scale, as from `decode`, and the number of fraction bits of scales.
+    """Return the scale of each product in the form of `decode`, and the scales' fraction bits.
 
     Scales of zero count as special values.
     """
@@ -402,8 +402,8 @@ def ordinary(problem: Problem, cases: Cases, answers: Array) -> tuple[Array, Arr
 
     An ordinary case has no subnormal numbers, NaN or infinities. The terms of an ordinary case, and
     all sums of its terms, stay away from the least exponents and from the largest number. In a case
-    without carry overflow, no sum needs more than 3 integer bits. This holds if each term and
-    all terms with smaller exponents add to less than 6 times the term's power of two.
+    without carry overflow, no sum needs more than 3 integer bits: for each term's exponent e, the
+    magnitudes of all terms with exponents up to e add to less than 6 * 2**e.
     """
     fmt = problem.result
     sig, exponent, points, odd = _terms(problem, cases)

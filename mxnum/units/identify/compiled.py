@@ -38,9 +38,9 @@ IEEE, ALL_NAN, FINITE = range(3)
 BITS, MANTISSA, BIAS, MAX_CODE, INFINITY, EMAX, KIND = range(7)
 #: Row numbers in the table of a problem's formats.
 A, B, SUM, RESULT, SCALE = range(5)
-#: States of a number: a bit for each sign of infinity, and both bits for NaN.
+#: States of a number: +infinity, -infinity, and NaN, which sets the bits of both infinities.
 PLUS, MINUS, NAN = 1, 2, 3
-#: The exponent of zeros in units whose alignment ignores zeros.
+#: The exponent of zeros that alignment ignores. It is below all other exponents.
 NO_EXPONENT = -(10**6)
 _FAR = 62
 _LIMBS = 64
@@ -81,7 +81,7 @@ def decode(code: int, fmt: Array, flush: int, infinities: int) -> Number:
 
 @_inner
 def _product(x: Number, y: Number, zero: int) -> Number:
-    """Return the product of two numbers, in which a zero has the exponent `zero`."""
+    """Return the product of two numbers. A factor of zero has the exponent `zero`."""
     negative = x[2] ^ y[2]
     state = 0
     if x[3] | y[3]:
@@ -96,7 +96,7 @@ def _product(x: Number, y: Number, zero: int) -> Number:
 def _normalized(sig: int, exponent: int, point: int) -> Any:
     """Return a significand shifted into [1, 2), and its exponent.
 
-    `point` is the number of fraction bits, which is large enough that the shift loses no bits.
+    `point` is the number of fraction bits. It is so large that the shift loses no bits.
     """
     if sig == 0:
         return sig, exponent
@@ -375,7 +375,7 @@ def _same_products(x: Array, y: Array) -> Any:
 def answers(rows: Array, formats: Array, point: int, orders: Array, cases: Any) -> Array:
     """Return the bits of the results, a row for each rule.
 
-    Consecutive rules that make the same terms from the products share these terms.
+    The terms of a case are made once for consecutive rules that need the same terms.
     """
     a, b, c = cases
     k, limbs = orders.shape[1], np.empty(_LIMBS, np.int64)
@@ -396,9 +396,9 @@ def answers(rows: Array, formats: Array, point: int, orders: Array, cases: Any) 
 def fitting(
     rows: Array, formats: Array, point: int, orders: Array, cases: Any, right: Array, zeros: int, wrong: int
 ) -> Array:
-    """Return a mask of the rules that give the right answers in all but at most `wrong` cases.
+    """Return a mask of the rules that give at most `wrong` wrong answers.
 
-    If `zeros` is the sign bit, +0 and -0 count as equal. If `zeros` is 0, +0 and -0 differ. A case
+    `zeros` is the mask of the sign bit if +0 and -0 count as equal, and 0 if they differ. A case
     that refutes a rule is tried earlier for the rules that follow.
     """
     a, b, c = cases

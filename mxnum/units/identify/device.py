@@ -17,7 +17,7 @@ from mxnum.units.identify.family import Array, Cases, Problem
 from mxnum.units.identify.text import write_cases
 
 SOURCE = Path(__file__).with_name("probe.cu")
-#: The K of the instructions in `probe.cu`, by operand type: K elements have 32 bytes.
+#: The K of the instructions in `probe.cu`, by operand type: the number of elements in 32 bytes.
 _K = {"float16": 16, "bfloat16": 16, "tf32": 8, "int8": 32, "e4m3": 32, "e5m2": 32}
 
 

@@ -22,7 +22,7 @@ RESULTS = (*ACCUMULATORS, "bfloat16")
 ALIGNMENTS = ("rtz", "floor", "rne", "sticky")
 ROUNDINGS = ("rtz", "rne", "floor")
 INFINITIES = ("ieee", "nan", "finite")
-#: The exponent of zeros in units whose alignment ignores zeros.
+#: The exponent of zeros that alignment ignores. It is below all other exponents.
 NO_EXPONENT = -(10**6)
 #: The ways to combine the sums of an instruction, each with the possible values of `Rule.addend`.
 COMBINATIONS = {
@@ -45,16 +45,16 @@ class Rule:
     terms: int
     #: "chain": the accumulator is a term of the next sum. "add": each sum is rounded and then added
     #: to the accumulator. "tree": neighbouring sums are added in pairs until one sum is left.
-    #: "halves": the sums of the first half are added to the sums of the second half until one sum
-    #: is left.
+    #: "halves": each sum of the first half is added to its counterpart in the second half, until
+    #: one sum is left.
     combine: str = "chain"
     #: "term": the addend is a term of the first sum. "before": the addend is added to the first
     #: sum. "after": the addend is added to the total of all sums. "none": the addend is ignored.
     addend: str = "term"
-    #: The order (width, step) in which the sums take the products' indices. The indices form runs
-    #: of `width`; sums first take the runs whose number is 0 modulo `step`, then the runs whose
-    #: number is 1 modulo `step`, and so on. (1, 1) is ascending order; (1, -2) swaps the two
-    #: indices of each pair.
+    #: The order in which sums take the products, as (width, step). Runs of `width` neighbouring
+    #: products are numbered from 0. First come the runs whose number is divisible by `step`, then
+    #: those with remainder 1, and so on. (1, 1) is ascending order; (1, -2) swaps the two products
+    #: of each pair.
     order: tuple[int, int] = (1, 1)
     #: How alignment drops bits: "rtz" truncates magnitudes, "floor" truncates in two's complement,
     #: "rne" rounds to nearest even, and "sticky" keeps one more bit, which is set if any dropped
@@ -65,8 +65,8 @@ class Rule:
     #: True if products are normalized before alignment.
     normalize: bool = False
     rounding: str = "rtz"
-    #: The number of fraction bits of a sum's result. Only chains with the addend "term" or "none"
-    #: may have fewer fraction bits than the accumulator.
+    #: The number of fraction bits to which a sum is rounded. It can be less than the accumulator's
+    #: only if `combine` is "chain" and `addend` is "term" or "none".
     result_bits: int = 23
     #: The rounding of additions that are not part of a sum, such as the addition of a sum to the
     #: accumulator.
@@ -86,7 +86,7 @@ class Rule:
     #: How infinite inputs are handled: "ieee" follows IEEE 754, "nan" makes every infinity a NaN,
     #: and "finite" reads the top exponent as an ordinary exponent.
     infinities: str = "ieee"
-    #: The bits of a NaN result; -1 if NaN results have different bits.
+    #: The bits of every NaN result; -1 if the bits are not always the same.
     nan: int = 0x7FFFFFFF
     #: The number of products that are added exactly to make one term. A term that adds several
     #: products takes its exponent from the scales.
@@ -180,15 +180,15 @@ def orders(k: int) -> list[tuple[int, int]]:
 
 
 def order_of(order: tuple[int, int], k: int) -> list[int]:
-    """Return the indices of an instruction in the order in which its sums take them."""
+    """Return the indices of the K products in the order in which the sums take the products."""
     width, step = order
     if step < 0:
         return sorted(range(k), key=lambda i: (i // -step, -i))
     return sorted(range(k), key=lambda i: (i // width) % step)
 
 
-#: The possible values of fields that are not integers. The code of a value in a table of rules is
-#: the index of the value.
+#: The possible values of fields that are not integers. A table of rules stores the index of a value
+#: instead of the value.
 CHOICES: dict[str, tuple[Any, ...]] = {
     "combine": tuple(COMBINATIONS), "addend": ("term", "before", "after", "none"), "align": ALIGNMENTS,
     "normalize": (False, True), "rounding": ROUNDINGS, "add_rounding": ROUNDINGS, "flush_operands": (False, True),
@@ -248,9 +248,9 @@ class Evaluator:
         return np.asarray(compiled.answers(table, self.formats, self.point, self.orders, _whole(cases)))
 
     def fitting(self, table: Array, cases: Cases, right: Array, zeros: int = 0, wrong: int = 0) -> Array:
-        """Return the rules of a table that give the right answers in all but at most `wrong` cases.
+        """Return the rules of a table that give at most `wrong` wrong answers.
 
-        If `zeros` is the sign bit, +0 and -0 count as equal. If `zeros` is 0, +0 and -0 differ.
+        `zeros` is the mask of the sign bit if +0 and -0 count as equal, and 0 if they differ.
         """
         from mxnum.units.identify import compiled
 

@@ -84,7 +84,7 @@ def test_a_sum_of_positive_numbers_stops_growing():
 
 
 def test_wrong_arguments():
-    with pytest.raises(ValueError, match="'unit' must be one that truncates terms and results alike, not 'blackwell_f"):
+    with pytest.raises(ValueError, match="'unit' must be a unit that truncates terms and results equally, not 'black"):
         mean_sum("blackwell_fp8", 32)
     with pytest.raises(ValueError, match="'k' must be a positive multiple of 128, not 32"):
         mean_sum("hopper_fp8_promoted", 32)
