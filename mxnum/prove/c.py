@@ -47,7 +47,7 @@ def read_c(
     text = _compiled(files, function, macros, include)
     notes = (
         "The proof is about clang's optimised LLVM IR for this machine. "
-        "An input with undefined behaviour would refute the claim.",
+        "The claim includes that no input has undefined behaviour.",
     )
     return circuit_of(text, files[-1], claim, function, ports, notes)
 
