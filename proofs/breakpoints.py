@@ -47,7 +47,7 @@ def points(source: str, element: str, rounding: str, negative: bool, random: Ran
 def check_encode(
     machine: Machine, source: str, element: str, rounding: str, overflow: str, random: Random | None
 ) -> tuple[int, str]:
-    """Check an encoder at every breakpoint; return (input count, first mismatch in words or "")."""
+    """Check an encoder at every breakpoint; return (input count, first mismatch as text or "")."""
     float_type = FLOATS[source]
     magnitudes = [points(source, element, rounding, negative, random) for negative in (False, True)]
     right = np.concatenate(

@@ -37,7 +37,7 @@ RULES = ("floor", "ceil", "even", "rceil", "half_up", "floor_plus_one")
 #: of 127.
 SCALE_CLASSES = (0, 1, 2, 126, 128, 253, 254)
 #: Random words of the stochastic sweeps: both ends of the range, its half, and a word in between.
-#: The word in between has both top bits set, which loops must ignore.
+#: The last word has two bits above the 30 that are used; loops must ignore these two bits.
 SWEPT_WORDS = (Random(1 << 29), Random(0), Random(1), Random((1 << 30) - 1), Random(0xC0000000 | 0x12345678))
 
 _AT_BREAKPOINTS = (
@@ -133,8 +133,8 @@ def _encode_theorem(
 ) -> Theorem:
     name = f"{prefix}/{source}/{element}/{rounding}/{overflow}"
     words: tuple[Random | None, ...] = breakpoints.WORDS if rounding == "sr" else (None,)
-    # Loops of stochastic rounding are checked only with 30 random bits. Fewer bits would need
-    # another compilation, and would change only the shift that aligns the random word.
+    # Loops of stochastic rounding are checked only with 30 random bits. With fewer bits, a loop
+    # would differ only in the shift that aligns the random word, but would be compiled again.
     if machine == "loop" and rounding == "sr":
         words = tuple(word for word in breakpoints.WORDS if word.bits == breakpoints.WORDS[0].bits)
     kernel = loops.encode_kernel(source, element, rounding, overflow)

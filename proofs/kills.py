@@ -3,9 +3,9 @@
     python -m proofs.kills [--only PATTERN]
 
 This command plants each mutant in turn, in every module that uses the factories that the mutant
-changes. The command then makes the theorems again from the changed factories, and checks the
-theorems about the mutant's kernel. A theorem notices a mutant if the solver refutes the theorem for
-the mutant, or cannot prove it. The result is `kills.json`, which the ledger reads.
+changes. While the mutant is planted, the command makes the theorems again and checks those that are
+about the mutant's kernel. A theorem notices a mutant if the solver refutes the theorem for the
+mutant, or cannot prove it. The result is `kills.json`, which the ledger reads.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def read() -> dict[str, list[str]]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Try all mutants, or those chosen by `--only`; return 1 if a family notices no mutant."""
+    """Try mutants; return 1 if all were tried and some family of theorems notices none."""
     parser = argparse.ArgumentParser(prog="python -m proofs.kills", description="Which theorems notice which mutants.")
     parser.add_argument(
         "--only", default="", metavar="PATTERN", help="mutants whose name contains this; writes nothing"

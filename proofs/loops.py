@@ -91,7 +91,7 @@ class MarkedLoop:
     """A loop of `engine.loops.marked` that converts by the definition, under E8M0 scales."""
 
     def __init__(self, definition: Definition, draw: Draw, nan: int) -> None:
-        """Make the loop; `nan` is the result for every number under a NaN scale."""
+        """Make the loop; under a NaN scale, it converts every number to `nan`."""
         self.draw, self.converter = draw, marked.convert_by(definition, nan, takes_mixed=True)
         kernels = self.converter.prepare, self.converter.elements, *(() if draw is None else (draw,))
         self.functions = (python_of(marked._convert(np.int32)), *(kernel.function for kernel in kernels))

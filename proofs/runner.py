@@ -29,8 +29,8 @@ from proofs.theorem import Outcome, Theorem
 OPTIONAL_MODULES = ("proofs.machines.llvm", "proofs.machines.ptx", "proofs.mutants.planted", "proofs.exhaustive")
 #: Seconds after which a theorem's check is stopped.
 HARD_LIMIT = {"fast": 900, "full": 6 * 3600}
-#: Time limits for theorems of the sample, as multiples of the median time: one for the quickest
-#: theorem of a family, one for the rest of the family.
+#: The time limits of the sample, as multiples of the median time of a theorem: QUICK_FAMILY for the
+#: quickest theorem of a family, QUICK for the family's other theorems.
 QUICK_FAMILY, QUICK = 4.0, 0.4
 
 
@@ -79,9 +79,9 @@ def choose(theorems: Iterable[Theorem], tier: str, pattern: str | None = None) -
 def sample(families: Iterable[Sequence[Theorem]], seconds: Mapping[str, float]) -> list[Theorem]:
     """Return a few quick theorems of each family.
 
-    Each run of the tests proves the returned theorems again. The sample covers the elements,
-    roundings and sources of a family as far as quick theorems do, and leaves out a family whose
-    quickest theorem takes long. The ledger has the proofs of all theorems.
+    Each run of the tests proves the returned theorems again. They cover as many elements, roundings
+    and sources of a family as quick theorems can. A family whose quickest theorem takes long is
+    left out. The ledger has the proofs of all theorems.
     """
     chosen: list[Theorem] = []
     usual = median(seconds.values()) if seconds else 1.0

@@ -87,10 +87,10 @@ class MatrixUnit:
     #: "term": the addend is a term of the first fused sum. "after": the sums start from zero, and
     #: their result plus the addend is rounded to nearest even in the accumulator's type.
     addend: str = "term"
-    #: The order in which sums take the indices of an instruction; () for ascending order.
+    #: The indices of an instruction's products in the order of addition; () means ascending.
     order: tuple[int, ...] = ()
-    #: The number of products that are added exactly to make one term. A term that adds several
-    #: products takes its exponent from the scales.
+    #: The number of products that are added exactly to make one term. If a term adds several
+    #: products, its exponent is that of the scales.
     group: int = 1
     #: The pairs (scale format, block length) of MX operands; () if the unit has no scales.
     scales: tuple[tuple[str, int], ...] = ()
@@ -135,7 +135,7 @@ class MatrixUnit:
         errors.require(in_order, "order", f"a permutation of the indices below {self.k[-1]}", self.order)
         for _, block in self.scales:
             fits = block % self.group == 0 and (self.group > 1 or block % self.terms == 0)
-            errors.require(fits, "scales", "given in blocks of whole fused sums, or of whole groups", block)
+            errors.require(fits, "scales", "in blocks with a length divisible by terms (or group, if > 1)", block)
         errors.integer("promotion", self.promotion, 0, 1 << 30)
         whole = self.promotion % self.k[-1] == 0 and not (self.promotion and self.scales)
         errors.require(whole, "promotion", f"a multiple of {self.k[-1]}, or 0 if the unit has scales", self.promotion)
@@ -144,9 +144,9 @@ class MatrixUnit:
     @property
     def most_fraction_bits(self) -> int:
         """The most fraction bits with which a sum of terms fits in `SUM_BITS` bits."""
-        # A significand is below 2, so a product is below 4. The exact sum of a group of products is
-        # not normalized, so its integer bits must hold products of the largest elements. Float
-        # scales have significands below 2.
+        # A significand is below 2, so a product is below 4. The exact sum of a group is not
+        # normalized: it needs integer bits for products of the largest elements. Float scales have
+        # significands below 2.
         product, scale = 2, 2 if any(SCALES[name].number for name, _ in self.scales) else 0
         if self.group > 1:
             product = 2 * max(OPERANDS[name].emax + 1 for name in self.operands) + (self.group - 1).bit_length()
@@ -172,8 +172,8 @@ class MatrixUnit:
     def but(self, **changes: object) -> MatrixUnit:
         """Return a copy of this unit with some fields changed.
 
-        The copy has no evidence unless `changes` gives it, because the evidence of this unit is
-        about another rule. A change of the name alone keeps the evidence.
+        The copy has only the evidence in `changes`, because this unit's evidence is about another
+        rule. If only the name changes, the copy keeps this unit's evidence.
         """
         errors.known_fields(changes, MatrixUnit, "a unit")
         if set(changes) - {"name"}:

@@ -48,16 +48,16 @@ class AnyElement(SimpleNamespace):
     __eq__ = object.__eq__
 
     premises: list[z3.BoolRef]
-    #: The symbolic words, whose values a witness shows.
+    #: The symbolic words; a witness shows the value of each.
     words: tuple[z3.BitVecRef, ...]
 
 
 def any_element(mantissa_bits: int, kind: str, width: int = 32) -> AnyElement:
     """Return a symbolic element that stands for every element of a kind.
 
-    The kinds are "integer", "nan" and "ieee" (floats with these special codes), and "float" (all
-    floats). The kind "float" allows any largest code, because it is for theorems in which no code
-    above the largest value's code occurs.
+    The kinds are "integer", "float" (any float), "nan" (floats with a NaN but no infinity) and
+    "ieee" (floats with both). In the kind "float", any code may be that of the largest value; this
+    kind is for theorems in which no larger code occurs.
     """
     obligations: list[z3.BoolRef] = []
     bits, bias, largest = (z3.BitVec(f"{name}_{width}", width) for name in ("bits", "bias", "max_code"))
@@ -98,8 +98,7 @@ def any_element(mantissa_bits: int, kind: str, width: int = 32) -> AnyElement:
 def kinds(mantissa_bits: int, specials_met: bool) -> tuple[str, ...]:
     """Return the kinds of elements of at most `MOST_BITS` bits, for `any_element`.
 
-    If `specials_met` is True, codes above the largest value's code occur, so only the kinds with
-    special codes are returned.
+    `specials_met` is True if special codes occur; then only kinds with special codes are returned.
     """
     integers = ("integer",) if 1 <= mantissa_bits <= MOST_BITS - 2 else ()
     if not specials_met:

@@ -33,7 +33,7 @@ def random(name: str = "random") -> z3.BitVecRef:
 
 
 def word(value: z3.BitVecRef, width: int) -> z3.BitVecRef:
-    """Return a pattern in the kernel's word; a free bit chooses sign or zero extension."""
+    """Return a pattern extended to `width` bits; a symbolic bit chooses sign or zero extension."""
     missing = width - value.size()
     if missing == 0:
         return value

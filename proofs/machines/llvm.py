@@ -2,8 +2,8 @@
 
 The LLVM module is read after all optimisation passes, so the proofs cover numba's front end, its
 inlining and LLVM's middle end. The proofs trust LLVM's translation from IR to machine code. Array
-loops inline the proved kernels, with the same argument types. But LLVM optimises each inlined copy
-again, so array loops are only tested.
+loops inline the proved kernels, with the same argument types. LLVM optimises each inlined copy
+again, so no proof covers array loops; tests check them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _UNANSWERED = (
 
 
 def theorems() -> list[Theorem]:
-    """Return theorems about kernels as loops call them, and float32 kernels with Python ints."""
+    """Return theorems about calls of kernels by array loops, and float32 calls with Python ints."""
     answered = [family for family in families() if not family.name.startswith(_UNANSWERED)]
     return [theorem(family, "llvm", STATEMENT, machine) for family in (*answered, *plain_families())]
 

@@ -92,7 +92,7 @@ class Digit(Whole):
         division.digits.append(self)
 
     def __ror__(self, whole: Whole | int) -> Whole:
-        """Return an even number plus this digit, which becomes the last binary digit."""
+        """Return an even number with its last binary digit set to this digit."""
         value, times = (whole, whole * self.division.divisor) if isinstance(whole, int) else (whole.value, whole.times)
         return Whole(self.division, value + self.value, times + self.times)
 
@@ -102,7 +102,7 @@ class Digit(Whole):
 
 @dataclass
 class Answer:
-    """The outcome of a comparison; `of` is the number compared with a constant, if any."""
+    """The outcome of a comparison; for ==, `of` is the left operand."""
 
     division: Division
     holds: z3.BoolRef
@@ -167,8 +167,8 @@ class _Positive(Whole):
 class _Divisor(_Positive):
     """The divisor that `divide` passes to the checked function.
 
-    The checked function shifts the divisor left to the width of the dividend, which gives
-    `Division.divisor`.
+    The checked function shifts this divisor left to align it with the dividend. The shifted divisor
+    is `Division.divisor`.
     """
 
     def __lshift__(self, amount: Any) -> Whole:

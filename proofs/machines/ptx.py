@@ -56,7 +56,7 @@ def theorems() -> list[Theorem]:
 
 
 def _as_run(family: Family) -> Family:
-    """Return the family with the argument types of `mxnum.engine.cuda.functions`."""
+    """Return the family with the argument types that `mxnum.engine.cuda.functions` passes."""
     return replace(family, kernels=tuple(_with_words(kernel) for kernel in family.kernels))
 
 

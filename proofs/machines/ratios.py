@@ -1,11 +1,11 @@
 """The ratio machine, which runs a division on two numbers X and D of which only the ratio matters.
 
-A division uses its operands only in comparisons, doublings and subtractions. A `Form` is a X + b D
-for unknown positive numbers X and D. Comparing two forms, or a form with zero, amounts to comparing
-X / D with a rational number. `paths` executes a function once for each possible sequence of
-outcomes of its comparisons. A path is one execution of the function. The ratios X / D of a path are
-a single ratio or an open interval, and all paths together cover all numbers X and D of any size.
-Nothing is sampled, and no solver is needed.
+A division uses its operands only in comparisons, doublings and subtractions. A `Form` is a number
+a*X + b*D, for unknown positive numbers X and D. To compare two forms, or a form with zero, the
+machine compares X / D with a rational number. `paths` executes a function once for each possible
+sequence of outcomes of its comparisons. A path is one execution of the function. Each path holds
+for one ratio X / D or for an open interval of ratios. All paths together cover all X and D of any
+size. Nothing is sampled, and no solver is needed.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ import numpy as np
 
 #: The number of bits of the word in which each `Form` must fit.
 WORD = 64
-#: Adding a key to the bits of a normal float32 or bfloat16 number multiplies the number by the
-#: key's value.
+#: The factor by which a normal float32 or bfloat16 number grows if the key is added to its bits.
 DOUBLED = {1 << 23: 2, 2 << 23: 4, 1 << 7: 2, 2 << 7: 4}
 
 
@@ -40,9 +39,9 @@ class Ratios:
         return Ratios(self.low * factor, self.high * factor)
 
     def below(self, place: Fraction, or_equal: bool = False) -> bool:
-        """Return True if all ratios lie below a threshold (or at it), False if none does.
+        """Return True if all ratios are < `place` (<= if `or_equal`), False if none is.
 
-        Raise `Hidden` if only some of the ratios lie below the threshold.
+        Raise `Hidden` if only some of the ratios are below `place`.
         """
         if self.low == self.high:
             return self.low <= place if or_equal else self.low < place
@@ -98,7 +97,7 @@ class _Explorer:
 
 
 class Form:
-    """A number a X + b D, for unknown numbers X and D of known bit lengths."""
+    """A number a*X + b*D, for unknown numbers X and D of known bit lengths."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -106,7 +105,7 @@ class Form:
         self.explorer, self.a, self.b = explorer, a, b
         ends, bits = (explorer.ratios.low, explorer.ratios.high), explorer.bits
         if max(abs(a) << bits[0], abs(b) << bits[1]) >> (WORD - 2) == 0:
-            return  # fast path: a coarse bound shows that the number fits
+            return  # fast path: a coarse bound shows that the form fits a word
         if max(abs(a * end + b) for end in ends) * (1 << bits[1]) >= 1 << (WORD - 1):
             raise Hidden(f"{a} X and {b} D do not fit a word")
 
@@ -151,7 +150,7 @@ class Form:
 def paths(
     function: Callable[[Form, Form], Any], bits: tuple[int, int], low: Fraction, high: Fraction
 ) -> Iterator[tuple[Ratios, Any]]:
-    """Yield (ratios X / D, result) of each path; the paths cover `low` to `high`."""
+    """Yield (ratios X / D, result) for each path; all ratios together cover `low` to `high`."""
     explorer = _Explorer(low, high)
     while explorer.left:
         explorer.begin(bits)
@@ -174,7 +173,7 @@ def covers(found: list[Ratios], low: Fraction, high: Fraction) -> bool:
 class Place:
     """A threshold for |x|: the given float `at`, or, if `above` is True, the float just above `at`.
 
-    Adding one to the exponent field doubles the threshold, by the theorems factors/doubled.
+    Adding one to the exponent field doubles a threshold; the theorems factors/doubled prove this.
     """
 
     at: Fraction
@@ -211,8 +210,8 @@ class Size:
 def leading(ratios: Ratios, digits: int) -> tuple[int, int]:
     """Return (exponent, significand) of a ratio.
 
-    The significand has `digits` binary digits after the leading one, and a last bit that is 1 if
-    further digits follow. Raise `Hidden` if the result is not the same for all ratios.
+    The significand is the leading one, then `digits` binary digits, then a sticky bit: 1 if any
+    later digit is nonzero. Raise `Hidden` if the result is not the same for all ratios.
     """
     exponent = ratios.low.numerator.bit_length() - ratios.low.denominator.bit_length()
     exponent -= ratios.low < Fraction(2) ** exponent

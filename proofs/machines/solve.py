@@ -5,7 +5,7 @@ solvers can answer, both are asked, and a disagreement is an error; `unknown` ne
 proved. Premises are checked to be satisfiable, so that nothing is proved about an empty set.
 
 bitwuzla's wheel rejects wide floats, so z3 translates floating-point terms to bit-vectors. z3's SAT
-core and bitwuzla then answer the same question. The translation by z3 is trusted.
+core and bitwuzla then answer the same question. The proofs trust z3's translation.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ RNE = z3.RNE()
 
 
 class Machine:
-    """The state of an execution: equations that define new bit patterns, and obligations."""
+    """The state of an execution: equations that define new bit patterns, and goals to prove."""
 
     def __init__(self) -> None:
         self.definitions: list[z3.BoolRef] = []

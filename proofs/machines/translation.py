@@ -54,7 +54,7 @@ QUICK = ("bitwuzla",)
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument of a kernel: its domain, and the integer type with which array loops pass it."""
+    """An argument of a kernel: its domain (a set of integers) and the type it is passed in."""
 
     name: str
     #: The width in bits: the domain is every integer of this width.
@@ -296,7 +296,7 @@ def _offsets() -> list[Family]:
     found = []
     for source in FLOATS.values():
         difference_word = word_bits(source, difference_format(source))
-        # The arguments are results of `from_ordered`, which returns a wide integer type.
+        # Array loops take these arguments from `from_ordered`, which returns int64.
         extremes = (_pattern(source, "largest", "int64"), _pattern(source, "smallest", "int64"))
         midpoint = Kernel(partial(make_midpoint, source), word_bits(source, OFFSET), extremes)
         difference = Kernel(partial(make_difference, source), difference_word, (_pattern(source), _OFFSET))
@@ -350,8 +350,8 @@ _OVER_FLOATS: tuple[tuple[str, str, Iterable[str], Iterable[Rounding]], ...] = (
 def _float_scales() -> list[Family]:
     """Return the families of float scales: finding scales, computing factors, encoding, decoding.
 
-    Finding scales and factors is checked for the scales of NVFP4 only, because no solver answered
-    within minutes for float32 scales.
+    The kernels that find scales and factors are checked for NVFP4 only: for float32 scales, no
+    solver answered within minutes.
     """
     found = []
     for element_name, scale_name, sources, roundings in _OVER_FLOATS:

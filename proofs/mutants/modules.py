@@ -16,7 +16,7 @@ Check = Callable[[ModuleType], Outcome]
 
 
 def stated(name: str, statement: str, module: ModuleType, old: str, new: str, theorem: Check) -> Theorem:
-    """Return a theorem that is proved if the check `theorem` refutes the mutant."""
+    """Return a theorem about a mutant; it is proved if `theorem`, run on the mutant, is refuted."""
     return Theorem(
         name=name,
         statement=statement,
@@ -28,12 +28,12 @@ def stated(name: str, statement: str, module: ModuleType, old: str, new: str, th
 
 
 def given_as(argument: str, theorem: Callable[..., Outcome]) -> Check:
-    """Return a check that calls `theorem` with the mutant as its keyword argument `argument`."""
+    """Return a check that passes the mutant to `theorem`, as the keyword that `argument` names."""
     return lambda changed: theorem(**{argument: changed})
 
 
 def check(module: ModuleType, old: str, new: str, theorem: Check) -> Outcome:
-    """Run the check `theorem` on the mutant; return "proved" if the check refutes the mutant."""
+    """Run `theorem` on the mutant; return "proved" if `theorem` is refuted, else "refuted"."""
     started = time.perf_counter()
     outcome = theorem(variant(module, old, new))
     verdict: Verdict = "proved" if outcome.verdict == "refuted" else "refuted"

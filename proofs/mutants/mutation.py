@@ -1,10 +1,10 @@
 """Make mutants of the definition, and judge them.
 
 A mutant is a module of `mxnum.definition` whose text has one change. The changed text is executed
-in a namespace of its own, so that the factories in this text make Python functions. A solver
-searches for an input on which mutant and original differ; the exact reference then confirms that
-the original is right for this input and the mutant wrong. If mutant and original differ on no
-input, two solvers prove that they are the same function.
+in a namespace of its own; the factories in this text make the mutant's functions. A solver searches
+for an input on which mutant and original differ; the exact reference then confirms that the
+original is right for this input and the mutant wrong. If mutant and original differ on no input,
+two solvers prove that they are the same function.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ class Mutant:
     new: str
     probe: Probe | ConcreteProbe
     fate: Fate = "refuted"
-    #: Why an equivalent mutant is equivalent, or which promise an unsafe mutant breaks.
+    #: For an equivalent mutant, why it is equivalent; for an unsafe one, which promise it breaks.
     reason: str = ""
 
 
 def of_module(module: str, *entries: tuple[Any, ...]) -> list[Mutant]:
-    """Return mutants from (name, old, new, probe) or (name, old, new, probe, fate, reason)."""
+    """Return a mutant for each entry: (name, old, new, probe) or (..., fate, reason)."""
     return [Mutant(module, *entry) for entry in entries]
 
 
 def judge(mutant: Mutant) -> tuple[Fate, str, str]:
-    """Return (verdict on the mutant, solver that reached the verdict, witness in words)."""
+    """Return (verdict on the mutant, solver that reached the verdict, witness as text)."""
     original = mutant.probe.build(originals())
     changed = mutant.probe.build(variant(mutant.module, mutant.old, mutant.new))
     if isinstance(mutant.probe, ConcreteProbe):
@@ -69,7 +69,7 @@ def _judge(probe: Probe, original: Callable[..., Any], changed: Callable[..., An
     variables = probe.variables()
     right, kept = run(original, *probe.words(variables))
     wrong, obligations = run(changed, *probe.words(variables))
-    # Other theorems prove the obligations of the original module, so only new obligations count.
+    # Only the mutant's new obligations count: other theorems prove those of the original.
     known = {obligation.get_id() for obligation in kept}
     obligations = [obligation for obligation in obligations if obligation.get_id() not in known]
     inputs = probe.assumptions(variables)
@@ -89,7 +89,7 @@ def _judge(probe: Probe, original: Callable[..., Any], changed: Callable[..., An
 
 
 def _genuine(probe: Probe, original: Callable[..., Any], found: int, values: list[int]) -> str:
-    """Return the witness in words; raise RuntimeError unless the exact reference confirms it."""
+    """Return the witness as text; raise RuntimeError unless the exact reference confirms it."""
     right = original(*probe.arguments(values)) % (1 << probe.word)
     place = _shown(probe, values)
     if not probe.correct(right, *values):

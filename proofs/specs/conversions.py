@@ -24,8 +24,8 @@ OVERFLOWS = ("saturate", "ieee")
 MODES = {"rne": z3.RNE(), "rna": z3.RNA(), "rtz": z3.RTZ(), "rtp": z3.RTP(), "rtn": z3.RTN()}
 EXACTLY = z3.RNE()  # the mode for operations whose result is exact
 
-#: Equations that define new constants, and that theorems take as hypotheses. Each equation has a
-#: solution for all inputs, so the hypotheses exclude no input.
+#: Equations that define new constants; theorems take these equations as hypotheses. Each equation
+#: has a solution for all inputs, so the hypotheses exclude no input.
 Definitions = list[z3.BoolRef]
 
 
@@ -115,7 +115,7 @@ def table(code: z3.BitVecRef, entries: Callable[[int], z3.ExprRef], count: int, 
 def sign_and_magnitude(code: z3.BitVecRef, element: Element) -> tuple[z3.BoolRef, z3.BitVecRef]:
     """Return the condition that the code is negative, and its magnitude code.
 
-    The magnitude code has as many bits as the code.
+    The magnitude code has `element.bits` bits, too.
     """
     top = element.bits - 1
     negative = z3.Extract(top, top, code) == 1
@@ -127,8 +127,8 @@ def sign_and_magnitude(code: z3.BitVecRef, element: Element) -> tuple[z3.BoolRef
 def element_value(code: z3.BitVecRef, element: Element, sort: z3.FPSortRef, every_code: bool = False) -> z3.FPRef:
     """Return the value of an element code, from the standard's table in `proofs.specs.tables`.
 
-    The value is NaN for a code without a finite value. Encoders never produce the most negative
-    code of an integer; with `every_code` this code has a value, too.
+    The value is NaN for a code without a finite value. The most negative code of an integer, which
+    encoders never produce, has the value -2 with `every_code`, else NaN.
     """
     negative, magnitude = sign_and_magnitude(code, element)
     values = [element.value(index) for index in range(element.last + 1)]
@@ -163,7 +163,7 @@ def _away_or_not(
     """Return one of the two integers around the quotient, chosen by the rounding mode."""
     size = z3.fpAbs(quotient)
     below = z3.fpRoundToIntegral(z3.RTZ(), size)
-    # Without an upper limit of the exponent, the code would be ``step * 2**mantissa + below``.
+    # `odd` is the parity of the code if exponents have no limit: step * 2**mantissa + below.
     odd = z3.Extract(0, 0, z3.fpToUBV(z3.RTZ(), size, z3.BitVecSort(mantissa + 2))) == 1
     if mantissa == 0:
         odd = z3.Xor(odd, z3.Extract(0, 0, step) == 1)
@@ -331,7 +331,7 @@ def decodes(
     pattern: z3.BitVecRef,
     definitions: Definitions,
 ) -> z3.BoolRef:
-    """Return the condition that `pattern` is the exact value of `code`, rounded to nearest even.
+    """Return the condition that `pattern` is the value of `code`, rounded once to nearest even.
 
     The exact value is element value * 2**(scale - 127). The most negative code of an integer has a
     value, too.

@@ -54,7 +54,7 @@ def test_units_of_your_own(monkeypatch):
         ({"result_bits": 24}, "'result_bits' must be between 1 and 23"),
         ({"rounding": "rne"}, "'result_bits' must be 23 with 'rne'"),
         ({"order": (1, 2)}, "'order' must be a permutation"),
-        ({"scales": (("e8m0", 16),)}, "'scales' must be given in blocks of whole fused sums"),
+        ({"scales": (("e8m0", 16),)}, "'scales' must be in blocks with a length divisible by terms"),
         ({"promotion": 100}, "'promotion' must be a multiple of 32"),
         ({"k": ()}, "'k' must be one positive length or more"),
         ({"k": (16, 8)}, "in ascending order, not (16, 8)"),

@@ -18,7 +18,7 @@ import mxnum as mx
 from mxnum.recipe import Operand
 
 Tensor = Any
-#: The number of stored quantiles of the probabilities that the model gives the target symbols.
+#: How many quantiles of the target symbols' probabilities are stored.
 QUANTILES = 64
 
 
@@ -47,16 +47,16 @@ def measured(logits: Tensor, targets: Tensor, head: Any, operand: Operand) -> di
         rounded in blocks along the vocabulary. Measurements of the gradient always round to
         nearest, ties to even.
     ``gradient_sum``
-        The sum of the rounded components of a token's gradient, averaged over tokens and divided by
-        the mean magnitude of the targets' components.
+        A token's rounded gradient, summed over the vocabulary: the mean over tokens, divided by the
+        mean magnitude of the targets' components.
     ``beyond_max``, ``beyond_max_tokens``
-        The share of the targets' components beyond the largest value that their block can
-        represent, in blocks along the vocabulary and along the tokens.
+        The shares of the targets' components that exceed the largest value of their block: for
+        blocks along the vocabulary, and for blocks along the tokens.
     ``overflowing_blocks``
         The share of the blocks along the vocabulary that overflow.
     ``common_weight``
-        The norm of the mean row of the last layer's weight, relative to the root mean square norm
-        of the rows' deviations from the mean row.
+        The norm of the mean row of the last layer's weight, divided by the root mean square norm of
+        the rows after the mean row is subtracted.
     """
     gradient = logits.grad.flatten(0, 1)
     probability = torch.softmax(logits.detach().flatten(0, 1).double(), -1).gather(1, targets[:, None])[:, 0]

@@ -29,7 +29,7 @@ class Setting:
     order: int = 1
     choices: int = 4
     ratio: float = 1.0
-    #: The number of classes of words, which are sequences of `order` symbols. The same symbols can
+    #: The number of classes of words; a word is a sequence of `order` symbols. The same symbols can
     #: follow all words of a class (`sources.Markov`). With 0 classes, `choices` symbols are drawn
     #: for each word. A model needs fewer steps to learn fewer classes.
     classes: int = 0
@@ -89,7 +89,7 @@ class Setting:
     #: `centred` requires a recipe that rounds only gradients, and `where="last"`.
     centred: bool = False
 
-    # Like `centred`, `centred_weight` and `z_loss` keep the logits from drifting together.
+    # `centred`, `centred_weight` and `z_loss` each keep the logits from a common drift.
     #: True to subtract the mean row from the last layer's weight after each optimizer step
     #: (`mxnum.torch.center_output_weights`).
     centred_weight: bool = False

@@ -111,7 +111,7 @@ class Text:
 
     def batch(self, random: np.random.Generator, sequences: int, length: int, held_out: bool = False) -> Array:
         symbols = self._parts[held_out]
-        accepted = f"a file with at least {length} symbols both in its last tenth (held out) and before it"
+        accepted = f"a file with at least {length} symbols in its last tenth (held out), and as many before that"
         errors.require(len(symbols) >= length, "text", accepted, f"one with {len(symbols)}")
         starts = random.integers(len(symbols) - length + 1, size=sequences)
         found: Array = symbols[starts[:, None] + np.arange(length)].astype(np.int64)

@@ -23,7 +23,7 @@ class Injection:
     #: The parameters whose gradients get the noise: all parameters, only the parameters of layer
     #: norm, or all except the parameters of layer norm.
     where: Literal["all", "layer_norm", "not_layer_norm"] = "all"
-    #: True if all elements share one number n in each step, as in a quadratic of one dimension.
+    #: True to use one number n in each step for all elements of all gradients.
     common: bool = False
 
     def __post_init__(self) -> None:
@@ -100,7 +100,7 @@ class Experiment:
             if operand is not None and name not in ("gamma", "beta"):
                 is_plain = operand.error == "quantize" and not operand.matched
                 errors.require(
-                    is_plain, name, "quantized, because only gamma and beta can have other errors", str(operand)
+                    is_plain, name, "an operand with error='quantize', unmatched (gamma, beta: any)", str(operand)
                 )
         stepwise = self.precision.vector_steps
         errors.require(not stepwise, "precision", "a recipe without vector_steps (only mxnum.torch has them)", stepwise)

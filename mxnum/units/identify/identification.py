@@ -33,8 +33,7 @@ from mxnum.units.unit import OPERANDS, MatrixUnit
 FEW = 3
 #: The number of rules whose answers are compared at once, to find cases that separate the rules.
 COMPARED = 64
-#: The numbers of random cases, and of mixtures of two cases, that are tried at once to separate
-#: rules.
+#: To separate rules, PART random cases and MIXED mixtures of two cases are tried at once.
 PART, MIXED = 200, 1050
 #: Rules that give equal answers to this many further cases count as equivalent.
 POOL = 25_000
@@ -79,11 +78,11 @@ class Identification:
 
     @property
     def nan_seen(self) -> bool:
-        """True if any answer is a NaN, so that the bits of NaN results are known."""
+        """True if any answer is a NaN; without one, the bits of NaN results are unknown."""
         return canonical(self.problem, self.answers)[1] is not None
 
     def contradictions(self) -> list[int]:
-        """Return the indices of cases that contradict the nearest rule, fewest terms first."""
+        """Return indices of cases that contradict the nearest rule, sorted by number of terms."""
         if self.rules or self.nearest is None:
             return []
         answers, _ = canonical(self.problem, self.answers)
@@ -135,7 +134,7 @@ class Identification:
 
 
 def shuffled(table: Array, seed: int) -> Array:
-    """Return rules in random order, but first one rule for each number that `core_of` gives."""
+    """Return the rules shuffled: first one rule for each number from `core_of`, then the rest."""
     table = np.random.default_rng(seed).permutation(table)
     first = np.unique(core_of(table), return_index=True)[1]
     rest = np.setdiff1d(np.arange(len(table)), first)
@@ -153,7 +152,7 @@ def random_cases(problem: Problem, seed: int, index: int, depths: tuple[int, ...
 
 
 def separating(answers: Array, count: int) -> list[int]:
-    """Return the indices of at most `count` columns that together separate the most rows."""
+    """Return the indices of at most `count` cases (columns) that tell many rules (rows) apart."""
     columns = np.flatnonzero((answers != answers[0]).any(axis=0))
     if not len(columns):
         return []
@@ -208,7 +207,7 @@ def identify(
         The format of block scales (e8m0, e4m3 or ue5m3) and the length of a block.
     library
         The library whose arrays `f` takes: numpy, torch, cupy or numba. Arrays of cupy and numba
-        are on a GPU and have no narrow floats, so that `f` gets and returns codes.
+        are on a GPU; they hold bfloat16 numbers and floats of at most 8 bits as codes.
     count
         The number of cases of the first round.
     rounds
@@ -266,7 +265,7 @@ def problem_of(
 def judge(problem: Problem, cases: Cases, answers: Array, before: Identification | None = None) -> Identification:
     """Return an `Identification` with the rules of the family that reproduce the answers.
 
-    `before` is the result for the cases of earlier rounds, from which the search continues.
+    The search continues from `before`, the result of the earlier rounds.
     """
     answers = answers.astype(np.int64)
     search = Search(problem, cases, answers)

@@ -106,7 +106,7 @@ def _values(name: str, values: list[Any]) -> str:
         return ", ".join("several" if v < 0 else f"0x{v:X}" for v in values)
     if name == "order":
         names = {(1, 1): "index order", (1, -2): "each pair of indices swapped (1, 0, 3, 2, ...)"}
-        dealt = [names.get((w, s), f"runs of {w} indices, dealt in turn to {s} sums") for w, s in values]
+        dealt = [names.get((w, s), f"runs of {w} indices go in turn to {s} sums") for w, s in values]
         return " or ".join(dealt)
     if name == "fraction_bits" and len(values) > 1:
         finite = sorted(v for v in values if v is not None)

@@ -32,7 +32,7 @@ from mxnum.units.identify.family import (
     table_of,
 )
 
-#: The numbers of fraction bits that rules of the family have; None is an exact sum.
+#: The numbers of fraction bits that the search tries; None stands for an exact sum.
 FRACTION_BITS = (*range(4, 37), None)
 #: The possible values of the fields that only special cases, such as zeros, can decide.
 SIDES: dict[str, tuple[Any, ...]] = {
@@ -46,20 +46,20 @@ SIDES: dict[str, tuple[Any, ...]] = {
 }
 #: The fields of a rule for a unit that has no subnormal numbers.
 FLUSHED: dict[str, Any] = {"flush_operands": True, "flush_addend": True, "flush_result": True}
-#: The numbers of integer bits of a sum that rules of the family have; None means no limit.
+#: The limits that the search tries for the integer bits of a sum; None means no limit.
 CARRIES = (None, *range(2, 13))
 #: CORES is the number of rules in a batch; the fields in `SIDES` are found batch by batch. MOST is
 #: the greatest number of rules in a result; if more rules fit, the result is a sample of them.
 CORES, MOST = 512, 8192
-#: About how many terms the search for the fields in `SIDES` may add.
+#: One batch of rules may add about EFFORT products, over all its rules and cases.
 EFFORT = 200_000_000
 
 
 def canonical(problem: Problem, answers: Array) -> tuple[Array, int | None]:
     """Return answers as integers, and the bits of NaN answers.
 
-    If the bits of NaN answers differ, all NaN answers become -1, and -1 is returned as their bits.
-    If no answer is a NaN, the returned bits are None.
+    If NaN answers have different bits, each NaN answer becomes -1, and the second result is -1. If
+    no answer is a NaN, the second result is None.
     """
     fmt = problem.result
     answers = answers.astype(np.int64)
@@ -95,7 +95,7 @@ def _groups(order: tuple[int, int], terms: int, k: int) -> tuple[frozenset[int],
 
 
 def varied(table: Array, k: int, **values: tuple[Any, ...]) -> Array:
-    """Return each rule of a table with each combination of the values of some fields."""
+    """Return a copy of each rule in a table for each combination of the given field values."""
     for name, some in values.items():
         count = len(table)
         table = np.repeat(table, len(some), axis=0)
@@ -124,7 +124,7 @@ def core_of(table: Array) -> Array:
 
 
 class Search:
-    """Searches the family for the rules that give all but at most `wrong` of the `answers`.
+    """Searches the family for the rules that contradict at most `wrong` of the `answers`.
 
     Rules are rows of a table (`family.table_of`).
     """
@@ -145,14 +145,14 @@ class Search:
         fmt = problem.result
         normal = cases.c >> fmt.mantissa_bits & ((1 << fmt.exponent_bits) - 1) != 0
         alone = normal & (cases.a[:, : problem.k] == 0).all(axis=1) & (cases.b[:, : problem.k] == 0).all(axis=1)
-        #: True if the answer is zero for every case with an addend but no nonzero product.
+        #: True if the answer is zero in each case with zero operands and a normal addend.
         self.ignores_addend = bool(alone.any()) and not self.answers[alone].any()
         self.base: dict[str, Any] = {} if self.nan is None else {"nan": self.nan}
         if self.nan is None and problem.accumulator == "float16":
             self.base = {"nan": 0x7FFF}
 
     def _result_bits(self) -> tuple[int, ...]:
-        """Return how many fraction bits results may have, judged by trailing zeros of answers.
+        """Return the numbers of fraction bits that the trailing zeros of the answers allow.
 
         Results may have more bits than the answers use, because answers with few terms use few
         bits.
@@ -172,7 +172,7 @@ class Search:
         `rules` holds every rule that fitted the earlier cases.
         """
         self.complete = complete
-        if self.nan is not None:  # the first NaN may be among the new answers
+        if self.nan is not None:  # earlier rounds may have had no NaN answer
             for table in (left, rules):
                 table[:, FIELDS.index("nan")] = self.nan
         if complete:
@@ -192,7 +192,7 @@ class Search:
         return found
 
     def cores(self, shapes: list[Rule]) -> Array:
-        """Return rules that fit ordinary cases, with the grouping and order of `shapes`."""
+        """Return variants of `shapes` (other roundings and bits) that fit ordinary cases."""
         k, m = self.problem.k, self.problem.sum.mantissa_bits
         found, small = structural(self.problem, self.cases)
         order = self.random.permutation(np.flatnonzero(self.sparse))
@@ -215,7 +215,7 @@ class Search:
         return np.concatenate(kept)
 
     def _fits_structure(self, table: Array, found: Array, small: int) -> bool:
-        """Return True if a rule keeps the small term in the same structure cases as the answers."""
+        """Return True if the rule answers `small` in the same structure cases as the unit."""
         answers = self.evaluator.answers(
             varied(table, self.problem.k, fraction_bits=(1, SPAN + 2)), self.cases.at(found)
         )

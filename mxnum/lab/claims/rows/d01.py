@@ -47,7 +47,7 @@ class Errors(NamedTuple):
     #: The root mean square of the errors, divided by the root mean square of the results.
     typical: float
     #: `bias` is the slope of a regression of the error on the result. `bar` is `SIGMA` times the
-    #: standard error of `bias`, with the rows of the result as samples.
+    #: standard error of `bias`; each row of the result is one sample.
     bias: float
     bar: float
 
@@ -73,7 +73,7 @@ def _elements(x: Array) -> Array:
 
 def _sum(a: Array, b: Array, unit: str) -> Array:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", units.EvidenceWarning)  # a clause of the unit is not confirmed on a GPU
+        warnings.simplefilter("ignore", units.EvidenceWarning)  # no output of a GPU confirms one rule of the unit
         return matmul(a, b, accumulate=unit).astype(np.float64)
 
 
@@ -133,8 +133,8 @@ def _check(context: Context) -> Evidence:
     names, at = list(matrices(1)), found[K]
     largest = {u: [[found[k][name, u].largest for k in LENGTHS] for name in names] for u in (PLAIN, PROMOTED)}
     readings = "; ".join(
-        f"{name}: {percent(at[name, PLAIN].largest)} of the results' root mean square, "
-        f"{at[name, PLAIN].relative:.2g} times the result itself"
+        f"{name}: at most {percent(at[name, PLAIN].largest)} of the results' root mean square, and at most "
+        f"{at[name, PLAIN].relative:.2g} times the exact result"
         for name in names
     )
     statements = [
@@ -159,16 +159,16 @@ def _check(context: Context) -> Evidence:
         f"({percent(at[names[-1], PROMOTED].largest)} with promotion). Undecided: which matrices gave nearly 2 %."
     )
     note = (
-        "Errors come from summation alone: each sum is compared with the exact sum of the same products of E4M3 "
-        "elements. The mean shrinking is the slope of a regression of the error on the result. The results are "
-        f"matrices of {SIDE} x {SIDE}, and samples of {DOTS} dot products."
+        "Errors are those of summation alone: each sum is compared with the exact sum of the same products of E4M3 "
+        "elements. How much sums of the matrices shrink is the slope of a regression of the error on the result. Each "
+        f"result is a {SIDE} x {SIDE} matrix. The means of sums of positive numbers are over {DOTS} dot products."
     )
     configuration = {"seed": SEED, "error bar": f"{SIGMA} sigma", "K": list(LENGTHS)}
     return Evidence(comparisons, statements, note, configuration, answer, f"{normal} and {positive}")
 
 
 def of_shrinking(context: Context, found: dict[int, dict[tuple[str, str], Errors]]) -> list[Statement]:
-    """Judge if sums shrink for all matrices, and for positive numbers by as much as derived."""
+    """Judge if sums shrink with all matrices, and by the derived amount with positive numbers."""
     context.tell("bounds of the mean")
     derived = [within_bounds(unit, k) for unit in (PLAIN, PROMOTED) for k in LENGTHS]
     every = [errors for of in found.values() for errors in of.values()]

@@ -46,8 +46,8 @@ def _check(context: Context) -> Evidence:
     clamped = measure(weights, "mxfp8_e4m3").clamped
     note = (
         "All five scaled weights lie below 464, so rounding alone gives 448. A weight is clamped in the strict "
-        f"sense if an unbounded exponent would give a larger value. This is so for {clamped} of the five weights, "
-        "and for all weights in (0.90625, 1)."
+        f"sense if it would be above 448 without a limit of the exponent. This holds for {clamped} of the five "
+        "weights, but for all weights between 0.90625 and 1."
     )
     by_rounding = "too" if clamped == 0 else f"for {weights.size - clamped} of them"
     answer = (

@@ -17,8 +17,7 @@ CLAIM = Claim(
     "I3",
     "The gaps of E4M3",
     "E4M3 has 126 positive codes. The relative gap between neighbouring values falls from 12.5 % to 6.7 % within a "
-    ""
-    "binade, and is 100, 50, 33.3, 25, 20, 16.7 and 14.3 % above the subnormal values.",
+    "binade. The gaps from the seven subnormal values to the next values are 100, 50, 33.3, 25, 20, 16.7 and 14.3 %.",
     "The check decodes all codes.",
 )
 

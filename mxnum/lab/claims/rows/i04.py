@@ -45,7 +45,7 @@ def _check(context: Context) -> Evidence:
         Statement(
             "if weights are not clamped, zeta does not have one sign in any block",
             other == 0.0,
-            f"{other:.1%} of the blocks have one sign",
+            f"zeta has one sign in {other:.1%} of the blocks",
         ),
         Statement(
             "rounding errors cancel in the mean, clamping errors do not",
@@ -61,6 +61,6 @@ def _check(context: Context) -> Evidence:
     )
     answer = (
         "Weights with a relative error zeta multiply the gradient by I + zeta. Clamping gives zeta one sign in "
-        f"every block; rounding errors cancel to {cancels:.2f} of their mean size."
+        f"every block. Rounding errors partly cancel: |mean zeta| is {cancels:.2f} of mean |zeta|."
     )
     return answered(evidence, answer, f"|mean zeta| / mean |zeta|: {left:.2f}")

@@ -72,8 +72,8 @@ def _check(context: Context) -> Evidence:
             )
     statements += at_the_size_of_the_paper(context)
     note = (
-        "zeta stands for its lower bound |g~ - g| / |g|, where g~ is the gradient with quantization, on the same "
-        "parameters and batch. The released code logs the square of this bound."
+        "Each value given for zeta is its lower bound |g~ - g| / |g|: g is the gradient without quantization, and g~ "
+        "the gradient with it, on the same parameters and batch. The released code logs the square of this bound."
     )
     answer, number = _answer(grown, statements) if grown else ("", "")
     return Evidence((), statements, note, settings(table), answer, number)
@@ -117,8 +117,8 @@ def at_the_size_of_the_paper(context: Context) -> list[Statement]:
             continue
         early, late = (np.mean([z[part] for z in zeta]) for part in (slice(EVALUATIONS), slice(-EVALUATIONS, None)))
         numbers = (
-            f"before any excursion, evaluated every {EVERY} steps: {early:.2f} on average over the first ten "
-            f"evaluations, {late:.2f} over the last ten, {max(map(max, zeta)):.2f} at most; "
+            f"zeta every {EVERY} steps before any excursion: the mean of the first ten values is {early:.2f}, of the "
+            f"last ten {late:.2f}, and the largest value is {max(map(max, zeta)):.2f}; "
             f"{counted(len(zeta), 'run')}"
         )
         what = f"{name.removeprefix(paper_size.PREFIX)}: zeta grows during training, {paper_size.WHERE}"
@@ -149,7 +149,6 @@ def _draw(ax: Any, context: Context) -> str | None:
     ax.set(xlabel="step", ylabel="zeta", yscale="log")
     ax.legend(fontsize=8)
     return (
-        "zeta, the change of the gradient by quantization divided by the gradient's size, on the parameters and batch "
-        "of "
-        "the run. Each seed has one line, until the run diverges or ends."
+        "zeta, as |g~ - g| / |g|: g is the gradient without quantization, and g~ the gradient with it. Each run has "
+        "one line, until the run diverges or ends."
     )

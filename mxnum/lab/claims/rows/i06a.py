@@ -30,7 +30,7 @@ def _check(context: Context) -> Evidence:
     first = Statement(
         f"the loss of a run in E4M3 jumps, and the loss of the FP32 run on the same seed does not, {paper_size.WHERE}",
         True if beside else None if jump else False,
-        f"{beside} of {len(runs)} runs in E4M3 and its variants, within {steps:,} steps",
+        f"this happens in {beside} of {len(runs)} runs in E4M3 or a variant of it, within {steps:,} steps",
     )
     always = paper_size.jumping(e2m1) == len(e2m1) >= paper_size.SEEDS and bool(fp32) and not of_fp32
     counts = f"{paper_size.described(e2m1)}; FP32: {paper_size.described(fp32)}" if e2m1 else "not run"

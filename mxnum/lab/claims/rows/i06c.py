@@ -81,7 +81,7 @@ def _sooner(table: Mapping[str, Any], pairs: str, rate: str = "") -> Statement:
         f"with everything in E2M1 runs are lost sooner than in FP32, at {RATE}, on {test.seeds} {pairs} pairs of runs"
     )
     holds = None if test.p is None or test.p >= LEVEL else test.comes_sooner
-    return Statement(what, holds, f"{a.events} of {a.runs} runs against {b.events} of {b.runs} of FP32; {test}")
+    return Statement(what, holds, f"lost: {a.events} of {a.runs} E2M1 runs, {b.events} of {b.runs} FP32 runs; {test}")
 
 
 def _by_the_first_rule(table: dict[str, Any]) -> Statement:

@@ -43,7 +43,7 @@ def _check(context: Context) -> Evidence:
     for what, test in found.items():
         a, b = times[what]
         comparable = report.is_followed(table) or "without" not in what
-        numbers = f"{a.events} of {a.runs} runs against {b.events} of {b.runs}, {test}"
+        numbers = f"excursions in {a.events} of {a.runs} runs against {b.events} of {b.runs}; {test}"
         numbers += (
             ""
             if comparable
@@ -53,15 +53,14 @@ def _check(context: Context) -> Evidence:
     at_size = "only GELU with layer norm was run (row I6a)" if paper_size.table(context)["arms"] else "not run"
     statements.append(Statement(f"the claim holds in E4M3 {paper_size.WHERE}", None, at_size))
     normed = [
-        f"{a.events} of {a.runs} runs with {what.split()[0]} (FP32 {b.events})"
+        f"{a.events} of {a.runs} runs with {what.split()[0]} (in FP32: {b.events})"
         for what, (a, b) in times.items()
         if "with layer norm: E2M1" in what
     ]
     p = min((test.p for test in found.values() if test.p is not None), default=1.0)
     answer = (
-        f"With layer norm, E2M1 jumps in {' and in '.join(normed)}. Undecided: whether any of {len(found)} differences "
-        f""
-        "between arms is more than chance, and E4M3 at the paper's size."
+        f"With layer norm, E2M1 jumps in {' and in '.join(normed)}. Undecided: E4M3 at the paper's size, and "
+        f"whether chance explains all {len(found)} differences between arms."
     )
     open_ = bool(normed) and all(s.holds is None for s in statements)
     return Evidence((), statements, report.note(table), settings(table), answer if open_ else "", f"least p {p:.2g}")

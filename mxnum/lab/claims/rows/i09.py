@@ -56,16 +56,16 @@ def _check(context: Context) -> Evidence:
         project_shares({"mlp": 1.0}, Recipe.of("fp8", "bf16"), rates={"fp8": rate}).speed_up for rate in (2.0, math.inf)
     )
     comparisons = [
-        Comparison("forward only: the time saved at most, %", 33, 100 * (1 - 1 / unlimited), 0.5),
-        Comparison("forward only: the speed-up at twice the rate", 1.2, doubled, 0.05),
+        Comparison("forward only: the largest possible saving of time, %", 33, 100 * (1 - 1 / unlimited), 0.5),
+        Comparison("forward only: the speed-up if FP8 is twice as fast as bf16", 1.2, doubled, 0.05),
     ]
     runs = sum(len(losses.arm(arm)) for arm in MITIGATED.values())
     gap, most = mean_interval(losses.gaps(BF16_ACTIVATIONS["E4M3"]).values())[0], max(furthest.values())
     short = [what for what, budget in furthest.items() if budget < most]
     answer = (
-        f"None of {runs} runs with a mitigation goes astray at a size at which bf16 does not, and the mean gap of "
-        f"E4M3 weights with bf16 activations to bf16 is {gap:+.4f} nats. Undecided: {most:.2g} FLOP, at which "
-        f"{len(short)} of {len(furthest)} arms have no runs."
+        f"None of {runs} runs with a mitigation goes astray at a size at which bf16 does not. On average, the least "
+        f"loss of E4M3 weights with bf16 activations differs from bf16's by {gap:+.4f} nats. Undecided: {most:.2g} "
+        f"FLOP, at which {len(short)} of {len(furthest)} arms have no runs."
     )
     return Evidence(
         comparisons,
@@ -92,7 +92,7 @@ def _astray(name: str) -> list[Run]:
 def _stable(what: str, arm: str, hazards: set[tuple[int, int]]) -> Statement:
     runs, gone = losses.arm(arm), _astray(arm)
     elsewhere = [run for run in gone if run.cell not in hazards]
-    numbers = f"{len(gone)} of {len(runs)} runs go astray: {_by_budget(runs)} FLOP"
+    numbers = f"{len(gone)} of {len(runs)} runs go astray (by FLOP: {_by_budget(runs)})"
     if gone:
         numbers += f"; {len(gone) - len(elsewhere)} of them at sizes at which bf16 goes astray too"
     unfinished = sum(not run.finished for run in runs)
@@ -105,7 +105,7 @@ def _stable(what: str, arm: str, hazards: set[tuple[int, int]]) -> Statement:
 
 
 def _matches() -> Statement:
-    """Judge if E4M3's mean gap to bf16 is at most half the step to which losses are rounded."""
+    """Judge if the whole interval of E4M3's mean gap to bf16 lies within ±`GRID` / 2."""
     e4m3 = BF16_ACTIVATIONS["E4M3"]
     found, bad = losses.gaps(e4m3), {run.cell for name in (BF16, e4m3) for run in _astray(name)}
     mean, low, high = mean_interval(found.values())
@@ -113,13 +113,12 @@ def _matches() -> Statement:
     others = {what: mean_interval(losses.gaps(arm).values()) for what, arm in (MITIGATED | THROUGHOUT | MIXED).items()}
     rest = "; ".join(f"{what} {m:+.4f} ({a:+.4f} to {b:+.4f})" for what, (m, a, b) in others.items())
     return Statement(
-        f"E4M3 weights with bf16 activations match bf16: the gap in least loss is within {GRID / 2}, half a step of "
-        f"the grid "
-        "of recorded losses",
+        f"E4M3 weights with bf16 activations match bf16: the mean gap in least loss is within {GRID / 2}, half of the "
+        f"{GRID} to which losses are rounded",
         low > -GRID / 2 and high < GRID / 2,
-        f"mean gap over {len(found)} sizes {mean:+.4f}, {losses.LEVEL:.0%} interval {low:+.4f} to {high:+.4f}; the "
-        f"gap in final loss, over the sizes at which no run goes astray, is {by_final[0]:+.4f} ({by_final[1]:+.4f} "
-        f"to {by_final[2]:+.4f}). All arms: {rest}",
+        f"the mean gap over {len(found)} sizes is {mean:+.4f} ({losses.LEVEL:.0%} interval {low:+.4f} to {high:+.4f}); "
+        f"in the final loss, over the sizes at which no run goes astray, it is {by_final[0]:+.4f} ({by_final[1]:+.4f} "
+        f"to {by_final[2]:+.4f}). The mean gaps in least loss of all arms: {rest}",
     )
 
 
@@ -137,14 +136,14 @@ def _note(hazards: set[tuple[int, int]]) -> str:
     gone = [run for run in there if run.astray]
     ours = next(run for run in there if run.arm == BF16)
     return (
-        f"Runs without a mitigation that go astray: {without}. At the size N = {worst[0]:,}, D = {worst[1]:,} runs "
+        f"Runs without a mitigation that go astray: {without}. At one size (N = {worst[0]:,}, D = {worst[1]:,}), runs "
         f"go astray in {len(gone)} of the {len(there)} arms that have this size and recorded both losses "
         f"({len(arms)} arms in all), also in bf16 (final loss {ours.final:.3f}, least {ours.least:.3f}). All runs "
-        "share one seed, so a batch and its learning rate seem to cause this, not a format. E4M3 throughout never "
-        "goes astray by this measure, but it has few runs at large compute. Its loss is above bf16's by a gap, "
-        "which the mitigations close. E5M2 weights with bf16 activations were trained twice from the same seed at "
-        f"{len(twice)} sizes: the two losses are equal to {GRID} at {apart.count(0)} sizes, and up to "
-        f"{max(apart):.2g} apart at the others."
+        "share one seed, so the cause seems to be a batch and its learning rate, not a format. E4M3 throughout never "
+        "goes astray by this measure, but it has few runs at large compute. Its loss is above bf16's; with a "
+        "mitigation this gap closes. E5M2 weights with bf16 activations were trained twice from the same seed at "
+        f"{len(twice)} sizes. The two losses are equal at {apart.count(0)} of these sizes, and up to {max(apart):.2g} "
+        "apart at the others."
     )
 
 

@@ -52,7 +52,7 @@ def _check(context: Context) -> Evidence:
     context.tell("the released fit")
     released = fit(E4M3, all_runs=True)
     comparisons = [
-        Comparison(f"E4M3 with bf16, least loss: {name}", figure, getattr(released.law, name), tolerance)
+        Comparison(f"E4M3 with bf16, fitted to least losses: {name}", figure, getattr(released.law, name), tolerance)
         for name, (figure, tolerance) in RELEASED.items()
     ]
     comparisons.append(Comparison("the Huber loss of the fit", 8.60655e-6, released.loss, 5e-12))
@@ -87,7 +87,7 @@ def fit(arm: str, loss: str = "least", all_runs: bool = False) -> ScalingFit:
 
 
 def validity(arm: str) -> tuple[bool, str]:
-    """Judge if the loss by an arm's law falls with size, and if the law fits as well as bf16's."""
+    """Judge if an arm's law gives larger sizes a lower loss, and fits as well as bf16's law."""
     gaps = losses.gaps(arm)
     parameters, tokens = zip(*gaps, strict=True)
     starts = [fit(name).law.as_parameters for name in (arm, BF16)]
@@ -97,11 +97,11 @@ def validity(arm: str) -> tuple[bool, str]:
     _, low, high = mean_interval(misses[0] - misses[1])
     final = fit(arm, "final").law
     numbers = (
-        f"over the {len(gaps)} common sizes the Huber loss is {fits[0].loss:.2e}, bf16's {fits[1].loss:.2e}, "
-        f"{LEVEL:.0%} interval of the difference {low:+.1e} to {high:+.1e}"
+        f"at the {len(gaps)} sizes that both arms have, the Huber loss of the fit is {fits[0].loss:.2e}, of bf16's "
+        f"fit {fits[1].loss:.2e}, and the {LEVEL:.0%} interval of the difference is {low:+.1e} to {high:+.1e}"
     )
     if not final.falls:
-        numbers += f"; the law of the final loss rises with tokens (beta {final.beta:.2f})"
+        numbers += f"; by a fit to final losses, the loss rises with tokens (beta {final.beta:.2f})"
     return fits[0].law.falls and low <= 0, numbers
 
 
@@ -112,12 +112,12 @@ def _exponents(arm: str) -> str:
     for name in ("alpha", "beta"):
         difference, (low, high) = found.differences[name]
         parts.append(
-            f"{name} {getattr(law, name):.3f}, which differs from bf16's by {difference:+.3f} ({low:+.3f} to "
-            f"{high:+.3f})"
+            f"{name} is {getattr(law, name):.3f}, and its difference from bf16's {name} is {difference:+.3f} "
+            f"({low:+.3f} to {high:+.3f})"
         )
     return (
-        f"fitted to all runs, {'; '.join(parts)}; the laws lie {found.distance:.2%} apart (p {found.p:.2g} by "
-        f"chance, upper limit {found.at_most:.2%})"
+        f"in a fit to all finished runs, {'; '.join(parts)}; this law's losses lie {found.distance:.2%} from bf16's "
+        f"(p {found.p:.2g}, upper {LEVEL:.0%} limit {found.at_most:.2%})"
     )
 
 
@@ -143,11 +143,11 @@ def _of_the_labels() -> str:
         np.median([gap for cell, gap in with_bf16.items() if (cell in named) is so]) for so in (True, False)
     )
     return (
-        f"Labels: {len(named)} of the {len(labels)} runs of the table bf16 have fp8_e4m3 in their settings, all at "
-        "or below 2.1e18 FLOP. Nevertheless these runs look like bf16: E4M3 throughout has a counterpart of "
-        f"{len(full)} of them, and its loss is higher in {sum(g > 0 for g in full)} cases (median difference "
-        f"{np.median(full):+.4f}). The median difference of E4M3 with bf16 is {those:+.4f} from the labelled runs "
-        f"and {others:+.4f} from the other runs."
+        f"Labels: {len(named)} of the {len(labels)} runs in the table bf16 have fp8_e4m3 in their settings. These runs "
+        "have at most 2.1e18 FLOP, and their losses look like bf16: E4M3 throughout was also trained at "
+        f"{len(full)} of their sizes, and its loss is higher at {sum(g > 0 for g in full)} sizes (median difference "
+        f"{np.median(full):+.4f}). The loss of E4M3 with bf16 differs from the labelled runs by {those:+.4f}, and from "
+        f"the other runs by {others:+.4f} (medians)."
     )
 
 
@@ -156,11 +156,9 @@ def _of_the_grid() -> str:
     rounded = fit_scaling_law(table.parameters, table.tokens, np.round(table.losses / GRID) * GRID)
     plain = fit(BF16).law
     return (
-        f"Rounding: the losses of all arms except bf16 are multiples of {GRID}, with 8 exceptions in E4M3 with bf16. "
-        f"If bf16's "
-        f"losses are rounded in the same way, alpha is {rounded.law.alpha:.3f} instead of "
-        f"{plain.alpha:.3f} and beta "
-        f"{rounded.law.beta:.3f} instead of {plain.beta:.3f}."
+        f"Rounding: except in bf16, the losses of all arms are multiples of {GRID}; only 8 losses in the arm 'E4M3 "
+        f"with bf16' are not. If bf16's losses are rounded in the same way, alpha is {rounded.law.alpha:.3f} instead "
+        f"of {plain.alpha:.3f}, and beta {rounded.law.beta:.3f} instead of {plain.beta:.3f}."
     )
 
 
@@ -188,12 +186,12 @@ def _of_the_floor(released: ScalingFit) -> str:
     pairs = [(run.training / run.final) for run in losses.runs() if not math.isnan(run.training) and not run.astray]
     least = min(run.least for run in losses.runs() if not math.isnan(run.least))
     return (
-        f"Meaning of E: E is not the entropy of text. The least validation loss is {least:.2f} nats a token, a "
-        f"perplexity of {math.exp(least):.2f} with a vocabulary of 32,000. Where both losses were published (E3M2 "
-        f"throughout, {len(pairs)} runs that did not go astray), the training loss is {np.median(pairs):.3f} times "
-        f"the validation loss ({min(pairs):.3f} to {max(pairs):.3f}), as if only half of the validation loss had "
-        "been recorded. If only half was recorded, the true A, B and E are twice as large (E is "
-        f"{2 * released.law.E:.2f}), and alpha, beta and the Huber loss stay the same."
+        f"Meaning of E: E is not the entropy of text. The least validation loss of all runs is {least:.2f} nats a "
+        f"token: a perplexity of {math.exp(least):.2f}, with a vocabulary of 32,000. Training losses were published "
+        f"only for E3M2 throughout. In its {len(pairs)} runs that did not go astray, the training loss is "
+        f"{np.median(pairs):.3f} times the validation loss ({min(pairs):.3f} to {max(pairs):.3f}), as if only half of "
+        "the validation loss had been recorded. If so, the true A, B and E are twice as large (E is "
+        f"{2 * released.law.E:.2f}); alpha, beta and the Huber loss stay the same."
     )
 
 
@@ -206,8 +204,8 @@ def _of_the_shape() -> str:
         medians = [(budget, float(np.median(found.residuals[budgets == budget]))) for budget in np.unique(budgets)]
         parts.append(f"{what} " + ", ".join(f"{median:+.2%} at {budget:.2g}" for budget, median in medians))
     return (
-        f"Shape: the median residual depends on the compute: {'; '.join(parts)} FLOP. So a fit to a part of the "
-        "range gives another law, and intervals from resampling runs are too narrow."
+        f"Shape: the median residual depends on the compute (in FLOP): {'; '.join(parts)}. So a fit to part of this "
+        "range gives another law, and bootstrap intervals are too narrow."
     )
 
 
@@ -234,8 +232,8 @@ def ladder(context: Context) -> str:
     for arm in list(fits)[2:]:
         found = compare_laws(fits[BFLOAT16], fits[arm], level=LEVEL)
         verb = "differs from" if found.told_apart else "cannot be distinguished from"
-        numbers = f"{found.distance:.2%} apart, p {found.p:.2g}, at most {found.at_most:.2%}"
-        parts.append(f"the law of {arm}, with E {fits[arm].law.E:.4f}, {verb} the law of bfloat16 ({numbers})")
+        numbers = f"{found.distance:.2%} apart, p {found.p:.2g}, upper {LEVEL:.0%} limit {found.at_most:.2%}"
+        parts.append(f"the law of {arm} (E is {fits[arm].law.E:.4f}) {verb} the law of bfloat16 ({numbers})")
     return (
         f"This project trained small models of {len(fits)} recipes, {len(table)} runs of each, with "
         f"{table.parameters.min():,.0f} to {table.parameters.max():,.0f} parameters and {table.tokens.min():,.0f} "
@@ -250,6 +248,6 @@ def _draw(ax: Any, context: Context) -> str:
     law_figures.scaling_law(fit(E4M3), ax=ax)
     ax.set_title("")
     return (
-        "The losses of E4M3 weights with bf16 activations by compute, and the least loss for each compute by the "
-        "law that was fitted to these losses."
+        "Points: the losses of E4M3 weights with bf16 activations. Line: the least loss that the fitted law gives at "
+        "each compute."
     )

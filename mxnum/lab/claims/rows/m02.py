@@ -55,8 +55,8 @@ def _check(context: Context) -> Evidence:
             ),
         ]
     note = (
-        "The criterion is R-MSE on these tensors; the paper also uses the training loss. `rceil`, which the paper does "
-        "not have, never overflows either."
+        "The criterion is R-MSE on these tensors; the paper also uses the training loss. Like 'ceil', 'rceil' never "
+        "overflows; the paper does not have 'rceil'."
     )
     rules = dict.fromkeys((best_rule("weights", INT4), "ceil"))
     number = "INT4 weights: " + ", ".join(f"{rule} {error('weights', INT4, rule):.3f}" for rule in rules)
@@ -85,7 +85,7 @@ def answer(statements: list[Statement]) -> str:
         "'even' is best for E2M1": "'even' gives E2M1",
         "E2M1 has a smaller error than INT4": "E2M1 has a smaller error",
         f"INT4 is best with 'ceil' (here with {best})": "'ceil' gives INT4",
-        f"E3M0 needs 'ceil' (with 'even' its error is at most {even:.2f} times as large)": "E3M0 is usable",
+        f"E3M0 needs 'ceil' (its error with 'even' is at most {even:.2f} times that with 'ceil')": "E3M0 is usable",
     }
     so = {topic: unanimous(s for s in statements if what in s.what) for topic, what in topics.items()}
     parts = {is_so: [topic for topic in so if so[topic] is is_so] for is_so in (True, False, None)}

@@ -16,7 +16,7 @@ CLAIM = Claim(
     "0.5482, E3M2 0.8574 / 0.3052, E2M3 0.3724 / 0.1585, E2M1 2.3434 / 0.6221, E3M0 10.958 / 4.158, and 0 under "
     "ceil and rceil.",
     BY_FORMULA,
-    "The paper's own gradients would decide its two numbers.",
+    "The paper's own gradients would decide the numbers 0.9 % and 3.69 %.",
 )
 #: The claimed percentages under floor and even, and half a unit of the last digit.
 FIGURES = {

@@ -27,7 +27,7 @@ def _check(context: Context) -> Evidence:
         )
         ratios.append(of_int4 / of_e2m1)
         what = (
-            f"{tensor}: smaller blocks lower the error of INT4 with 'ceil' more than twice as much as that of "
+            f"{tensor}: smaller blocks lower the error of INT4 with 'ceil' more than twice as much as the error of "
             "E2M1 with 'even'"
         )
         numbers = f"R-MSE falls by {of_int4:.4f} in INT4 and by {of_e2m1:.4f} in E2M1, a ratio of {ratios[-1]:.1f}"

@@ -45,7 +45,7 @@ def _check(context: Context) -> Evidence:
                 if all(precision[operand]["format"] == "mxfp4_e2m1" for operand in OPERANDS):
                     in_e2m1[short] = points[short]
     what = "on a residual MLP the R-MSE of a recipe's operands correlates with the recipe's gap in loss"
-    within = "on a residual MLP R-MSE correlates with the gap among the recipes in E2M1, which share one format"
+    within = "on a residual MLP, among only the recipes in E2M1, R-MSE correlates with the gap"
     of_models, ranked = of_language_models(context)
     statements = [
         correlates(what, points, _percent),
@@ -133,8 +133,8 @@ def of_language_models(context: Context) -> tuple[list[Statement], list[tuple[fl
         made += [
             correlates(f"{model}: the measured error of a recipe's operands correlates with the gap", points),
             *ours(
-                correlates(f"{model}: the error correlates with the gap among the recipes in E2M1", in_e2m1),
-                correlates(f"{model}: the error correlates with the gap among all recipes in 4 bits", in_4_bits),
+                correlates(f"{model}: among only the recipes in E2M1, the error correlates with the gap", in_e2m1),
+                correlates(f"{model}: among only the recipes in 4 bits, the error correlates with the gap", in_4_bits),
             ),
         ]
         ranked.append((rho(points), rho(in_4_bits)))

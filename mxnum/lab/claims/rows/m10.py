@@ -15,7 +15,8 @@ CLAIM = Claim(
     "M10",
     "Which MXFP4 trains",
     "MXFP4 with default settings diverges or has a growing gap to BF16. With stochastic rounding of gradients, "
-    "E2M1 with 'even', and E2M1 and E3M0 with 'ceil', reduce the gap to about 0.02. MXFP6 and MXFP8 end close to BF16.",
+    "three recipes reduce the gap to about 0.02 nats: E2M1 with 'even', E2M1 with 'ceil' and E3M0 with 'ceil'. MXFP6 "
+    "and MXFP8 end close to BF16.",
     BY_TRAINING,
     "Language models would decide the claim; the residual MLP gives only hints.",
     needs=("recipes.json",),
@@ -55,11 +56,9 @@ def _check(context: Context) -> Evidence:
     statements += in_4_bits(context.json("recipes-4bit.json")) if context.has("recipes-4bit.json") else ()
     statements += of_language_models(context)
     note = (
-        "The losses are the relative mean squared error of a residual MLP with layer norm in bfloat16, averaged over "
-        "the last "
-        f"{mlp_runs.LAST_BINS} of 40 evaluations, and the final loss of a small language model on a Markov "
-        f"source. "
-        f"{ONE_SOURCE}"
+        "The loss of the residual MLP, whose layer norm is in bfloat16, is its relative mean squared error, averaged "
+        f"over the last {mlp_runs.LAST_BINS} of 40 evaluations. The loss of the small language model is its final "
+        f"loss on a Markov source. {ONE_SOURCE}"
     )
     return Evidence((), statements, note, mlp_runs.settings(table), *_answer(context, statements))
 
@@ -76,11 +75,11 @@ def in_4_bits(table: dict[str, Any]) -> Iterator[Statement]:
         holds, _ = mlp_runs.below([ours[s] - none[s] - (worst[s] - none[s]) / 2 for s in seeds])
         gap, of_floor = (mlp_runs.words(mlp_runs.gaps(table, arm, plain)) for arm in (name, floor))
         numbers = (
-            f"{gap} above FP32; E2M1 with floor, rounded to nearest, {of_floor}" if len(seeds) > 2 else "too few runs"
+            f"gap {gap}; gap of E2M1 with floor, rounded to nearest, {of_floor}" if len(seeds) > 2 else "too few runs"
         )
         if recipe == "E3M0 ceil, SR gradients":  # the paper's recipe has E3M0 only in gradients
             holds, numbers = None, f"{numbers}; E3M0 is in all operands here, and only in the gradients in the paper"
-        what = f"{recipe}: removes more than half of the gap of E2M1 with floor to FP32"
+        what = f"{recipe}: removes more than half of the gap between E2M1 with floor and FP32"
         yield Statement(what, holds, numbers, Whose.PAPER if recipe in ON_THE_MLP else Whose.OURS)
 
 
@@ -110,11 +109,10 @@ def _answer(context: Context, statements: list[Statement]) -> tuple[str, str]:
         ", ".join(f"{label} ({gap:+.3f})" for label, gap in found.items() if (gap < NEAR) is is_near) or "none"
         for is_near in (True, False)
     )
-    papers = [s for s in statements if "floor to FP32" in s.what and s.whose is Whose.PAPER]
+    papers = [s for s in statements if "floor and FP32" in s.what and s.whose is Whose.PAPER]
     on_mlp = [s.holds for s in papers if s.holds is not None]
     answer = (
-        f"Small language models end within {NEAR} nats of bfloat16 in {near}, not in {far}. On MLPs, "
-        f"{sum(on_mlp)} "
-        f"of {len(on_mlp)} 4-bit recipes halve the gap. Undecided: large models."
+        f"Small language models end within {NEAR} nats of bfloat16 with {near}; not with {far}. On MLPs, "
+        f"{sum(on_mlp)} of {len(on_mlp)} 4-bit recipes halve the gap. Undecided: large models."
     )
     return answer, f"E4M3 {found['E4M3 floor']:+.3f} nats"

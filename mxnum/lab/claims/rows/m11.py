@@ -65,7 +65,7 @@ def _saved(speed_up: float) -> float:
 
 
 def rounded(function: Callable[..., float], *names: str) -> tuple[float, float, float]:
-    """Return a function's value at published numbers, and bounds that allow for their rounding."""
+    """Return a function's value at published numbers, and the bounds that rounding them allows."""
     figures = [PUBLISHED[name] for name in names]
     corners = itertools.product(*[(value - half, value + half) for value, half in figures])
     found = [function(*corner) for corner in corners]
@@ -88,16 +88,16 @@ def _check(context: Context) -> Evidence:
     with_fp8 = rounded(lambda fp8, mx4: _mlp_alone(shape, _saved(fp8), mx4), "FP8", "MX4")
     note = (
         "The paper states no rates, shares or costs, so its numbers can constrain a model but cannot be derived "
-        "from one. The speed-up for the MLPs only, which is compared with 2.48, follows from 2.73 and the shape; "
-        "its tolerance includes the rounding of both published numbers. The paper does not state the format of "
-        "attention. With the linear layers of attention in FP8 instead of bf16, the speed-up for the MLPs only is "
+        "from one. The speed-up that is compared with 2.48 follows from 2.73 and the shape of the model; the "
+        "tolerance includes the rounding of 2.48 and 2.73. The paper does not state the format of attention. With "
+        "the linear layers of attention in FP8 instead of bf16, the speed-up for the MLPs only would be "
         f"{with_fp8[0]:.3f} ({with_fp8[1]:.3f} to {with_fp8[2]:.3f} within the rounding of 1.72 and 2.73), so 2.48 "
-        "does not exclude this reading."
+        "does not exclude FP8 in attention."
     )
     answer = (
         f"One model of rates and shares {'gives' if statements[0].holds else 'does not give'} the speed-ups "
-        f"{FP8:g} and {MX4:g}. It {'also gives' if figure.agrees else 'does not give'} the speed-up for the MLPs "
-        f"only: {alone:.2f} by the shape, {MLP_ONLY:g} in the paper. Undecided: the authors' own model."
+        f"{FP8:g} and {MX4:g}. It {'also gives' if figure.agrees else 'does not give'} the paper's "
+        f"{MLP_ONLY:g} for the MLPs only; there it gives {alone:.2f}. Undecided: the authors' own model."
     )
     configuration = {
         "shape": SHAPE,
@@ -136,20 +136,20 @@ def _within(shape: TransformerShape) -> list[Statement]:
 
 
 def _mlp(shape: TransformerShape) -> Statement:
-    """Judge if two published numbers imply the share of the MLPs in the linear layers."""
+    """Judge if two published numbers fit the share of the MLPs in the linear layers."""
     share, low, high = rounded(lambda mlp_only, mx4: _saved(mlp_only) / _saved(mx4), "MLP only", "MX4")
     return Statement(
-        "the speed-ups 2.48 for the MLPs only and 2.73 for all linear layers imply the share of the MLPs in the "
-        "linear layers of Llama-3 405B",
+        "the speed-ups 2.48 (MLPs only) and 2.73 (all linear layers) fit the share that the MLPs have in the linear "
+        "layers of Llama-3 405B",
         low <= shape.mlp_share <= high,
-        f"they imply that the MLPs are {share:.1%} of the linear layers ({low:.1%} to {high:.1%}), whatever the "
-        "rates, the linear layers' share and the cost of conversion are; by FLOPs the share is "
-        f"{shape.mlp_share:.1%}, which gives a speed-up of {_mlp_alone(shape, 0.0, MX4):.2f}",
+        f"the share that follows from 2.48 and 2.73, with any rates and costs, is {share:.1%} ({low:.1%} to "
+        f"{high:.1%}); the true share of FLOPs is {shape.mlp_share:.1%}, which turns 2.73 into "
+        f"{_mlp_alone(shape, 0.0, MX4):.2f} for the MLPs only",
     )
 
 
 def _changing_share(at_fp8: float, at_fp4: float, fp8: float, mx4: float) -> float:
-    """Return the share of linear products at FP8's rate in `at_fp8` and at FP4's in `at_fp4`."""
+    """Return the share of linear products that must change rate to turn `at_fp8` into `at_fp4`."""
     return (1 / at_fp8 - 1 / at_fp4) / (1 / fp8 - 1 / mx4)
 
 
@@ -170,19 +170,19 @@ def _six_bits(models: list[Calibration]) -> list[Statement]:
             ),
         ),
         Statement(
-            "the forward products, a third of all linear products, cause the difference between the speed-ups 2.11 "
-            "at FP8's rate and 2.4 at FP4's",
+            "the forward products, a third of the linear products, explain the two speed-ups of MX6: 2.11 at FP8's "
+            "rate, and 2.4 at FP4's rate",
             low <= 1 / 3 <= high,
-            f"{share:.1%} of the linear products ({low:.1%} to {high:.1%}) would explain the difference; a third of "
-            f"them would turn 2.11 into {third:.2f}",
+            f"a change of rate in {share:.1%} of the linear products ({low:.1%} to {high:.1%}) turns 2.11 into 2.4; a "
+            f"change in a third of them would turn 2.11 into {third:.2f}",
         ),
         Statement(
             "the speed-up 2.4 at FP4's rate equals the speed-up of MX4",
             abs(AT_FP4 - MX4) <= PUBLISHED[names[1]][1] + PUBLISHED["MX4"][1],
-            f"at 2.4 a step takes longer than at 2.73, by {1 / AT_FP4 - 1 / MX4:.1%} of the step in bf16",
+            f"a step at 2.4 is longer than a step at 2.73, by {1 / AT_FP4 - 1 / MX4:.1%} of a step in bf16",
         ),
         Statement(
-            "the speed-up 2.31 lies between 2.11 and 2.4, so six bits have their own rate",
+            "the speed-up 2.31 lies between 2.11 and 2.4, so the rate of MX6 lies between FP8's and FP4's",
             0 < along < 1,
             f"the implied rates are {rates}",
         ),

@@ -69,6 +69,6 @@ def test_zeta_is_told_early_and_late_without_the_start(tmp_path):
     (found,) = i05.at_the_size_of_the_paper(mlp(tmp_path, "paper-scale", {FP32: followed([CALM]), E4M3: made}))
     assert found.what.startswith("E4M3: zeta grows")
     assert found.numbers == (
-        "before any excursion, evaluated every 50 steps: 0.20 on average over the first ten evaluations, 0.66 over the "
-        "last ten, 3.00 at most; 2 runs"
+        "zeta every 50 steps before any excursion: the mean of the first ten values is 0.20, of the last ten 0.66, and "
+        "the largest value is 3.00; 2 runs"
     )

@@ -27,4 +27,4 @@ def test_i8(tmp_path):
     assert "rises are not excursions" in found.statements[3].numbers
     assert not found.answer, "some of it is decided"
     alike = i08.CLAIM.run(mlp(tmp_path, "ablations", dict.fromkeys(arms, runs(NEVER))))
-    assert "jumps in 0 of 12 runs with gelu (FP32 0) and in 0 of 12 runs with swiglu (FP32 0)." in alike.answer
+    assert "jumps in 0 of 12 runs with gelu (in FP32: 0) and in 0 of 12 runs with swiglu (in FP32: 0)." in alike.answer

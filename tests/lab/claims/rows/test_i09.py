@@ -17,13 +17,13 @@ def test_statements_and_figures_on_the_published_losses(checked):
     assert [s.holds for s in i9.evidence.statements] == [True] * 5 + [None] + [True] * 6
     assert all(c.agrees for c in i9.evidence.comparisons)
     matching = i9.evidence.statements[4].numbers
-    for figure in ("over 80 sizes +0.0005", "E4M3 throughout +0.0231", "E5M2 throughout +0.0630"):
+    for figure in ("over 80 sizes is +0.0005", "E4M3 throughout +0.0231", "E5M2 throughout +0.0630"):
         assert figure in matching
     note = i9.evidence.note
     assert "13 of 13 at 2.2e+19" in note
     assert "go astray in 11 of the 12 arms" in note
     assert "final loss 2.317, least 1.043" in note
-    assert "twice from the same seed at 25 sizes: the two losses are equal to 0.005 at 20 sizes" in note
+    assert "twice from the same seed at 25 sizes. The two losses are equal at 20 of these sizes" in note
 
 
 def test_a_mitigated_run_that_went_astray_elsewhere_would_be_seen(altered):

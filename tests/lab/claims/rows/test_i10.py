@@ -34,11 +34,11 @@ def test_statements_and_figures_on_the_published_losses(checked):
     entry = checked("I10")
     assert entry.verdict == Verdict.REPRODUCED
     assert [s.holds for s in entry.evidence.statements] == [True] * 6
-    assert "the law of the final loss rises with tokens (beta -3.8" in entry.evidence.statements[-1].numbers
+    assert "by a fit to final losses, the loss rises with tokens (beta -3.8" in entry.evidence.statements[-1].numbers
     for caveat in (
         "A = 2907",
         "39 of the 80",
-        "a counterpart of 35 of them, and its loss is higher in 35 cases",
+        "at 35 of their sizes, and its loss is higher at 35 sizes",
         "at 2.2e+19",
         "1.991 times",
         "alpha is 0.493 instead of 0.502",
@@ -72,9 +72,9 @@ def test_ladder_of_model_sizes(context):
     (context.results / "language" / "ladder.csv").write_text("\n".join(lines))
     text = i10.ladder(context)
     assert "5 recipes, 32 runs of each, with 2,000 to 60,000 parameters and 100,000 to 800,000 tokens" in text
-    assert re.search(r"the law of E4M3, with E \S+, differs from the law of bfloat16", text)
+    assert re.search(r"the law of E4M3 \(E is \S+\) differs from the law of bfloat16", text)
     assert re.search(
-        r"the law of E4M3 weights alone, bf16 activations, with E \S+, cannot be distinguished from the law of "
+        r"the law of E4M3 weights alone, bf16 activations \(E is \S+\) cannot be distinguished from the law of "
         r"bfloat16",
         text,
     )
@@ -87,5 +87,5 @@ def test_ladder_of_model_sizes(context):
     (context.results / "language" / "ladder-four-bits.csv").write_text("\n".join(four_bits))
     text = i10.ladder(context)
     assert "7 recipes, 32 runs of each" in text
-    assert re.search(r"the law of E2M1, with E \S+, cannot be distinguished from the law of bfloat16", text)
-    assert re.search(r"the law of E2M1 even, SR gradients, with E \S+, differs from the law of bfloat16", text)
+    assert re.search(r"the law of E2M1 \(E is \S+\) cannot be distinguished from the law of bfloat16", text)
+    assert re.search(r"the law of E2M1 even, SR gradients \(E is \S+\) differs from the law of bfloat16", text)
