@@ -149,10 +149,10 @@ def shuffled(table: Array, seed: int) -> Array:
 def random_cases(problem: Problem, seed: int, index: int, depths: tuple[int, ...]) -> Cases:
     """Return part `index` of the random cases of a seed; `depths` is passed to `Maker`.
 
-    A third of the cases are pairs of distant products, which separate rules that seldom differ.
+    Half of the cases are of the two kinds that separate rules that seldom differ.
     """
     maker = Maker(problem, (seed, index), depths)
-    return join(maker.make(PART - PART // 3), maker.make(PART // 3, "pair"))
+    return join(maker.make(PART // 2), maker.make(PART // 4, "pair"), maker.make(PART // 4, "residue"))
 
 
 def separating(answers: Array, count: int) -> list[int]:
