@@ -43,7 +43,7 @@ E3M4 = mx.MXFormat(mx.ElementFormat("e3m4", exponent_bits=3, mantissa_bits=4, bi
 E2M2 = mx.MXFormat(mx.ElementFormat("e2m2", exponent_bits=2, mantissa_bits=2, bias=1), block=32, name="user e2m2 x 32")
 INT6 = mx.MXFormat(mx.formats.element("int6:"), block=64, name="user int6 x 64")
 
-#: Formats that are not in OCP MX, each with the format whose common case is the baseline.
+#: Formats that are not in OCP MX, each with the OCP format that is its baseline.
 OTHERS: dict[str | mx.MXFormat, str] = {
     "mxfp4_e3m0": "mxfp4_e2m1",
     "mxint4": "mxint8",
@@ -52,8 +52,8 @@ OTHERS: dict[str | mx.MXFormat, str] = {
     INT6: "mxint8",
 }
 
-#: WIDTHS are widths in bits that no OCP element has. SIX_BITS is the OCP format whose packed codes
-#: are the baseline.
+#: WIDTHS are widths in bits that no OCP element has. SIX_BITS is the OCP format with which packed
+#: codes of these widths are compared.
 WIDTHS, SIX_BITS = (3, 5, 7), "mxfp6_e2m3"
 
 
@@ -66,7 +66,7 @@ def measure(session: Session) -> Cells:
 
 
 def summed_up(cells: Cells, size: str) -> Cells:
-    """Yield the cells of frequent settings, and one row that sums up all other cells."""
+    """Yield the cells of frequent settings, and a table that summarizes all other cells."""
     rest: dict[str, list[Measurement]] = {}
     for table, measurement in cells:
         if measurement.row in COMMON:

@@ -249,8 +249,8 @@ class _Progress:
 def _publish(result: Result, path: Path) -> None:
     """Draw plots and write the page of results.
 
-    The page is saved in the folder of the result. If the result is one of `PAGE_PARTS`, the page of
-    the docs is written and no other page.
+    The page is saved in the folder of the result file. For a result file in `PAGE_PARTS`, only the
+    page of the docs is written.
     """
     paths = _plot_paths(result, path)
     drawn = {}

@@ -19,8 +19,8 @@ writes the same number of float32 values; a conversion to bytes or bits writes l
 writes into an existing array. The first row compares the baseline with itself: its spread is the noise of the
 measurement."""
 
-#: The goal of each row for arrays in DRAM, as a multiple of the time of a copy. The goals of packed
-#: codes depend on the width of an element.
+#: The goal of each row for arrays in DRAM, as a multiple of the time of a copy. The goals for
+#: packed codes depend on the number of bits of an element.
 GOALS_DRAM = {
     "fake_quantize, out=": 1.0,
     "quantize, out=": 0.85,

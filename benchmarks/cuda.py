@@ -151,7 +151,7 @@ def _workers() -> Iterator[Callable[[Callable[[], Any]], Callable[[], Any]]]:
     if config.ENABLE_CUDASIM:
         yield lambda run: run
         return
-    # Each cell has its own process, because a process cannot use the GPU after an error of CUDA.
+    # Each cell has its own process, because a process cannot use the GPU after a CUDA error.
     pool = ProcessPoolExecutor(_processes(), multiprocessing.get_context("spawn"), max_tasks_per_child=1)
     try:
         yield lambda run: pool.submit(run).result

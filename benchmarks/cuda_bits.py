@@ -234,7 +234,7 @@ LIBRARIES: dict[str, tuple[str, Callable[[], Library]]] = {
 
 
 def of_library(name: str, on_stream: bool, count: int, seed: int) -> tuple[int, str]:
-    """Compare arrays of a library, and return the same kind of result as `Comparison.run`.
+    """Compare a GPU library's results with the CPU's; return the same as `Comparison.run`.
 
     Raise ImportError if the library is not installed or finds no GPU.
     """

@@ -46,7 +46,7 @@ def measure(session: Session) -> Cells:
 
 
 def _arrays(x: Any) -> tuple[Any, Any, Callable[[], object]]:
-    """Return the numbers on the GPU, a result array of the same size, and a function that copies.
+    """Return x on the GPU, an array for results, and a function that copies x to this array.
 
     The arrays are CuPy's if CuPy finds a GPU, because CuPy takes memory from a pool. numba asks the
     driver for memory at each call, and returns memory in batches while all other work on the GPU

@@ -97,7 +97,7 @@ def functions(size: int, line: str, seed: int) -> dict[str, Function]:
 
 
 def products(length: int, seed: int) -> dict[str, Function]:
-    """Return a mapping from the column to the product of square matrices."""
+    """Return the function that multiplies square matrices, by the name of its column."""
     a, b = (mx.quantize(normal(length * length, seed + i).reshape(length, length), _E4M3) for i in (1, 2))
     return {"matmul": partial(mx.matmul, a, b.T)}
 
@@ -162,8 +162,9 @@ class _State:
 def serve(checkout: str) -> None:
     """Answer the questions of `_State.ask`, in the process that runs one version.
 
-    The questions "functions" and "products" prepare a row of the table; the answer lists the
-    columns of the row. The question "time" times the calls of a column; the answer is the time.
+    For "functions" or "products", make the functions of one row of the table, and answer with the
+    names of the row's columns. For "time", answer with the nanoseconds that a column's function
+    takes.
     """
     assert Path(mx.__file__).is_relative_to(checkout), mx.__file__
     one_thread()
@@ -206,7 +207,7 @@ def _compared(table: Table, prepare: tuple[Any, ...], row: str, session: Session
 def _ratios(earlier: Callable[[int], int], now: Callable[[int], int], session: Session) -> list[float]:
     """Return for each round the time of this version divided by the time of the earlier version.
 
-    The order of the versions alternates from round to round. A round takes some milliseconds.
+    The order of the versions alternates from round to round. A round takes a few milliseconds.
     """
     earlier(1), now(1)  # the first calls compile
     calls = ceil(3e6 / max(1, earlier(1)))

@@ -36,7 +36,7 @@ class Step:
     minutes: int
     what: str
     command: tuple[str, ...]
-    #: The arguments in a rehearsal, in place of all words of `command` but the first two.
+    #: In a rehearsal, these arguments replace all words of `command` after the second.
     rehearsal: tuple[str, ...]
     environment: tuple[tuple[str, str], ...] = ()
 
@@ -63,7 +63,7 @@ STEPS = (
         ("--quick", "--sizes", "64", "--out", "OUT"), tuple(_SIMULATOR.items()),
     ),
     Step(
-        "pairs", 14, "Train pairs of runs, FP32 and E4M3, at the size of a paper's network, several at once.",
+        "pairs", 14, "Train networks of a paper's size, each in FP32 and in E4M3, several at once.",
         ("mxnum", "lab", "sweep", "paper-pairs", "--seeds", "4", "--stack", "1", "--processes", "8",
          "--machine", "cuda", "--out", "OUT/paper-pairs"),
         ("sweep", "OUT/pairs.toml", "--stack", "1", "--machine", "torch", "--out", "OUT/paper-pairs"),
@@ -172,7 +172,7 @@ recipe = { gradients = "mxfp8_e4m3" }
 
 
 def rehearsed(out: Path) -> None:
-    """Write the files that describe the small studies of a rehearsal to the results' folder."""
+    """Write to the folder `out` the files that describe the small studies of a rehearsal."""
     for name, text in (("pairs", _PAIRS), ("drift", _DRIFT)):
         (out / f"{name}.toml").write_text(text)
 

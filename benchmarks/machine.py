@@ -52,7 +52,7 @@ def available_bytes() -> int | None:
 
 @dataclass(frozen=True)
 class Clock:
-    """Seconds of processor time, of the machine and of this program, each since its start."""
+    """Processor time in seconds: of the machine since it started, and of this program (`own`)."""
 
     total: float
     busy: float

@@ -99,9 +99,9 @@ def _samples(seed: int) -> Iterator[tuple[str, Array]]:
 
 
 def _peers(name: str) -> Iterator[tuple[str, tuple[Run, str, int]]]:
-    """Yield for each row its name, a function, a reason to skip the row, and a divisor.
+    """Yield for each row its name, and (function, reason to skip the row, divisor).
 
-    The function gets only a part of the array: the array's size divided by the divisor.
+    If the divisor is n, the function gets only 1 / n of the array.
     """
     torch = _missing("torch")
     yield "mxnum, fake_quantize", (lambda x: mx.fake_quantize(x, name), "", 1)
@@ -121,7 +121,7 @@ def _missing(package: str) -> str:
 
 
 def _scales(x: Array, name: str) -> tuple[Array, Array]:
-    """Return the array in blocks of 32, and the power of two of each block by the floor rule."""
+    """Return the array in blocks of 32, and each block's scale by the floor rule."""
     blocks = x.reshape(-1, 32)
     _, exponent = np.frexp(np.abs(blocks).max(axis=1, keepdims=True))
     emax = mx.formats.get(name).element.emax

@@ -21,17 +21,18 @@ float32 products of the same size."""
 
 #: Goals of `block` at 1024 × 1024 × 1024, for each set of integer instructions of the processor.
 #: The goals come from counting instructions. With VNNI, 16 sums over a block of 32 take 12
-#: instructions, while float32 takes 32. Packing adds a twentieth. E4M3 adds in float64, whose
+#: instructions, while float32 takes 32. Packing adds a twentieth. E4M3 is summed in float64, whose
 #: vectors have half as many lanes, so E4M3 takes 2.0 times as long as float32. The end of each
-#: block takes four instructions for eight sums, which adds 0.2. E5M2 has no goal.
+#: block takes four instructions for eight sums, which adds 0.2 times the time of float32. E5M2 has
+#: no goal.
 BLOCK_GOALS = {
     "vnni": {"mxfp4_e2m1": 0.5, "mxint4": 0.5, "mxint8": 0.5, "mxfp6_e2m3": 0.5, "mxfp6_e3m2": 0.8, "nvfp4": 0.8},
     "avx2": {"mxfp4_e2m1": 0.9, "mxint4": 0.9, "mxint8": 1.2, "mxfp6_e2m3": 1.2, "mxfp6_e3m2": 1.2, "nvfp4": 1.3},
     "": {"mxfp4_e2m1": 1.1, "mxint4": 1.1, "mxint8": 1.1, "mxfp6_e2m3": 1.1, "mxfp6_e3m2": 1.1},
 }
 #: `sequential` takes the instructions of BLAS, and one more instruction for each packed element,
-#: which adds 3 % at 1024 × 1024 × 1024. Another 1.5 % goes to the search for NaN, and to writing
-#: and reading float32 numbers, which have four times the bytes of codes.
+#: which adds 3 % at 1024 × 1024 × 1024. The search for NaN, and moving float32 numbers (four times
+#: the bytes of codes), add 1.5 %.
 GOALS = {"sequential": 1.1, "blas": 1.02}
 
 
@@ -136,7 +137,7 @@ def _units(edge: int, session: Session) -> Cells:
             yield from session.compare(table, sgemm, case)
 
 
-#: Shapes of operands with lengths that do not fill tiles, few rows, long sums, or batches.
+#: Shapes of operands: lengths that do not fill tiles, few rows, long sums, and batches.
 SHAPES = (
     ((1000, 1013), (1013, 999)),
     ((1, 1024), (1024, 1024)),

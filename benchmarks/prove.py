@@ -22,7 +22,7 @@ from mxnum.emit import reference_model
 
 FORMATS = [name for name in formats.names() if formats.get(name).scale.power_of_two]
 RULE = "rceil"
-#: The port for random bits, and the argument of `encode` that the port supplies.
+#: SystemVerilog text: the port for random bits, and the argument that passes them to `encode`.
 RANDOM = (", input [29:0] random", ", m::align_random({2'b0, random})")
 
 

@@ -30,7 +30,7 @@ Cells = Iterator[tuple[Table, Measurement]]
 
 
 class Question(Protocol):
-    """The interface of a module that is a question."""
+    """The interface that the module of each question has."""
 
     TITLE: str
     TEXT: str
@@ -62,7 +62,7 @@ class Session:
     """The settings of a run: which sizes to measure, how often, and for how long."""
 
     quick: bool = False
-    #: Element counts that replace the element counts of a question.
+    #: If given, these numbers of elements are measured instead of those that a question chooses.
     sizes: tuple[int, ...] | None = None
     seed: int = 1
     #: The maximum number of rounds of a case, and the seconds after which no further round begins.

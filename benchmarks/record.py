@@ -41,7 +41,7 @@ class Measurement:
     text: str = ""
     #: The reason why nothing was measured.
     skipped: str = ""
-    #: The error with which the measurement ended.
+    #: The message of the error that ended the measurement.
     failed: str = ""
     #: The position of the measurement on the horizontal axis of a curve.
     x: float | None = None
@@ -158,7 +158,7 @@ def load(path: Path) -> Result:
 def _compact(measurement: Measurement) -> dict[str, Any]:
     """Return the fields of a measurement that are not empty.
 
-    Numbers are rounded to five digits, which is more than their accuracy.
+    Numbers are rounded to five digits; measurements are accurate to fewer.
     """
     return {
         name: float(f"{value:.5g}") if isinstance(value, float) else value

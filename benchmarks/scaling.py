@@ -49,7 +49,7 @@ def _by_size(session: Session) -> Cells:
     for size in session.sizes_or(FULL, QUICK):
         row = size_name(size)
         free = machine.available_bytes()
-        if free is not None and 14 * size > free:  # the bytes of x, of out, of codes, of new codes, and a reserve
+        if free is not None and 14 * size > free:  # bytes: x, out, codes, new codes, and a reserve
             reason = "more memory than the machine has"
             for table in (flat, beside):
                 for column in reference:

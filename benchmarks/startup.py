@@ -41,7 +41,8 @@ optimizer = torch.optim.SGD(model.parameters(), 0.1)
 model(torch.randn(32, 64)).square().mean().backward()
 optimizer.step()
 """
-#: Whole commands, as arguments of Python. `FILE` stands for the path of an array of 16,384 numbers.
+#: The arguments with which Python runs each whole command. `FILE` stands for the path of an array
+#: of 16,384 numbers.
 WHOLE = {
     "quantize": ("-c", _QUANTIZED + "mx.quantize(x, 'mxfp8_e4m3')"),
     "matmul of two quantized arrays": (

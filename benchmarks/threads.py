@@ -48,7 +48,7 @@ def _times(table: Table, x: Array, counts: list[int], session: Session) -> Cells
 
 
 def _sameness(counts: list[int], session: Session) -> Cells:
-    """Compare bits for several numbers of threads, with enough elements for each thread."""
+    """Compare results of several numbers of threads, on an array large enough for all threads."""
     size = min(1 << 26, max(1 << 22, counts[-1] << 20))
     y = normal(size, session.seed).ravel()
     y[5::100_003] = np.nan

@@ -54,8 +54,8 @@ def choose(argument: str, value: Any, accepted: Sequence[str]) -> str:
     """Return `value` if it is one of the accepted strings.
 
     For any other value, raise an error that suggests the likeliest string and lists the accepted
-    strings: all strings, or only the first strings of a long list, such as the names of all tensors
-    of a model.
+    strings. The error shows only the beginning of a long list, such as the names of all tensors of
+    a model.
     """
     if isinstance(value, str) and value in accepted:
         return str(value)
@@ -91,9 +91,9 @@ _DIGITS = "0123456789"
 def _guess(value: Any, accepted: Sequence[str]) -> str:
     """Return the end of an error message that lists accepted strings: a suggestion, or a full stop.
 
-    The suggestion is an accepted string that is spelled like the value, or that the value ends
-    with. A type that differs from the value only in its width is not suggested, because a user who
-    writes "float64" does not mean "float16".
+    The suggestion is an accepted string with a similar spelling, or one that the value ends with,
+    after an underscore. A type that differs from the value only in its width is not suggested,
+    because a user who writes "float64" does not mean "float16".
     """
     text = value if isinstance(value, str) else ""
     close = difflib.get_close_matches(text, accepted, n=1) or [a for a in accepted if text.endswith(f"_{a}")]
@@ -117,7 +117,7 @@ def _by_name(members: Any) -> dict[str, Any]:
 def ambiguous(argument: str, value: str, accepted: Iterable[str]) -> ValueError:
     """Return the ValueError for a name that may mean several of the accepted names."""
     return ValueError(
-        f"Argument {argument!r} must be {joined(map(repr, accepted))}, not {value!r}, which may be either."
+        f"Argument {argument!r} must be {joined(map(repr, accepted))}, not {value!r}, which may mean either."
     )
 
 
@@ -191,8 +191,8 @@ def shared_tensor_scale(argument: str) -> ValueError:
     tensor scale. A caller raises this error before it writes to the array.
     """
     return ValueError(
-        f"Argument {argument!r} must be a whole array if its tensor scale changes, not a part, because other "
-        "parts have the same tensor scale."
+        f"Argument {argument!r} must be a whole array, not a part, because its tensor scale changes and other "
+        "parts share this scale."
     )
 
 
@@ -201,9 +201,7 @@ def mixed_places(argument: str, place: str, other: str, other_place: str) -> Val
 
     mxnum does not copy arrays between devices.
     """
-    return ValueError(
-        f"Argument {argument!r} must be on the same device as argument {other!r}, {other_place}, not {place}."
-    )
+    return ValueError(f"Argument {argument!r} must be {other_place}, like argument {other!r}, not {place}.")
 
 
 def install(extra: str) -> str:

@@ -1,6 +1,6 @@
 """Describe number formats as data: elements, scales, and the MX formats that combine them.
 
-A format is a frozen dataclass. This module does not round: `mxnum.definition` makes integer
+A format is a frozen dataclass. This module does not round. `mxnum.definition` makes integer
 functions from a format's fields, and `mxnum.reference` computes from the same fields independently.
 """
 
@@ -17,7 +17,7 @@ from mxnum.output.text_table import text_table
 
 _SPECIALS = ("none", "nan", "ieee")
 
-#: The public names of this module. `mxnum` exports its classes too.
+#: The public names of this module. `mxnum` also exports the classes.
 __all__ = ["describe", "element", "get", "names"]
 
 
@@ -31,8 +31,8 @@ class ElementFormat:
     """
 
     name: str
-    #: Width of the exponent field. An integer has a width of 1, because then all values, subnormal
-    #: and normal, are evenly spaced.
+    #: Width of the exponent field. For integers the width is 1, because then subnormal and normal
+    #: values are evenly spaced.
     exponent_bits: int
     #: The number m of stored fraction bits.
     mantissa_bits: int
@@ -75,7 +75,7 @@ class ElementFormat:
         errors.require(least <= self.bias <= most, "bias", accepted, self.bias)
 
     def __hash__(self) -> int:
-        return hash(self.name)  # fast path: a string caches its hash
+        return hash(self.name)  # fast path: Python caches the hash of a string
 
     @property
     def bits(self) -> int:
@@ -184,7 +184,7 @@ class ScaleFormat:
     number: ElementFormat | None = None
 
     def __hash__(self) -> int:
-        return hash(self.name)  # fast path: a string caches its hash
+        return hash(self.name)  # fast path: Python caches the hash of a string
 
     @property
     def power_of_two(self) -> bool:
@@ -275,8 +275,8 @@ _SHORT = {
 def meant(argument: str, name: object, known: Sequence[str], settings: str | None = None) -> str:
     """Return the known name that equals `name` up to case and separators, or raise an error.
 
-    If the argument may also be a notation (see `get`), `settings` are the settings of the notation
-    that the error message suggests for an element without a name.
+    Pass `settings` if the argument may also be a notation (see `get`). If `name` is an element and
+    not a format, the error message then suggests the notation ``name:settings``.
     """
     found = find(argument, name, known) if isinstance(name, str) else None
     if found is None and settings is not None and isinstance(name, str) and _is_element(name):
@@ -370,8 +370,8 @@ class MXFormat:
     def notation(self) -> str:
         """The string from which `get` makes this format, either a known name or the settings.
 
-        If a caller chose the name of the format, the notation lists the settings. From this
-        notation `get` makes a format with another name, which gives the same bits.
+        If a caller chose the format's name, the notation lists the settings. From such a notation
+        `get` makes a format that gives the same bits but does not have the caller's name.
         """
         if _FORMATS.get(self.name) == self:
             return self.name
@@ -389,7 +389,7 @@ class MXFormat:
 
     @property
     def bits_per_element(self) -> float:
-        """The bits stored per element, a share of the block's scale included. MXFP4 has 4.25.
+        """The bits stored per element, with its share of the block's scale. MXFP4 has 4.25.
 
         The bits of a tensor scale are not counted.
         """
@@ -506,7 +506,7 @@ def _written_out(text: str) -> MXFormat:
 def _parsed(text: str) -> MXFormat:
     """Return the format that a notation describes.
 
-    Error messages may name arguments of constructors instead of the caller's text.
+    The message of an error may name an argument of a constructor, not a part of the caller's text.
     """
     base, _, rest = text.partition(":")
     base = find("format", base, (*ELEMENTS, *_FORMATS)) or base.lower()
@@ -541,8 +541,8 @@ def _parsed(text: str) -> MXFormat:
     return _around(text, ElementFormat(base, exponent_bits, mantissa_bits, bias, specials), given)
 
 
-#: The keys of a notation. `_OF_ELEMENTS` describe the element, and `_OF_BLOCKS` describe the blocks
-#: and the scales.
+#: The keys of a notation: those that describe the element, and those that describe the blocks and
+#: the scales.
 _OF_ELEMENTS, _OF_BLOCKS = ("bias", "specials"), ("block", "scale", "tensor_scale")
 
 

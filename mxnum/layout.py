@@ -22,9 +22,9 @@ def resolve_blocks(
 ) -> Blocks:
     """Return the tuple `blocks`, a block's length along each axis, from the arguments of a caller.
 
-    `axis` (default: the last) and `block_size` (default: the format's) make blocks along one axis.
-    `block_shape=(r, c)` tiles the last two axes. Instead of all other arguments, a caller can give
-    `blocks` itself.
+    `block_size` (default: the format's) is the length of blocks along `axis` (default: the last
+    axis). `block_shape=(r, c)` tiles the last two axes. `blocks` replaces `axis`, `block_size` and
+    `block_shape`.
     """
     rank = len(shape)
     if blocks is not None:

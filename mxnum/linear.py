@@ -34,8 +34,8 @@ class LinearContext:
     #: before quantization.
     x: Array
     weight: Array
-    #: The operands of the product: input and weight, quantized along the input features unless the
-    #: caller gave None.
+    #: The operands of the product: input and weight, quantized along the input features. An operand
+    #: for which the caller gave None is not quantized.
     operand_x: MXArray | Array
     operand_weight: MXArray | Array
     shape: tuple[int, ...]
@@ -154,9 +154,10 @@ def linear_backward(
     bias is the sum of grad_y over the samples, where grad_y is rounded to float32 and not
     quantized. The samples are added in order, in float32.
 
-    `gradients` says how grad_y is quantized. All other settings are those of the forward pass.
-    `threads` means the same as in `matmul`. `out` is a `LinearGradients`, or another sequence of
-    three arrays to write to. For each item of `out` that is None, the function makes a new array.
+    `gradients` says how grad_y is quantized. Settings that are not arguments are those of the
+    forward pass. `threads` means the same as in `matmul`. `out` is a `LinearGradients`, or another
+    sequence of three arrays to write to. For each item of `out` that is None, the function makes a
+    new array.
     """
     errors.require_type(isinstance(context, LinearContext), "context", "a LinearContext", type(context).__name__)
     grad = float_array("grad_y", grad_y)[0]

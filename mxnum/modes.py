@@ -4,9 +4,9 @@ Each kind of choice is a string enum: ``Rounding.RNE == "rne"``. Functions of th
 the string or the enum's member.
 
 Code that depends on a mode matches all members, looks the mode up in a table of all members, calls
-`which`, or reads a property that this module defines. No code has an `else` for all remaining
-modes. Code that does not handle a new mode yet therefore raises an error for this mode.
-tests/test_modes.py checks that the whole package follows this rule.
+`which`, or reads a property that this module defines. No function has an `else` for all remaining
+modes, so a function that does not handle a new mode raises an error for it. tests/test_modes.py
+checks that the whole package follows this rule.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Self, assert_never
 from mxnum import errors
 from mxnum.formats import ELEMENTS, MXFormat
 
-#: The public names of this module. Only the package itself uses `which`.
+#: The public names of this module. `which` is for mxnum's own modules.
 __all__ = ["Accumulate", "FloatScaleRule", "Nonfinite", "OffsetRange", "Overflow", "Rounding", "ScaleRule"]
 
 
@@ -33,10 +33,10 @@ class _DocumentedEnum(StrEnum):
 
 
 def which(mode: StrEnum, *known: StrEnum) -> tuple[bool, ...]:
-    """Return a flag for each mode in `known`, which is True for `mode` and False for all others.
+    """Return one flag for each mode in `known`: True for `mode`, and False for every other mode.
 
-    Raise an error if `mode` is not in `known`. Factories call `which`, so that the flags are
-    constants in the functions that the factories make.
+    Raise an error if `mode` is not in `known`. Factories call `which`, and the flags are constants
+    in the functions that the factories make.
     """
     answers = tuple(mode == one for one in known)
     if not any(answers):
@@ -81,8 +81,8 @@ class Rounding(_DocumentedEnum):
 class Overflow(_DocumentedEnum):
     """The result for a number that is rounded beyond the element's largest finite value.
 
-    To decide whether a number lies beyond this value, the number is rounded as if there were no
-    largest exponent.
+    To decide whether a number lies beyond the largest finite value, the number is rounded as if the
+    exponent had no upper limit.
     """
 
     SATURATE = (
@@ -119,7 +119,7 @@ class Overflow(_DocumentedEnum):
 class ScaleRule(_DocumentedEnum):
     """The exponent of the E8M0 scale of a block with largest magnitude A = f * 2**E, 1 <= f < 2.
 
-    Only finite numbers count for A. Each member below gives an exponent, which is then clamped to
+    A is the largest finite magnitude. Each member below gives an exponent, which is then clamped to
     -127..127. A block with A = 0 or without finite elements has scale code 0.
     """
 
@@ -134,8 +134,8 @@ class ScaleRule(_DocumentedEnum):
     )
     FLOOR_PLUS_ONE = (
         "floor_plus_one",
-        "E - emax + 1, so that no number is in the binade of the largest element. AWS Neuron uses this rule for MXFP8 "
-        "(nki.isa.quantize_mx).",
+        "E - emax + 1, so that every |x| / 2**s is below the binade of the largest element. AWS Neuron uses this rule "
+        "for MXFP8 (nki.isa.quantize_mx).",
     )
 
 
@@ -253,7 +253,7 @@ class OffsetRange(_DocumentedEnum):
 
     @cached_property
     def is_half(self) -> bool:
-        """True if half the range of a block sets the scale, and not the largest difference."""
+        """True if half the range sets a block's scale, False if the largest difference does."""
         match self:
             case OffsetRange.EXACT:
                 return False
@@ -270,8 +270,8 @@ class Accumulate(_DocumentedEnum):
 
     In `exact` and in each term of `block`, the sum is NaN if there is a NaN, 0 * infinity, or
     infinities of both signs. The sum is infinite if there are infinities of one sign and no NaN. An
-    exact zero is +0. The result is a float32. If the caller asks for another type, the result is
-    rounded to nearest even once more.
+    exact zero is +0. The result is a float32. If the caller asks for a narrower type, the float32
+    result is rounded once more, to nearest even.
     """
 
     EXACT = "exact", "The exact sum of the exact products of exact values, rounded once to float32. Slow."
@@ -294,7 +294,7 @@ class Accumulate(_DocumentedEnum):
 
     @cached_property
     def by_block(self) -> bool:
-        """True if elements are summed block by block before they are scaled.
+        """True if products of elements are summed block by block before they are scaled.
 
         If True, the blocks of the two operands must have the same length.
         """

@@ -89,9 +89,9 @@ def quantize(
         shape of `MXArray.tensor_scale`. ``"row"`` computes a tensor scale for each row of the last
         axis. By default one tensor scale is computed for the whole array.
     arithmetic
-        ``"exact"`` computes what the library defines. For ``nvfp4``, `arithmetic` may also name a
-        stack of `mxnum.stacks`, to reproduce the stack's float32 operations bit for bit. A stack
-        fixes modes and scales and rounds without random bits, so the arguments for modes, scales
+        ``"exact"`` follows the definition. For ``nvfp4``, `arithmetic` may also name a stack of
+        `mxnum.stacks`, to reproduce the stack's float32 operations bit for bit. A stack has fixed
+        modes, computes its own scales, and uses no random bits, so the arguments for modes, scales
         and random bits must be left out. `mxnum.stacks.quantize` takes a global scale for a stack.
     offset
         ``"float16"`` selects asymmetric scaling: the midpoint of each block, rounded to float16, is
@@ -102,10 +102,10 @@ def quantize(
         `sr_bits` bits of each word are used.
     seed, stream, first
         Instead of `random_bits`: draw the words from Philox4x32-10, with `seed` as its key, and
-        `stream` and the C-order index of the element as its counter. The words depend neither on
-        threads, nor on the device, nor on memory layout. Indices count from `first`. If x is a part
-        of a larger array, pass as `first` the index of the part's first element in the larger
-        array: the part then gets the same random bits as in the larger array.
+        `stream` and the C-order index of the element as its counter. The random words depend
+        neither on threads, nor on the device, nor on memory layout. Indices count from `first`. If
+        x is a part of a larger array, pass as `first` the index of the part's first element in the
+        larger array: the part then gets the same random bits as in the larger array.
     packed
         True packs codes narrower than a byte, as `MXArray.pack` does. For large arrays packing is
         faster.
@@ -245,8 +245,8 @@ def fake_quantizer(
     """
     mode = errors.choose_member("rounding", rounding, _DETERMINISTIC)
     if not isinstance(x, np.ndarray) or formats.get(format).tensor_scale:
-        # No request can be prepared before the calls, because the memory of a tensor, the stream of
-        # a GPU and the tensor scale of x may differ at each call.
+        # Nothing can be prepared before the calls, because the memory of a tensor, the stream of a
+        # GPU and the tensor scale of x may differ at each call.
         errors.require_type(
             isinstance(x, np.ndarray) or is_tensor(x) or on_device(x), "x", "an array", type(x).__name__
         )
@@ -418,7 +418,7 @@ def _tensor_scale(engine: Any, request: Request, asked: Any) -> tuple[Any, Any]:
     if fmt.tensor_scale is None or not (asked is None or isinstance(asked, str)):
         given = checked_tensor_scale(asked, shape, settings.blocks, fmt, positive=True, beside=array)
         dispatch.engine(x=array, tensor_scale=given)
-        return None if given is None else engine.copied(given), None  # an MXArray owns its tensor scale
+        return None if given is None else engine.copied(given), None  # a copy, since an MXArray owns its tensor scale
     if asked is not None:
         errors.choose("tensor_scale", asked, ("row",))
         errors.require(bool(shape), "tensor_scale", "left out for an array without axes", asked)
@@ -446,7 +446,7 @@ def _stores_packed(packed: Any, settings: Settings, out: Any) -> bool:
         (out.format, out.shape, out.blocks) != (fmt, shape, blocks)
         or has_offsets != wanted
         or (packed and not is_packed)
-    ):  # fast path: a single check if everything fits
+    ):  # fast path: only this condition is tested if `out` fits
         errors.require(out.format == fmt, "out", f"of format {fmt.name}", out.format.name)
         errors.require(out.shape == shape, "out", f"of shape {shape}", out.shape)
         errors.require(out.blocks == blocks, "out", f"in blocks {blocks}", out.blocks)
@@ -464,7 +464,7 @@ def _writable_parts(out: MXArray) -> tuple[Any, Any, Any]:
 
 
 def _check_alone(arithmetic: str, settings: Settings, arrays: tuple[Any, Any], *others: Any) -> None:
-    """Raise an error unless a stack's arithmetic can run: nvfp4, host memory, default modes.
+    """Raise an error unless a stack can run: it needs nvfp4, host memory and default modes.
 
     `others` are arguments for settings that the stack fixes, so each must be None.
     """

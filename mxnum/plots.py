@@ -95,7 +95,7 @@ def histogram(x: Any, format: str | MXFormat, *, scale_rule: str | None = None, 
         xlabel="log2 of the magnitude / scale",
         ylabel="% of the elements",
     )
-    rates = f"{got.beyond_max_rate:.2%} beyond the largest value, {got.underflow_rate:.2%} to zero"
+    rates = f"{got.beyond_max_rate:.2%} beyond the largest value, {got.underflow_rate:.2%} rounded to zero"
     ax.set_title(f"{fmt.name}, {_rule(fmt, scale_rule)}: {rates}", fontsize=10)
     return ax
 

@@ -87,12 +87,12 @@ def matmul(
         needs both operands quantized along the summed axis: ``axis=-1`` for a, ``axis=-2`` for b. A
         transposed MX array (``q.T``) works too. A `mxnum.units.MatrixUnit` or its name
         (``"hopper_fp8"``) adds as the unit does, one instruction after the other along the summed
-        axis. The operands of a unit may also be arrays of float8, float16, bfloat16 or float32
-        (which TF32 truncates).
+        axis. The operands of a unit may also be arrays of float8, float16, bfloat16 or float32.
+        Units for TF32 truncate float32 numbers.
     out_dtype
-        float32, bfloat16 or float16. The default is the type of `out`, if given, else the type of
-        the sum. The type of the sum is float32 except for some units. If `out_dtype` is narrower
-        than the sum's type, the sum is rounded once more.
+        float32, bfloat16 or float16. By default `out_dtype` is the type of `out` or, without `out`,
+        of the sum. Sums have the type float32, except in some matrix units. If `out_dtype` is
+        narrower than the sum's type, the sum is rounded once more.
     threads
         The number of threads that may work on a large product (default: the number set by
         `NUMBA_NUM_THREADS` or `numba.set_num_threads`). The result does not depend on `threads`.
@@ -241,7 +241,7 @@ def _warn(unit: MatrixUnit, k: int, length: int, has_addend: bool, result: Array
 
 
 def _held(operand: Any) -> Any:
-    """Return an array of the library (numpy or torch) from which operand and result come."""
+    """Return the operand, or the scales of an `MXArray`: an array of the operand's library."""
     return operand.scales if isinstance(operand, MXArray) else operand
 
 

@@ -20,7 +20,7 @@ TRANSFORMS = ("hadamard",)
 
 @dataclass(frozen=True)
 class Operand:
-    """The rounding of a tensor before training uses it. `Operand()` leaves the tensor unrounded.
+    """The format, scale rule and rounding of one tensor in training. `Operand()` rounds nothing.
 
     Examples
     --------
@@ -31,22 +31,22 @@ class Operand:
     #: An MX format, "bfloat16", or None for no rounding.
     format: str | None = None
     #: A rule for the format's scales, or None for the format's default rule. "released_bump" is the
-    #: rule of the code released with arXiv 2506.20752, which takes maxima over the wrong axis.
+    #: rule in the code released with arXiv 2506.20752; that code takes maxima over the wrong axis.
     scale_rule: str | None = None
     rounding: str = "rne"
     #: The length of a block, or None for the format's block length.
     block_size: int | None = None
     #: How the error e = Q(x) - x of gamma and beta is applied. Only `mxnum.lab.mlp` reads `error`.
-    #: "quantize" replaces x by x + e. "random_sign" gives e a fresh random sign for each element
-    #: and step, so that the error has no bias but the same size. "one_sided" replaces x by x - |e|.
-    #: "shuffle" permutes e among the features at each step. "clamp" cuts x off where the format
-    #: saturates, and does not round. "grid" rounds x to a multiple of `step`, without blocks or
-    #: scales.
+    #: "quantize" replaces x by Q(x). "random_sign" gives the error a fresh random sign for each
+    #: element and step, so that the error has no bias but the same size. "one_sided" replaces x by
+    #: x - |e|. "shuffle" permutes the errors among the features at each step. "clamp" cuts x off
+    #: where the format saturates, and does not round. "grid" rounds x to a multiple of `step`,
+    #: without blocks or scales.
     error: str = "quantize"
     step: float = 0.0
-    #: If True, the error of each layer is scaled, so that its root mean square is that of the floor
-    #: rule's error in the same format, with rounding to nearest. "clamp" cuts off at the magnitude
-    #: that gives an error of this root mean square.
+    #: If True, the error e of each layer is scaled to the root mean square of the error that the
+    #: floor rule makes in the same format, with rounding to nearest. With "clamp", the magnitude at
+    #: which x is cut off is chosen to give this root mean square.
     matched: bool = False
     #: The rows and columns of tiles, which replace blocks along the summed axis. With tiles, the
     #: forward and the backward product of a weight use the same rounded numbers.
@@ -213,7 +213,7 @@ class Recipe:
         for_weights = "gradients" if self.gradients_for_weights is None else "gradients_for_weights"
         for first, second in (*_TOGETHER, ("activations_backward", for_weights)):
             one, other = getattr(self, first), getattr(self, second)
-            accepted = f"{one.transform!r}, like that of {first!r}, with which it is multiplied"
+            accepted = f"{one.transform!r}, the transform of {first!r} in the same product"
             errors.require(one.transform == other.transform, f"{second}.transform", accepted, other.transform)
 
     @classmethod
@@ -223,8 +223,9 @@ class Recipe:
         """Return a recipe with one format for weights, activations and gradients, in both passes.
 
         `layer_norm` is the operand for gamma and beta ("float32" for no rounding). By default gamma
-        and beta have the format of the other operands. With ``vector="bfloat16"``, "float32" as the
-        value of `format` or `layer_norm` means bfloat16. Other keywords are fields of `Operand`.
+        and beta have the same format as weights, activations and gradients. With
+        ``vector="bfloat16"``, "float32" as the value of `format` or `layer_norm` means bfloat16.
+        The remaining keywords are fields of `Operand`.
         """
         each = replace(Operand.of(format), **errors.known_fields(operand, Operand, "an operand"))
         rows = replace(each, block_shape=None, transform=None)

@@ -11,8 +11,9 @@ from mxnum.array.arguments import checked_out, checked_threads
 from mxnum.memory.dtypes import Array, as_array, float_array
 from mxnum.memory.tensors import answer, host_view
 
-#: The fixed signs of other software, by name. TransformerEngine's signs are for the operands of the
-#: weight gradient (`get_wgrad_sign_vector` in transformer_engine/pytorch/tensor/nvfp4_tensor.py).
+#: Fixed signs of Hadamard transforms in other software, by name. TransformerEngine's signs are for
+#: the operands of the weight gradient (`get_wgrad_sign_vector` in
+#: transformer_engine/pytorch/tensor/nvfp4_tensor.py).
 SIGNS = {"transformer_engine": (1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1)}
 _SIZES = tuple(4**n for n in range(1, 8))
 
@@ -89,7 +90,7 @@ def _checked_signs(signs: Any, size: int) -> Array:
         return np.ones(size)
     if isinstance(signs, str):
         signs = SIGNS[errors.choose("signs", signs, tuple(SIGNS))]
-        errors.require(size == len(signs), "size", f"{len(signs)} with signs of that name", size)
+        errors.require(size == len(signs), "size", f"{len(signs)}, the number of the named signs", size)
     given = as_array("signs", signs, anywhere=False)
     errors.require(given.shape == (size,), "signs", f"of shape {(size,)}", given.shape)
     errors.require_type(given.dtype.kind in "iuf", "signs", "an array of integers or floats", given.dtype.name)

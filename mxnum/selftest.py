@@ -148,7 +148,7 @@ Pairs = list[tuple[Any, Any]]
 def _cases() -> Iterator[tuple[str, Callable[[], Pairs]]]:
     """Yield the name of each case and a function that computes its results.
 
-    Loops compile only when the function is called.
+    The loops of a case compile only when its function is called.
     """
     for name in formats.names():
         yield name, partial(_quantized, name)
@@ -191,12 +191,13 @@ def _numbers(fmt: MXFormat, source: ElementFormat) -> Array:
         x = (random.choice(points, (ROWS, COLUMNS)) * scales).astype(dtype)
         x[1::3] = (random.standard_normal((len(x[1::3]), COLUMNS)) * scales[1::3]).astype(dtype)
     bits = x.view(f"u{dtype.itemsize}")
-    # The numbers of every second row move by 0, 1 or 2 units in the last place.
+    # Each number in every second row is changed by 0, 1 or 2 units in the last place.
     bits[::2] += random.integers(0, 3, bits[::2].shape).astype(bits.dtype)
     top, sign = source.max_code, 1 << (source.bits - 1)
     bits[-1, :8] = 0, sign, 1, 1 | sign, top, top | sign, 1 << source.mantissa_bits, (1 << source.mantissa_bits) - 1
     has_nan = fmt.element.nan_code is not None
-    # One infinity, and one NaN. An element without NaN gets minus infinity instead of the NaN.
+    # One number becomes infinity, and another one becomes NaN. For an element without NaN, minus
+    # infinity replaces the NaN.
     bits[-2, 3], bits[-3, 40] = top + 1, top + 2 if has_nan else sign | (top + 1)
     return x
 
@@ -268,6 +269,6 @@ def _compared(what: str, pairs: Pairs) -> Check:
         differ = np.flatnonzero(got != wanted)
         if len(differ) and not first:
             at = differ[0]
-            first = f"number {at} is {int(got[at]):#x} and should be {int(wanted[at]):#x}"
+            first = f"element {at} is {int(got[at]):#x} and should be {int(wanted[at]):#x}"
         numbers, wrong = numbers + len(wanted), wrong + len(differ)
     return Check(what, numbers, wrong, first)

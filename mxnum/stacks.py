@@ -5,8 +5,8 @@ too long. numpy also quantizes the rare arrays with infinities, NaN scales, or f
 or infinite. The loops and numpy both compute with the processor's floats. Every function raises
 RuntimeError if the processor's floats do not round to nearest even or do not keep subnormals.
 
-In this module a NaN scale has the code 0x7F. In the stacks themselves, the sign of a NaN scale, and
-the elements of its block, depend on the sign that the processor gives a NaN.
+In this module a NaN scale has the code 0x7F. In the stacks themselves, the sign that the processor
+gives a NaN determines the sign of a NaN scale and the elements of its block.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def fake_quantize(
 
 
 def _checked(x: Array, stack: str | Stack, blocks: Blocks | None) -> tuple[Stack, Blocks, bool]:
-    """Return the stack, the blocks, and True if the blocks are rows because `blocks` was None.
+    """Return the stack, the blocks, and True if `blocks` is None, so that each row is a block.
 
     Raise an error for an array that the stack does not take.
     """
@@ -132,7 +132,7 @@ def _checked(x: Array, stack: str | Stack, blocks: Blocks | None) -> tuple[Stack
     errors.require_type(name in chosen.takes, "x", f"of {errors.joined(chosen.takes)} for {chosen.name}", name)
     if blocks is not None:
         return chosen, resolve_blocks(x.shape, BLOCK, blocks=blocks), False
-    accepted = f"blocks as rows, of shape (n, {BLOCK}), unless `blocks` is given"
+    accepted = f"of shape (n, {BLOCK}), with a block in each row, unless `blocks` is given"
     errors.require(x.ndim == 2 and x.shape[1] == BLOCK, "x", accepted, x.shape)
     return chosen, (1, BLOCK), True
 
@@ -229,8 +229,8 @@ def _quantized(stack: Stack, x: Array, blocks: Blocks, tensor: Any) -> tuple[Arr
 def _largest_of_blocks(magnitudes: Array, blocks: Blocks) -> Array:
     """Return the largest magnitude of each block.
 
-    Fast path for blocks along the last axis whose length is a power of two: replace each block by
-    the elementwise maximum of its halves, until one number remains.
+    Fast path if only the last axis is blocked, in blocks of 2**k elements: replace each block by
+    the elementwise maximum of its halves, k times.
     """
     if not blocks:
         return magnitudes
@@ -267,7 +267,7 @@ def _scales_by_block(made: Quantized) -> Array:
     )
     by_rows = scales.ndim < codes.ndim  # True if `quantize` was called without `blocks`
     fits = codes.shape == (len(scales), BLOCK) if by_rows else scales.shape == scales_shape(codes.shape, made.blocks)
-    accepted = f"one whose codes, one in each byte, and scales have shapes that fit blocks {made.blocks}"
+    accepted = f"one whose codes (one in each byte) and scales have shapes that fit blocks {made.blocks}"
     errors.require(fits, "made", accepted, (codes.shape, scales.shape))
     return scales[:, None] if by_rows else scales
 

@@ -1,8 +1,8 @@
 """Check kernels at every breakpoint of the exact reference, for every scale code.
 
-Between two neighbouring breakpoints the exact reference gives one code. So a monotone kernel that
-is right at both ends of such an interval is right in the whole interval. Theorems prove that the
-kernels are monotone, so a few hundred inputs for each scale suffice.
+Between two neighbouring breakpoints the exact reference gives one code. So a monotone kernel is
+right in a whole interval between breakpoints if it is right at both ends of the interval. Theorems
+prove that the kernels are monotone, so a few hundred inputs for each scale suffice.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def landmarks(source: Float) -> list[int]:
 
 
 def points(source: str, element: str, rounding: str, negative: bool, random: Random | None) -> Array:
-    """Return magnitude patterns [scale, i]: those at and near breakpoints, and `landmarks`."""
+    """Return, for each scale, a row of patterns: breakpoints, their neighbours, and `landmarks`."""
     float_type = FLOATS[source]
     breaks = breakpoints(source, element, rounding, negative, random)
     near = [breaks + step for step in (-2, -1, 0, 1)]
@@ -86,7 +86,7 @@ def check_decode(machine: Machine, element: str, target: str) -> tuple[int, str]
 
 
 def check_scale(source: str, element: str, rule: str) -> tuple[int, str]:
-    """Check the function object of a scale rule around each of the 254 thresholds."""
+    """Check the Python function of a scale rule around each of the 254 thresholds."""
     runs = scale_runs(source, element, rule)
     near = [runs.starts + step for step in (-2, -1, 0, 1)]
     marks = [mark for mark in landmarks(FLOATS[source]) if mark < runs.end]

@@ -1,10 +1,10 @@
 """Check the loops of the definition against exact rationals, for every float32 pattern.
 
-The fast tier runs the function objects over numpy arrays: at the breakpoints of all four input
+The fast tier runs the Python functions over numpy arrays: at the breakpoints of all four input
 types under every scale code, and on every code that is decoded. At the float32 breakpoints, the
-fast tier also runs the float32 loops, compiled as users get them. The full tier runs the compiled
-loops over all 2**32 float32 patterns, all 16-bit patterns under all scales, all codes, and the
-float64 breakpoints.
+fast tier also runs the float32 loops, compiled as they are for users. The full tier runs the
+compiled loops over all 2**32 float32 patterns, all 16-bit patterns under all scales, all codes, and
+the float64 breakpoints.
 
     python -m proofs --tier full --only sweep/
 
@@ -26,18 +26,18 @@ import numpy as np
 
 from proofs import breakpoints, loops, sweeps
 from proofs.loops import Machine
+from proofs.specs.conversions import ROUNDINGS
 from proofs.specs.rationals import ELEMENTS, FLOATS
 from proofs.specs.runs import Array, Random, encode_runs, scale_runs
 from proofs.sweeps import Evaluate, State, Sweep
 from proofs.theorem import Outcome, Theorem
 
-ROUNDINGS = ("rne", "rna", "rtz", "rtp", "rtn", "rto", "sr")
 RULES = ("floor", "ceil", "even", "rceil", "half_up", "floor_plus_one")
 #: Scale codes that are swept for rne in addition to 127: both ends of the range, and the neighbours
 #: of 127.
 SCALE_CLASSES = (0, 1, 2, 126, 128, 253, 254)
-#: Random words of the stochastic sweeps: both ends of the range, its half, and a word in between,
-#: whose two top bits must be ignored.
+#: Random words of the stochastic sweeps: both ends of the range, its half, and a word in between.
+#: The word in between has both top bits set, which loops must ignore.
 SWEPT_WORDS = (Random(1 << 29), Random(0), Random(1), Random((1 << 30) - 1), Random(0xC0000000 | 0x12345678))
 
 _AT_BREAKPOINTS = (
@@ -46,8 +46,8 @@ _AT_BREAKPOINTS = (
     "this extends to all inputs of the type."
 )
 BREAKPOINTS = f"The encoder gives the exactly rounded code {_AT_BREAKPOINTS}"
-#: The loops of `engine.loops.marked`. Theorems about the fast formulations, and tests, show that
-#: fast loops give the same results as the loops of `engine.loops.marked`.
+#: The loops of `engine.loops.marked`. Theorems and tests show that fast loops give the same results
+#: as the loops of `engine.loops.marked`.
 _LOOP = "The compiled array loop of the definition, to which fast loops leave what they are not proved for,"
 LOOP_BREAKPOINTS = f"{_LOOP} gives the exactly rounded code {_AT_BREAKPOINTS}"
 ENCODE_SWEEP = f"{_LOOP} gives the exactly rounded code for every one of the 2**32 float32 bit patterns."
@@ -85,7 +85,7 @@ def encodings() -> Iterator[tuple[str, str, str]]:
 
 
 def subnormal_scale(element: str) -> int:
-    """Return the scale code that maps the least positive element to float32's least normal."""
+    """Return the scale code under which the least positive element is the least normal float32."""
     return ELEMENTS[element].magnitudes[1].denominator.bit_length()
 
 
@@ -133,8 +133,8 @@ def _encode_theorem(
 ) -> Theorem:
     name = f"{prefix}/{source}/{element}/{rounding}/{overflow}"
     words: tuple[Random | None, ...] = breakpoints.WORDS if rounding == "sr" else (None,)
-    # Loops are checked for 30 random bits only: another number of bits would need another
-    # compilation, and differs only in the alignment of the word.
+    # Loops of stochastic rounding are checked only with 30 random bits. Fewer bits would need
+    # another compilation, and would change only the shift that aligns the random word.
     if machine == "loop" and rounding == "sr":
         words = tuple(word for word in breakpoints.WORDS if word.bits == breakpoints.WORDS[0].bits)
     kernel = loops.encode_kernel(source, element, rounding, overflow)
@@ -250,7 +250,7 @@ class EncodeTask:
         return loops.encode_loop("float32", self.element, self.rounding, self.overflow, self.random)
 
     def prepare(self) -> tuple[Evaluate, Any]:
-        """Return a function that encodes consecutive patterns, and its compiled loop."""
+        """Return a function that encodes consecutive patterns, and the loop it runs."""
         loop = self.loop()
         scales = np.array([self.scale], np.uint8)
         words = loops.words_for((1, sweeps.CHUNK), self.random)
@@ -285,7 +285,7 @@ class ScaleTask:
         return loops.scale_loop("float32", self.element, self.rule)
 
     def prepare(self) -> tuple[Evaluate, Any]:
-        """Return a function that finds scales of consecutive magnitudes, and its compiled loop."""
+        """Return a function that finds scales of consecutive magnitudes, and the loop it runs."""
         loop = loops.scale_loop("float32", self.element, self.rule)
         return partial(loops.run_scales, loop), loop
 

@@ -88,7 +88,7 @@ def planted(mutant: Mutant) -> Iterator[None]:
 
 @cache
 def _load_all() -> None:
-    """Import every module that making the theorems imports.
+    """Import every module that is imported while the theorems are made.
 
     A module that is first imported while a mutant is planted would keep the mutant.
     """

@@ -138,7 +138,7 @@ def _fingerprint(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a function without the wrappers that cache, register or compile it."""
+    """Return the function inside the wrappers that cache, register or compile it."""
     return inspect.unwrap(value) if callable(value) and not isinstance(value, type) else value
 
 

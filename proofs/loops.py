@@ -39,9 +39,9 @@ CACHE = Path(__file__).parent / ".cache" / "numba"
 def use_own_cache() -> None:
     """Keep compiled loops in a folder named after the source of the library.
 
-    numba's cache checks only the age of the file that contains the loop. Without a folder of its
-    own, a check would use a loop that was compiled before a change in another module, such as the
-    generator of random words.
+    numba's cache checks only the age of the file that contains the loop. After a change in another
+    module, such as the generator of random words, numba would use the old loop. So each state of
+    the library's source has its own folder.
     """
     text = b"".join(path.read_bytes() for path in sorted(Path(mxnum.__path__[0]).rglob("*.py")))
     place = CACHE / hashlib.sha256(text).hexdigest()[:16]
@@ -70,7 +70,7 @@ def encode_kernel(source: str, element: str, rounding: str, overflow: str) -> Ca
 
 
 def encode_loop(source: str, element: str, rounding: str, overflow: str, random: Random | None) -> Any:
-    """Return the compiled loop of the definition, which redoes the groups that fast loops skip."""
+    """Return the compiled loop that encodes, by the definition, the panels that fast loops skip."""
     modes = FLOATS[source], ELEMENTS[element], Rounding[rounding.upper()], Overflow[overflow.upper()]
     draw = None if random is None else draw_from_words(random.bits)
     return MarkedLoop(formulation.quantizing(*modes), draw, 0)
@@ -91,13 +91,13 @@ class MarkedLoop:
     """A loop of `engine.loops.marked` that converts by the definition, under E8M0 scales."""
 
     def __init__(self, definition: Definition, draw: Draw, nan: int) -> None:
-        """Make the loop; `nan` is the result under the scale NaN."""
+        """Make the loop; `nan` is the result for every number under a NaN scale."""
         self.draw, self.converter = draw, marked.convert_by(definition, nan, takes_mixed=True)
         kernels = self.converter.prepare, self.converter.elements, *(() if draw is None else (draw,))
         self.functions = (python_of(marked._convert(np.int32)), *(kernel.function for kernel in kernels))
 
     def __call__(self, arrays: tuple[Array, ...], share: Any, words: Array) -> None:
-        """Convert arrays, with every panel marked so that the loop converts all panels."""
+        """Convert arrays; every panel is marked, because the loop skips panels without a mark."""
         marks = np.ones(arrays[2].size, np.uint8)
         self.converter.loop(self.draw, *arrays)(arrays, share, marks, words, self.converter.numbers)
 
@@ -150,7 +150,7 @@ def encode_rows(
 
 
 def decode_kernel(element: str, target: str) -> Callable[..., Any]:
-    """Return the scalar function object of a decoder."""
+    """Return the Python function of a decoder."""
     return make_decode(ELEMENTS[element], FLOATS[target])
 
 
@@ -183,7 +183,7 @@ def decode_rows(machine: Machine, element: str, target: str) -> Rows:
 
 
 def scale_kernel(source: str, element: str, rule: str) -> Callable[..., Any]:
-    """Return the scalar function object of a scale rule."""
+    """Return the Python function of a scale rule."""
     return make_shared_scale(FLOATS[source], ELEMENTS[element], ScaleRule[rule.upper()])
 
 

@@ -29,14 +29,14 @@ from proofs.theorem import Outcome, Theorem
 OPTIONAL_MODULES = ("proofs.machines.llvm", "proofs.machines.ptx", "proofs.mutants.planted", "proofs.exhaustive")
 #: Seconds after which a theorem's check is stopped.
 HARD_LIMIT = {"fast": 900, "full": 6 * 3600}
-#: Time limits for theorems of the sample, as multiples of the median time: for the quickest theorem
-#: of a family, and for the other theorems of the family.
+#: Time limits for theorems of the sample, as multiples of the median time: one for the quickest
+#: theorem of a family, one for the rest of the family.
 QUICK_FAMILY, QUICK = 4.0, 0.4
 
 
 @dataclass(frozen=True)
 class Collection:
-    """The theorems by name, and for each module that could not state its theorems the reason."""
+    """The theorems by name, and the modules that could not state theorems, with the reasons."""
 
     theorems: dict[str, Theorem]
     skipped: dict[str, str]
@@ -77,11 +77,11 @@ def choose(theorems: Iterable[Theorem], tier: str, pattern: str | None = None) -
 
 
 def sample(families: Iterable[Sequence[Theorem]], seconds: Mapping[str, float]) -> list[Theorem]:
-    """Return a few quick theorems of each family, with all parts that recur in the family's names.
+    """Return a few quick theorems of each family.
 
-    Each run of the tests thus proves theorems about every element, rounding and source of a family
-    again. The sample leaves out a family whose quickest theorem takes long. The ledger has the
-    proofs of all theorems.
+    Each run of the tests proves the returned theorems again. The sample covers the elements,
+    roundings and sources of a family as far as quick theorems do, and leaves out a family whose
+    quickest theorem takes long. The ledger has the proofs of all theorems.
     """
     chosen: list[Theorem] = []
     usual = median(seconds.values()) if seconds else 1.0

@@ -42,7 +42,7 @@ SAVE_EVERY = 2.0
 #: that the process loaded.
 STARTED = time.time()
 
-#: `evaluate(patterns, results)` reads bit patterns as signed integers, and writes the results.
+#: `evaluate(patterns, results)` writes the result of each pattern; patterns are signed integers.
 Evaluate = Callable[[Array, Array], None]
 
 
@@ -53,8 +53,8 @@ class Sweep:
     name: str
     #: The signed integer type of the input; patterns are counted as unsigned integers.
     dtype: str
-    #: Compile the loop; return a function that calls it on consecutive patterns, and the loop
-    #: itself for the hash.
+    #: Compile the loop; return a function that calls it on consecutive patterns, and the loop,
+    #: whose hash is recorded.
     prepare: Callable[[], tuple[Evaluate, Any]]
     reference: Callable[[], Runs]
 
@@ -171,7 +171,7 @@ def _fresh(runs: Runs, kernel: str) -> State:
 
 
 def _compared(state: State, runs: Runs, results: Array) -> State:
-    """Return the state after a comparison of the results for the next patterns."""
+    """Compare the results for the next patterns, and return the new state."""
     run = int(np.searchsorted(runs.starts, state.next, side="right")) - 1
     mismatches, place, expected = count_mismatches(results, state.next, runs.starts, runs.values, run)
     first = state.first_mismatch
@@ -184,9 +184,10 @@ def _compared(state: State, runs: Runs, results: Array) -> State:
 
 @numba.njit(cache=True)
 def count_mismatches(results, first, starts, values, run):  # type: ignore[no-untyped-def]
-    """Return (number of mismatches, index of the first one, expected result there).
+    """Return (number of mismatches, index of the first mismatch, expected result at this index).
 
-    `results[0]` belongs to the pattern `first`, which lies in run number `run` of the reference.
+    `results[0]` is the result for the pattern `first`, which lies in the reference's run of index
+    `run`.
     """
     mismatches, place, expected = 0, -1, 0
     begin = 0

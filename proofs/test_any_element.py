@@ -17,7 +17,7 @@ from proofs.theorems import any_format
 
 
 def formats():
-    """Yield element formats of at most eight bits: every division into fields, some biases."""
+    """Yield element formats of at most eight bits, with all field widths and several biases."""
     for exponent_bits, mantissa_bits, specials in product(range(1, 8), range(7), ("none", "nan", "ieee")):
         for bias in (-1023, -3, 0, (1 << (exponent_bits - 1)) - 1, 1023):
             try:

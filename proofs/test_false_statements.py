@@ -1,4 +1,4 @@
-"""Tests that theorems refute wrong kernels, and prove nothing about an empty set."""
+"""Tests that proofs fail for wrong kernels, and if there is no kernel or no input to check."""
 
 from __future__ import annotations
 

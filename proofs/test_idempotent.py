@@ -1,4 +1,4 @@
-"""Tests of cases in which quantizing twice differs from once, which the theorems must exclude."""
+"""Tests of cases outside the theorems, in which quantizing twice differs from quantizing once."""
 
 from __future__ import annotations
 

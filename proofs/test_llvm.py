@@ -322,7 +322,7 @@ def test_a_kernel_that_is_compiled_wrongly_is_refuted_with_a_witness() -> None:
 
 
 def changed(pattern: str, replacement: str) -> translation.Machine:
-    """Return a machine that translates wrongly, by replacing the first match in the kernel's IR."""
+    """Return a machine that replaces the first match in a kernel's IR before it executes the IR."""
 
     def machine(function: Any, types: tuple[str, ...], arguments: Iterable[z3.BitVecRef]) -> Execution:
         text, name = llvm.compile_to_ir(function, types)
@@ -340,7 +340,7 @@ def changed(pattern: str, replacement: str) -> translation.Machine:
         (r"icmp eq i8 %arg.scale, -1", "icmp eq i8 %arg.scale, -2"),
         (r", 2147483647", ", 2147483646"),
         (r"zext i8 %arg.scale", "sext i8 %arg.scale"),
-        # Each case below adds a flag that makes poison possible, although the values are right.
+        # Each case below adds a flag with which some right results become poison.
         (r"sub nsw i64 (%\S+), (%\S+)", r"sub nuw nsw i64 \1, \2"),
         (r"= lshr i64", "= lshr exact i64"),
         (r"zext i8 %arg.scale", "zext nneg i8 %arg.scale"),

@@ -219,7 +219,7 @@ def test_a_theorem_that_kills_its_process_costs_only_itself() -> None:
         list(collection().theorems.values()),
         2,
         get=collection,
-        # The limit is long, because a new process needs seconds to start.
+        # A time limit must be long, because a new process needs seconds to start.
         limits={"fast": 60, "full": 3},
         expected_seconds={"crash": 9},
     )

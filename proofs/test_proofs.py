@@ -33,7 +33,7 @@ def test_nearly_each_family_has_its_sample() -> None:
 
 
 def some(*names: str) -> Sequence[Theorem]:
-    """Return theorems with the given names, whose checks take no time."""
+    """Return theorems that have the given names, and checks that take no time."""
     return [Theorem(name, "So.", (), lambda: Outcome("proved", "-", 0.0)) for name in names]
 
 

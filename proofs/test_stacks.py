@@ -1,4 +1,4 @@
-"""Test what theorems about NVFP4 arithmetic rely on: constants, and functions on solver floats."""
+"""Tests of constants and solver floats, on which the theorems about NVFP4 arithmetic rely."""
 
 from __future__ import annotations
 

@@ -31,13 +31,12 @@ class Theorem:
     name: str
     #: A sentence that a numerics engineer understands, which holds for every kernel of the family.
     statement: str
-    #: Names of the function objects that the theorem is about.
+    #: Names of the functions that the theorem is about.
     kernels: tuple[str, ...]
     #: The procedure, which runs in a worker process and must not depend on global state.
     check: Callable[[], Outcome] = field(repr=False)
     #: The assumptions in words: "x is any float32", "scale code in 0..255", "random in 0..2**30-1".
     hypotheses: tuple[str, ...] = ()
     tier: Tier = "fast"
-    #: Kernel function objects whose code the ledger hashes; a changed kernel makes the ledger
-    #: stale.
+    #: Functions whose code the ledger hashes; a changed function makes the ledger stale.
     functions: tuple[Callable[..., object], ...] = field(default=(), repr=False)

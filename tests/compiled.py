@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-#: The largest number of lines of each list.
+#: The largest number of lines in each list of the report.
 SHOWN = 25
 #: Seconds, number of compilations, and number of cases or tests.
 Counts = tuple[float, int, int]
@@ -93,6 +93,6 @@ class Compiled:
 
 
 def _add(found: dict[str, Counts], name: str, seconds: list[float]) -> None:
-    """Add the compilations of one test, given in seconds, to the counts of a name."""
+    """Add the durations and the number of compilations of one test to the counts of a name."""
     before = found.get(name, (0.0, 0, 0))
     found[name] = before[0] + sum(seconds), before[1] + len(seconds), before[2] + 1

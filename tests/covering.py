@@ -1,6 +1,6 @@
-"""Covering arrays: a few cases in which every pair of choices occurs, instead of all combinations.
+"""Covering arrays: a few test cases that contain every pair of values of any two parameters.
 
-A mistake usually depends on one choice or on a pair of choices, hardly ever on five. In this
+A mistake usually depends on the values of one or two parameters, hardly ever of five. In this
 example
 
     @covering(fmt=mx.formats.names(), rounding=Rounding, overflow=Overflow).parametrize_in_tiers
@@ -31,18 +31,18 @@ Rows = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True, eq=False)
 class Covering:
-    """A selection of cases, and the combinations of choices that must occur in it."""
+    """A selection of cases, and the combinations of values that it must contain."""
 
     choices: dict[str, tuple[Any, ...]]
-    #: Groups of choices, by name. All combinations of the values of a group's choices must occur in
-    #: the selected cases.
+    #: Groups of parameter names. For each group, the selected cases must contain all combinations
+    #: of its parameters' values.
     together: tuple[tuple[str, ...], ...]
     #: All possible cases, each as the indices of its values in `choices`.
     possible: Rows
     #: The selected cases, as row numbers of `possible`.
     chosen: tuple[int, ...]
-    #: For a choice whose values are grouped into kinds, the number of the kind of each value.
-    #: Kinds, not values, are combined with other choices.
+    #: For a parameter whose values are grouped into kinds: the kind of each value, as a number. It
+    #: suffices that each kind, rather than each value, occurs with all values of other parameters.
     kinds: dict[str, tuple[int, ...]]
 
     def __str__(self) -> str:
@@ -72,7 +72,7 @@ class Covering:
         return int(np.unique(meetings).size - np.unique(meetings[rows]).size)
 
     def meetings(self) -> Rows:
-        """Return a number for the combination of each possible case in each group."""
+        """Return a number for each possible case and group; equal values have equal numbers."""
         names, columns, first = list(self.choices), [], 0
         for group in self.together:
             number = np.zeros(len(self.possible), np.int64)
@@ -112,14 +112,14 @@ def covering(
     kinds: Mapping[str, Callable[[Any], Any]] | None = None,
     **choices: Iterable[Any],
 ) -> Covering:
-    """Return cases in which all combinations of values of any `strength` choices occur.
+    """Return cases that contain all combinations of the values of any `strength` parameters.
 
     `where` says which cases are possible; combinations that occur in no possible case are ignored.
-    Pairs of choices in `apart` need not occur together, for example because another test covers
-    them and compiling each pair is slow. `kinds` may map a choice to a function that returns the
-    kind of a value. With `kinds`, each kind of a choice occurs together with all values of the
-    other choices, and each value of the choice occurs at least once. The cases are the same in
-    every run.
+    The values of two parameters in `apart` need not occur together, for example because another
+    test covers the two parameters and compiling each combination is slow. `kinds` maps parameters
+    to functions that return the kind of a value. Each kind, but not each value, of such a parameter
+    occurs with all values of the other parameters. Each value occurs at least once. The cases are
+    the same in every run.
     """
     values = {name: tuple(some) for name, some in choices.items()}
     size = prod(map(len, values.values()))
@@ -147,8 +147,8 @@ def covering(
 def _greedy(meetings: Rows) -> list[int]:
     """Return the indices of rows that together contain every number in `meetings`.
 
-    Each step takes the row with the most numbers that no earlier row has. If several rows have
-    equally many, the step takes the first of these rows in a fixed random order.
+    Each step takes a row with the largest count of numbers that no earlier row has. If several rows
+    have the largest count, the step takes the first of the rows in a fixed random order.
     """
     order = np.random.default_rng(SEED).permutation(len(meetings))
     is_new = np.zeros(int(meetings.max(initial=-1)) + 1, bool)

@@ -37,8 +37,8 @@ def same(a, b):
 def numbers(rng, shape, dtype):
     """Return numbers of a random kind.
 
-    The kinds are normal numbers, numbers spread over binades, small multiples of 1/2 with ties,
-    random bits, and mostly zeros.
+    The kinds are normally distributed numbers, numbers spread over binades, small multiples of 1/2
+    with ties, random bits, and mostly zeros.
     """
     kind, size = rng.integers(5), int(np.prod(shape))
     with np.errstate(all="ignore"):
@@ -57,7 +57,7 @@ def numbers(rng, shape, dtype):
 
 
 def case(rng):
-    """Return a random case: x, format, keywords of the block layout, blocks, other keywords."""
+    """Return a random case: x, format name, keywords for blocks, block lengths, other keywords."""
     name = FORMATS[rng.integers(len(FORMATS))]
     fmt, dtype, shape = formats.get(name), DTYPES[rng.integers(4)], SHAPES[rng.integers(len(SHAPES))]
     x, layout, kind = numbers(rng, shape, dtype), {}, rng.integers(4)
@@ -90,7 +90,7 @@ def case(rng):
 
 
 def tensor_scale(rng, shape, blocks):
-    """Return keywords for a tensor scale of the array or of rows, computed or given."""
+    """Return random keywords: a tensor scale for the array or for each row, computed or given."""
     kind = rng.integers(4)
     if kind == 1 and shape and all(block == 1 for block in blocks[:-1]):
         return {"tensor_scale": "row"}

@@ -53,8 +53,8 @@ def special_patterns(source: ElementFormat) -> Array:
 def boundary_patterns(source: ElementFormat, element: ElementFormat, scale: int = 127) -> Array:
     """Return the values and midpoints of `element` times 2**(scale-127), and special values.
 
-    The result also has the neighbours of these numbers in `source`, and some numbers beyond the
-    range of the element.
+    The result also has the neighbours of the values and midpoints in `source`, and some numbers
+    beyond the range of the element.
     """
     finite = sorted({abs(v) for v in element.values() if math.isfinite(v)})
     beyond = [finite[-1] * f for f in (1 + 2.0**-element.mantissa_bits, 1.25, 1.5, 2.0, 4.0, 1e3)]

@@ -15,7 +15,7 @@ import numpy as np
 
 PATH = Path(__file__).parent / "data" / "matrix-units.npz"
 GPUS = {"V100": "volta", "A100": "ampere", "Ada": "ada", "H100": "hopper", "B200": "blackwell"}
-#: For each type of operands: its name within the names of units, and the dtype of arrays.
+#: For each operand type: its spelling in names of units, and the dtype of its arrays.
 TYPES = {
     "fp16": ("float16", np.float16),
     "bf16": ("bfloat16", ml_dtypes.bfloat16),
@@ -49,7 +49,6 @@ def names() -> list[str]:
 
 
 def case(name: str) -> Case:
-    """Return the case called `name`."""
     gpu, kind, result = name.split("/")
     operand, dtype = TYPES[kind]
     a, b, c = (data()[f"{gpu}/{kind}/{part}"] for part in ("a", "b", "c_fp32"))

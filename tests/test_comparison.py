@@ -24,7 +24,7 @@ VERSIONS = dict(re.findall(r"\*\*([\w-]+)\*\* (\d[\d.]*\d)", PAGE))
 
 
 def compared(library):
-    """Check that the page is about the installed version of the library, or skip the test."""
+    """Check that the comparison page is about a library's installed version, or skip the test."""
     if version(library) != VERSIONS[library]:
         pytest.skip(f"the page is about {library} {VERSIONS[library]}; installed is {version(library)}")
 

@@ -12,7 +12,7 @@ CHOICES = {"a": range(8), "b": range(7), "c": ["floor", "ceil", "even", "rceil"]
 
 
 def meetings(cases, names):
-    """Return the combinations of values of the choices `names` that occur in `cases`."""
+    """Return the combinations of values that the parameters `names` have in `cases`."""
     return {tuple(case[name] for name in names) for case in cases}
 
 

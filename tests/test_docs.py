@@ -49,7 +49,8 @@ OPTIONAL = {
     "mxnum.lab.language_model": "torch",
     "mxnum.conformance import prove": "z3",
 }
-#: Replacements that shorten blocks which would compute for minutes. All other blocks run unchanged.
+#: Replacements that shorten code blocks which would compute for minutes. All other code blocks run
+#: unchanged.
 SHORTER = {
     "Experiment(rate=1.2e-2": "Experiment(steps=20, width=32, batch=32, rate=1.2e-2",
     "measure_every=250": "measure_every=10",

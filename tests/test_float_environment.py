@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 
 FLUSH_TO_ZERO, DENORMALS_ARE_ZERO = 0x8000, 0x0040
 DOWNWARD, UPWARD, TOWARD_ZERO = 0x2000, 0x4000, 0x6000
-MXCSR = 28  # byte offset of the register in glibc's fenv_t
+MXCSR = 28  # byte offset of the register MXCSR in glibc's fenv_t
 
 
 @contextmanager
@@ -40,8 +40,7 @@ def control_bits(bits):
         libm.fesetenv(saved)
 
 
-#: Calls (format, options, type of values). Each choice occurs once, because each combination must
-#: be compiled.
+#: Calls (format, options, type of values). The calls are few, because each must be compiled.
 WAYS = [
     ("mxfp8_e4m3", {}, "float64"),
     ("mxfp4_e2m1", {"offset": "float16"}, "float32"),
@@ -128,8 +127,8 @@ def test_four_over_six_of_subnormal_numbers(tensor_scale, bits):
 
 @pytest.mark.parametrize("bits", [FLUSH_TO_ZERO, DENORMALS_ARE_ZERO, UPWARD], ids=hex)
 def test_the_arithmetic_of_a_stack_is_refused(bits):
-    # Regression: with subnormals flushed, or another rounding direction, a stack's arithmetic gave
-    # wrong bits instead of an error.
+    # Regression: with subnormals flushed, or another rounding direction, the arithmetic of a
+    # software stack gave wrong bits instead of an error.
     x = np.full((1, 16), 1e-41, np.float32)
     made = stacks.quantize(x, "vllm")
     for call in (

@@ -75,7 +75,7 @@ def test_compiled(what, orders):
 
 
 def test_the_definition_takes_what_fast_loops_leave():
-    """Check arrays in which some blocks have infinities, or NaN, infinite or zero scales."""
+    """Check blocks that have infinities, or a scale that is NaN, infinite or zero."""
     x = X.copy()
     x[1, 3], x[2, 40] = np.inf, np.nan
     scales = np.full((4, 4), 0x38, np.uint8)
@@ -182,8 +182,8 @@ def test_a_part_keeps_the_tensor_scale_that_the_rest_has(what, tensor_scale):
     part = PARTS[what](q)
     x, has = part.dequantize() / 4, part.tensor_scale
     for other in (None, np.nextafter(has, np.float32(2)), np.full_like(has, 0.5)):
-        if tensor_scale is None or other is not None:  # for None, the computed tensor scale has no axes
-            with pytest.raises(ValueError, match="'out' must be a whole array if its tensor scale changes, not a"):
+        if tensor_scale is None or other is not None:  # if `other` is None, the computed scale has no axes
+            with pytest.raises(ValueError, match="'out' must be a whole array, not a part"):
                 mx.quantize(x, "nvfp4", blocks=part.blocks, tensor_scale=other, out=part)
         assert q.equals(before)
     options = {"blocks": part.blocks, "tensor_scale": has}
@@ -207,7 +207,7 @@ def test_what_has_a_tensor_scale_of_its_own_takes_another():
     kept = q[2:].dequantize()
     mx.quantize(8 * X[:2], "nvfp4", tensor_scale="row", out=q[:2])
     assert q[:2].equals(mx.quantize(8 * X[:2], "nvfp4", tensor_scale="row"))
-    with pytest.raises(ValueError, match="'out' must be a whole array if its tensor scale changes"):
+    with pytest.raises(ValueError, match="'out' must be a whole array, not a part"):
         mx.quantize(X[2:, :16] / 2, "nvfp4", tensor_scale="row", out=q[2:, :16])
     assert cases.same(q[2:].dequantize(), kept)
 

@@ -39,8 +39,8 @@ def test_functions_accept_names_in_any_spelling():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("MXFP8", "must be 'mxfp8_e4m3' or 'mxfp8_e5m2', not 'MXFP8', which may be either"),
-        ("mxfp6:block=16", "must be 'mxfp6_e3m2' or 'mxfp6_e2m3', not 'mxfp6', which may be either"),
+        ("MXFP8", "must be 'mxfp8_e4m3' or 'mxfp8_e5m2', not 'MXFP8', which may mean either"),
+        ("mxfp6:block=16", "must be 'mxfp6_e3m2' or 'mxfp6_e2m3', not 'mxfp6', which may mean either"),
         ("E3M4", "or written out with a colon like 'E3M4:block=32', not 'E3M4'"),
     ],
 )

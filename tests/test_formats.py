@@ -213,7 +213,7 @@ def test_every_format_has_a_notation_that_is_read_back(integer):
         ("e7m0:bias=-897", "'bias' must be between -896 and 1023, so that the values are float64 numbers, not -897"),
         ("e1m6:bias=-1023", "'bias' must be between -1022 and 1023, so"),
         ("mxint4:bias=1", "no setting but 'block': 'mxint4' fixes all others"),
-        # Regression: if a key was given twice, the last value counted silently.
+        # Regression: if a key was given twice, the last value was silently used.
         ("e4m3:block=16,block=32", "Format 'e4m3:block=16,block=32' must give block once, not as '16' and '32'"),
         ("e4m3:block=16,block=16", "must give block once"),
         ("mxint4:block=16,block=32", "must give block once"),

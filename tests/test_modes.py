@@ -82,7 +82,7 @@ RNE, SATURATE, FLOOR = modes.Rounding.RNE, modes.Overflow.SATURATE, modes.ScaleR
 
 
 def settings(**changes):
-    """Return the settings of a quantization with the given changes."""
+    """Return the settings of a quantization, with the fields in `changes` replaced."""
     plain = ops.checked_settings(ops.Choices("mxfp8_e4m3", (4,), "float32", scale_rule="floor"))
     return replace(plain, **changes)
 
@@ -110,7 +110,7 @@ def in_numpy(**changes):
 
 
 def counted(**changes):
-    """Find the clamped numbers with the changed settings."""
+    """Find clamped numbers under the changed settings."""
     asked = by_numpy.Settings()._replace(**changes)
     by_numpy.exceed(np.ones(1), formats.get("mxfp8_e4m3"), np.array([127], np.uint8), np.float32([1]), asked, None)
 
@@ -180,9 +180,8 @@ def test_known_modes_do_not_raise():
 
 
 ENUMS = {"Rounding", "Overflow", "ScaleRule", "FloatScaleRule", "Nonfinite", "OffsetRange", "Accumulate"}
-#: Modules that may compare with a single mode. The listed modules try which mode explains an
-#: answer, handle all other modes afterwards, or compute constants for functions that handle all
-#: modes.
+#: Modules that may compare with a single mode, because they test which mode explains an answer,
+#: handle all other modes in another function, or compute constants.
 ASKS = {
     "conformance/hypotheses/float_scales.py",
     "conformance/judging/judge.py",
@@ -199,7 +198,7 @@ def names_a_mode(node):
 
 
 def unguarded(path):
-    """Return lines that compare with a mode outside `match`, and matches without a final error."""
+    """Return lines that compare a mode outside `match`, or whose `match` accepts unknown modes."""
     tree = ast.parse(path.read_text())
     matches = [node for node in ast.walk(tree) if isinstance(node, ast.Match)]
     handled = {id(below) for node in matches for case in node.cases for each in case.body for below in ast.walk(each)}

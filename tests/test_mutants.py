@@ -199,7 +199,7 @@ def test_calls_are_recorded_and_read(tmp_path):
 
 
 def test_outcomes_are_stored_and_a_second_run_goes_on(tmp_path, capsys):
-    """Check that a run plants only mistakes without an outcome, or with `again` also survivors."""
+    """Check that a run skips mistakes with an outcome, but plants survivors if `again` is True."""
     planted = []
 
     class Copy:

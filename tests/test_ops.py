@@ -25,7 +25,7 @@ DTYPES = {name: numpy_dtype(fmt) for name, fmt in FLOATS.items()}
 def blocky(dtype, shape, *key, special=0.02):
     """Return an array whose blocks have different magnitudes, with zeros and subnormals.
 
-    The share `special` of the numbers is NaN or infinite.
+    A fraction `special` of the numbers is NaN or infinite.
     """
     rng = samples.generator("blocky", dtype, shape, *key)
     x = rng.standard_normal(shape) * np.exp2(rng.integers(-12, 12, (*shape[:-1], 1) if shape else ()))
@@ -71,7 +71,7 @@ def check_parts(x, fmt, blocks, **options):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("fmt", mx.formats.names("e8m0"))
 def test_every_rounding_scale_rule_and_overflow_of_ordinary_numbers(fmt, dtype):
-    """Check all combinations of modes on ordinary numbers, which share one compiled loop."""
+    """Check all combinations of modes on ordinary numbers; one compiled loop serves all modes."""
     x = blocky(dtype, (3, 70), fmt, special=0)
     words = samples.generator("words", fmt).integers(0, 1 << 32, x.shape, dtype=np.uint32)
     for rounding, rule, overflow in product(Rounding, ScaleRule, Overflow):
@@ -88,7 +88,7 @@ def test_every_rounding_scale_rule_and_overflow_of_ordinary_numbers(fmt, dtype):
     apart=[("fmt", "rounding"), ("fmt", "rule"), ("rounding", "rule"), ("fmt", "dtype"), ("fmt", "overflow")],
 ).parametrize_in_tiers  # fmt: skip
 def test_every_rounding_scale_rule_and_overflow(fmt, dtype, rounding, rule, overflow):
-    """Check modes with NaN and infinities, for which each format, rounding and rule has a loop."""
+    """Check arrays with NaN and infinities; their loops depend on format, rounding and rule."""
     x = blocky(dtype, (3, 70), fmt)
     options = {"rounding": rounding, "scale_rule": rule, "overflow": overflow}
     if rounding == Rounding.SR:
@@ -382,7 +382,7 @@ def test_a_quantizer_sees_the_numbers_of_its_array_change(dtype, options):
     outs = contiguous, turned, sparse
     quantizers = [mx.fake_quantizer(x, "mxfp8_e4m3", out=out, **options) for out in outs]
     again = [mx.fake_quantizer(y, "mxfp8_e4m3", out=y, **options) for y in (contiguous, sparse)]
-    # Marks of one call must not remain in the next call.
+    # Blocks that one call marks must not stay marked in the next call.
     for step, special in enumerate((0, 0.02, 0)):
         x[...] = blocky(dtype, x.shape, "quantizer", step, special=special)
         want = reference.fake_quantize(x, "mxfp8_e4m3", **options)

@@ -10,7 +10,7 @@ from tests import samples
 
 SHAPE = (64, 96)
 COUNT = 64 * 96
-#: Offsets of the second array in a memory of 16 bytes for each element.
+#: Offsets of the second array in a buffer, which has 16 bytes for each element.
 PLACES = (0, 192, 4000, 4 * COUNT - 192, 4 * COUNT)
 FORMATS = ("mxfp8_e4m3", "mxfp4_e2m1")
 

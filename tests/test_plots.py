@@ -125,7 +125,7 @@ def test_design_space():
         plots.design_space(found, format="mxint8")
     exact = explore(np.ones((4, 32)), formats=["mxint8"], roundings=["rne"], asymmetric=[False])
     with pytest.raises(ValueError, match="'exploration' must be one with candidates whose error is above zero"):
-        plots.design_space(exact)  # Regression: the message named the argument `wanted`.
+        plots.design_space(exact)  # Regression: the message called the argument 'wanted'.
 
 
 def test_plots_are_drawn_on_the_given_axes(tmp_path):

@@ -39,7 +39,7 @@ def rows(q):
 def codes_at_random(name, shape, block, *key, spread=20, special=0.1, offset=False):
     """Return an MX array of uniformly random codes, including special codes.
 
-    A share `special` of the scales, by default a tenth, is NaN or extreme.
+    A fraction `special` of the scales, by default a tenth, is NaN or extreme.
     """
     rng = samples.generator("products", name, shape, block, *key)
     fmt = mx.formats.get(name)
@@ -78,9 +78,9 @@ def check(a, b, accumulate, case=None):
     samples.assert_same(f"{case} {accumulate}", [""] * got.size, got.view(np.uint32), want.view(np.uint32))
 
 
-#: Pairs of formats and modes of accumulation. In the mode `block`, the number type of sums depends
-#: on both formats, so all pairs of formats are tested. Other modes depend on each format
-#: separately, so each format is tested with only a few other formats.
+#: Cases: a pair of formats, and a mode of accumulation. In the mode `block`, the number type of
+#: sums depends on both formats, so all pairs of formats are tested. Other modes depend on each
+#: format separately, so each format is tested with only a few other formats.
 PAIRS = [(pair, "block") for pair in product(NAMES, NAMES)]
 PAIRS += [
     ((a, NAMES[(i + shift) % len(NAMES)]), how)
@@ -180,7 +180,7 @@ FLOAT_SCALES = ("nvfp4", "e2m1:block=16,scale=ue5m3", "e2m1:block=16,scale=bfloa
 def with_float_scales(fmt, shape, block, *key, spread=4, special=0.0, per_row=False):
     """Return an MX array of random codes with random float scales.
 
-    A share `special` of the scales is 0, NaN, extreme or infinite.
+    A fraction `special` of the scales is 0, NaN, extreme or infinite.
     """
     rng = samples.generator("float scales", str(fmt), shape, block, *key)
     fmt = mx.formats.get(fmt)
@@ -407,7 +407,7 @@ STACKS = [((2, 3, 8, 40), (2, 3, 5, 40)), ((7, 4, 64), (7, 64, 64)), ((5, 1, 9, 
 @pytest.mark.parametrize("pair", [("mxfp4_e2m1", "mxint8"), ("mxfp6_e3m2", "mxfp4_e2m1"), ("mxfp8_e4m3", "mxfp4_e2m1"),
                                   ("mxfp8_e5m2", "mxfp8_e5m2"), ("nvfp4", "nvfp4")], ids="-".join)  # fmt: skip
 def test_stacks_of_small_matrices(pair, monkeypatch):
-    """Check that each product in a stack equals the product of two matrices, for all threads."""
+    """Check that each product in a stack equals a product of two matrices, with several threads."""
     monkeypatch.setattr(by_floats, "MULTIPLICATIONS_PER_THREAD", 1)
     for left, right in STACKS:
         make = with_float_scales if pair[0] == "nvfp4" else codes_at_random
@@ -439,7 +439,7 @@ def test_layouts_of_operands():
     assert turned.equals(b)
     for accumulate in Accumulate:
         assert mx.matmul(a, b, accumulate=accumulate).tobytes() == mx.matmul(a, turned, accumulate=accumulate).tobytes()
-        # The transpose of the product is the product of the transposes, term by term.
+        # (a b)^T = b^T a^T, with the same terms in the same order.
         if accumulate != "blas":
             turned_product = mx.matmul(b.T, a.T, accumulate=accumulate)
             assert turned_product.T.tobytes() == mx.matmul(a, b, accumulate=accumulate).tobytes()
@@ -601,7 +601,7 @@ def test_one_sentence(case):
 
 @pytest.mark.parametrize("accumulate", ["exact", "sequential", "hopper_fp8"])
 def test_blocks_longer_than_the_array_cost_no_memory(accumulate):
-    """Check that scales are not repeated for a whole block, which once took 4 GiB or more."""
+    """Check huge blocks. Regression: repeating a scale for its whole block took 4 GiB or more."""
     x = np.random.default_rng(0).standard_normal((4, 64)).astype(np.float32)
     rows = [mx.quantize(x, "e4m3:scale=float32", block_shape=shape) for shape in ((1 << 40, 1 << 40), (4, 64))]
     with warnings.catch_warnings():

@@ -105,7 +105,7 @@ WRONG = {
     "list": (lambda: Recipe.from_dict([]), r"Argument 'table' must be a mapping, not \[\]"),
     "meet": (
         lambda: Recipe("mxint8", activations_backward={"format": "mxint8", "transform": "hadamard"}),
-        "Argument 'gradients.transform' must be 'hadamard', like that of 'activations_backward'",
+        "Argument 'gradients.transform' must be 'hadamard', the transform of 'activations_backward'",
     ),
 }  # fmt: skip
 

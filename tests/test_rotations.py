@@ -52,7 +52,7 @@ def test_the_matrix_is_that_of_transformer_engine():
 
 def test_transforming_twice_gives_the_input_if_nothing_is_rounded():
     x = samples.generator("integers").integers(-1000, 1000, (8, 64)).astype(np.float32)
-    # Regression: unsigned integers raised an error that said "integers".
+    # Regression: unsigned integers raised an error that asked for integers.
     assert (mx.hadamard(x, signs=np.ones(16, np.uint8)) == mx.hadamard(x)).all()
     for signs in (None, "transformer_engine"):
         once = mx.hadamard(x, signs=signs)
@@ -143,7 +143,7 @@ def test_threads_and_empty_arrays():
         ({"signs": [float("nan")] * 16}, "Argument 'signs' must be 1 or -1, not nan at index 0."),
         ({"signs": [True] * 16}, "Argument 'signs' must be an array of integers or floats, not 'bool'."),
         ({"signs": "transformer"}, "'transformer_engine'"),
-        ({"signs": "transformer_engine", "size": 4}, "Argument 'size' must be 16 with signs of that name, not 4."),
+        ({"signs": "transformer_engine", "size": 4}, "must be 16, the number of the named signs, not 4."),
         ({"inverse": 1}, "Argument 'inverse' must be True or False, not 1."),
         ({"out": np.zeros((2, 48))}, "Argument 'out' must be of dtype float32, not dtype('float64')."),
     ],

@@ -59,7 +59,7 @@ def test_wrong_result_fails(short: None, capsys: pytest.CaptureFixture[str], mon
     monkeypatch.setattr(selftest.reference, "quantize", other)
     assert main(["selftest"]) == 1
     told = capsys.readouterr().out
-    assert "WRONG: number 170 is" in told
+    assert "WRONG: element 170 is" in told
     assert "2 of 2 kinds of call give WRONG BITS" in told
 
 

@@ -1,6 +1,6 @@
 """Tests of sentences in `docs/reference/semantics.md` that no other test file covers.
 
-The cells of semantics.md check further sentences.
+The code cells of semantics.md check the other sentences of the page.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ def test_fake_quantize_gives_native_byte_order():
 
 
 def test_terms_of_the_bias_and_of_its_gradient_are_float32_first():
-    # Regression: semantics.md did not say that terms of the bias are first rounded to float32.
+    # Regression: semantics.md did not say that the bias, and each term of its gradient, is first
+    # rounded to float32.
     small = 2.0**-24 + 2.0**-50
     plain = {"activations": None, "weights": None, "accumulate": "exact"}
     y, context = mx.linear_forward(np.ones((2, 1)), np.ones((1, 1)), np.array([small]), **plain)

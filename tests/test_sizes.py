@@ -36,7 +36,7 @@ EXCEPTIONS = {
 
 
 class Function(NamedTuple):
-    """A function of the package, with its numbers of lines and arguments."""
+    """A function of the package, and how many lines and arguments it has."""
 
     #: The file and the qualified name of the function.
     name: str

@@ -1,4 +1,4 @@
-"""Tests that NVFP4 in the arithmetic of a stack equals the stack's package, if it runs on a CPU."""
+"""Tests that NVFP4 in a software stack's arithmetic equals the stack's package on a CPU."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def torchao(x, has_global=True):
 
 
 def modelopt(x):
-    """Return the result of ModelOpt for x, in the form of `torchao`."""
+    """Return the result of ModelOpt for x, in the same form as `torchao`."""
     nvfp4 = nvfp4_of("modelopt", "modelopt.torch.quantization.qtensor.nvfp4_tensor")
     made, scales, scale = nvfp4.NVFP4QTensor.quantize(tensor_of(x), 16)
     return unpacked(made._quantized_data), bytes_of(scales), np.float32(scale.item())
@@ -160,7 +160,7 @@ def read(stack, *paths):
 
 
 def transformer_engine(x, stack="transformer_engine"):
-    """Return the result of TransformerEngine's reference for x, in the form of `torchao`."""
+    """Return the result of TransformerEngine's reference for x, in the same form as `torchao`."""
     folder = "transformer_engine/pytorch/custom_recipes"
     names = read(stack, f"{folder}/reference_nvfp4.py", f"{folder}/quantization_nvfp4.py")
     quantize = names["NVFP4QuantizerRef"]._quantize_blockwise_reference
@@ -175,7 +175,7 @@ def transformer_engine(x, stack="transformer_engine"):
 
 
 def vllm(x):
-    """Return the result of vLLM's emulation for x, in the form of `torchao`."""
+    """Return the result of vLLM's emulation for x, in the same form as `torchao`."""
     names = read("vllm", "vllm/model_executor/layers/quantization/utils/nvfp4_emulation_utils.py")
     tensor = tensor_of(x)
     global_scale = 448.0 * 6.0 / tensor.abs().max().float()
@@ -196,9 +196,9 @@ PACKAGES = {
 
 
 def check(stack, x, codes, scales, global_scale):
-    """Assert that all bits are equal, except the sign of NaN scales and the elements under them.
+    """Assert that all bits are equal, except signs of NaN scales and elements under NaN scales.
 
-    The sign of a NaN scale, and the elements under it, depend on the processor.
+    The signs of NaN scales, and the elements under NaN scales, depend on the processor.
     """
     got = stacks.quantize(x, stack)
     is_nan = scales & 0x7F == 0x7F
@@ -215,7 +215,7 @@ COMPARED = [(stack, name) for name, several in TAKING.items() for stack in sever
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(("stack", "dtype"), COMPARED)
 def test_equals_the_package(stack, dtype, family):
-    """Check that codes and scales equal the package's, for every type and family of tensors."""
+    """Check codes and scales against the package, for each dtype and each family in `FAMILIES`."""
     for x in tensors(family, dtype):
         made = PACKAGES[stack](x)
         # torchao computes 0 * (1 / tiny) = 0 * inf, which is a NaN of either sign.
@@ -243,7 +243,7 @@ def test_reads_what_the_package_reads(stack, family):
     for x in tensors(family):
         try:
             blocks = stacks.quantize(x, stack)
-        except ValueError:  # torchao's NaN, as in `test_equals_the_package`
+        except ValueError:  # torchao computes 0 * inf, a NaN
             assert (stack, family) == ("torchao", "subnormal")
             continue
         assert np.array_equal(stacks.dequantize(blocks, stack), READERS[stack](x, blocks), equal_nan=True)
@@ -274,7 +274,7 @@ READERS = {"torchao": torchao_reads, "modelopt": modelopt_reads, "compressed_ten
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_elements_equal_onnx(family):
-    """Check stacks that divide: their elements equal ONNX's, x / scale to nearest even.
+    """Check the elements of stacks that divide against ONNX's: x / scale, to nearest even.
 
     ModelOpt has NaN scales for tensors with infinities and for tensors of zeros. The test does not
     compare elements under NaN scales, which are 0 in ONNX and 6 in ModelOpt.
@@ -317,7 +317,7 @@ def test_roundings_equal_gfloat(family):
 
 @pytest.mark.parametrize("stack", stacks.STACKS)
 def test_equals_the_definition_where_no_scale_is_rounded(stack):
-    """Check a tensor with largest number 2688, and largest numbers 6 * 2**n in its blocks."""
+    """Check a tensor whose maximum is 2688, and whose other blocks have maxima 6 * 2**n."""
     draw = np.random.default_rng(0)
     x = draw.integers(-127, 128, (32, 16)).astype(np.float32) / 128
     x[:, 3] = 1
@@ -337,7 +337,8 @@ def test_equals_the_definition_where_no_scale_is_rounded(stack):
     assert np.array_equal(stacks.dequantize(blocks, stack), (values * powers[:, None]).astype(np.float32))
 
 
-#: For each stack: the scale code of a block of zeros beside other blocks, and in a tensor of zeros.
+#: For each stack, two scale codes of a block of zeros: in a tensor with other numbers, and in a
+#: tensor of zeros.
 ZEROS = {
     "transformer_engine": (0x00, 0x00), "transformer_engine_2025": (0x00, 0x00), "torchao": (0x08, 0x7F),
     "torchao_single": (0x08, 0x08), "vllm": (0x00, 0x00), "compressed_tensors": (0x20, 0x20), "modelopt": (0x38, 0x7F),
@@ -376,8 +377,8 @@ def test_a_part_of_a_tensor_and_a_given_scale():
             assert np.array_equal(each.scales, whole.scales[:7])
 
 
-#: The stacks of the fast tier. torchao multiplies by a reciprocal; compressed_tensors divides, and
-#: first computes in the type of the tensor.
+#: The stacks of the fast tier. torchao multiplies by a reciprocal. compressed_tensors divides; its
+#: first step computes in the type of the tensor.
 SAMPLE = "torchao", "compressed_tensors"
 #: Families of tensors in which loops do not handle some blocks, so that numpy computes the whole
 #: tensor.
@@ -503,7 +504,9 @@ def test_constants_are_rounded_quotients():
 def test_what_is_refused():
     with pytest.raises(ValueError, match=r"'stack' must be one of \['transformer_engine', .*'torchao'"):
         stacks.quantize(np.ones((1, 16), np.float32), "torcha")
-    with pytest.raises(ValueError, match=r"'x' must be blocks as rows, of shape \(n, 16\), unless `blocks` is given"):
+    with pytest.raises(
+        ValueError, match=r"must be of shape \(n, 16\), with a block in each row, unless `blocks` is given"
+    ):
         stacks.quantize(np.ones(16, np.float32), "torchao")
     for wrong in (-3.0, np.nan):
         with pytest.raises(ValueError, match=r"'global_scale' must be a number that is not negative, not (-3\.0|nan)"):

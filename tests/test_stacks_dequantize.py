@@ -1,4 +1,4 @@
-"""Tests of the errors of `mxnum.stacks.dequantize` and of the arithmetic of a stack."""
+"""Tests of the arithmetic of a stack, and of errors that `mxnum.stacks.dequantize` raises."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_dequantize_refuses_packed_codes_whatever_their_values():
             with pytest.raises(ValueError, match="'made' must be unpacked, with one code in each byte, not 'packed'"):
                 stacks.dequantize(packed, "vllm")
     with pytest.raises(
-        ValueError, match="'made' must be one whose codes, one in each byte, and scales have shapes that fit"
+        ValueError, match=r"'made' must be one whose codes \(one in each byte\) and scales have shapes that fit"
     ):
         stacks.dequantize(stacks.quantize(few, "vllm", packed=True)._replace(packed=False), "vllm")
     with pytest.raises(ValueError, match="'made' must be one with codes below 16, one in each byte, not 34"):
@@ -36,7 +36,7 @@ def test_dequantize_refuses_scales_of_another_shape():
 
 @pytest.mark.parametrize("given", [{"stream": 5}, {"first": 3}, {"sr_bits": 4}])
 def test_random_bits_with_the_arithmetic_of_a_stack_raise(given):
-    """Check that arguments about random bits raise an error, also beside `arithmetic`."""
+    """Check that arguments about random bits raise an error, also if `arithmetic` is given."""
     x = np.ones((1, 16), np.float32)
     for call in (mx.quantize, mx.fake_quantize):
         with pytest.raises(ValueError, match=f"'{next(iter(given))}' must be left out unless rounding='sr'"):

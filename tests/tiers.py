@@ -2,9 +2,8 @@
 
 Exhaustive and slow tests have the mark `full` and run only with ``--tier full``. With ``--record``
 the outcomes of slow tests are written to ``full_tier.json``. `full_tier.json` has an entry for each
-slow test function, with the number of cases and a hash of the tested code. Each test run ends with
-a list of the slow tests that have no record, whose last run was stopped between cases, or whose
-code has changed since the record. Entries of the list do not make a test run fail.
+slow test function, with the number of cases and a hash of the tested code. Each test run lists the
+slow tests whose record is missing, incomplete or older than the code, but does not fail for them.
 ``python -m tests.tiers`` prints the record.
 """
 
@@ -26,7 +25,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 RECORD = Path(__file__).with_name("full_tier.json")
-#: Packages on whose versions the outcomes of tests depend.
+#: Packages whose versions may change the outcomes of tests.
 TOOLS = ("numpy", "numba", "llvmlite")
 HOW = "python -m pytest -n auto --tier full -m full --record"
 
@@ -52,8 +51,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     slow = [item for item in items if item.get_closest_marker("full")]
     cases = Counter(function_of(item.nodeid) for item in slow)
     config.stash[_MARKED] = sorted(cases)
-    # Count cases before other plugins deselect any. Test reports carry the count to the process
-    # that writes the record.
+    # Count cases before other plugins deselect any. Test reports carry the counts of cases to the
+    # process that writes the record.
     for item in slow:
         item.user_properties.append(("cases", cases[function_of(item.nodeid)]))
     if config.getoption("tier") == "fast" and slow:
@@ -103,7 +102,7 @@ def read(path: Path = RECORD) -> Record:
 
 
 def write(record: Record, path: Path = RECORD) -> None:
-    """Write the record, one test function a line."""
+    """Write the record, with one test function on each line."""
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(record[name])}" for name in sorted(record))
     path.write_text(f"{{\n{lines}\n}}\n")
 
@@ -159,7 +158,7 @@ def versions() -> dict[str, str]:
 
 
 def code_hash(name: str) -> str:
-    """Return a hash of a test's file, the core of the package and the folder that it tests."""
+    """Return a hash of a test file and of the folders of the package on which the file depends."""
     file = Path(name.split("::")[0])
     folders = ["mxnum/engine", "mxnum/definition"]
     if len(file.parts) > 2:

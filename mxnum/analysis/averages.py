@@ -26,14 +26,14 @@ DENSITIES = ("log_uniform", "uniform")
 class Tooth:
     """One piece of the sawtooth: if lower < f < upper, Q(f) is `below` or `above`.
 
-    `below` and `above` differ only for stochastic rounding.
+    Only under stochastic rounding do `below` and `above` differ.
     """
 
     lower: Fraction
     upper: Fraction
     below: Fraction
     above: Fraction
-    #: True if f is beyond the largest element times the scale.
+    #: True if f is beyond the largest element value times the scale.
     overflows: bool
 
 
@@ -50,7 +50,7 @@ class BinadeAverage:
     ratio_of_means: Any
     #: E[zeta**2], the relative mean squared error.
     mse: Any
-    #: The probability that f is beyond the largest element.
+    #: The probability that f is beyond the largest element value times the scale.
     overflow: Any
     #: The part of `bias` that comes from clamping, E[(max/f - 1); f > max]. The rest of `bias`
     #: comes from rounding.
@@ -77,7 +77,7 @@ def sawtooth(
 def _teeth(element: ElementFormat, rule: ScaleRule, rounding: Rounding) -> tuple[Tooth, ...]:
     quantizer = PiecewiseQuantizer.of(element, rounding)
     aligned, largest = Fraction(2) ** element.emax, Fraction(element.max)
-    # The scale exponent of x = f * aligned is 0 if x is below `change`, and 1 otherwise.
+    # A block with the maximum m = f * aligned has scale exponent 0 if m < `change`, and 1 otherwise.
     change = 2 * scale_threshold(element, rule)
     teeth = []
     for exponent, start, stop in ((0, aligned, min(change, 2 * aligned)), (1, max(change, aligned), 2 * aligned)):
@@ -103,8 +103,8 @@ def binade_average(
 ) -> BinadeAverage:
     """Return closed forms of bias, mean squared error and overflow, averaged over a binade.
 
-    The averages hold for blocks of equal numbers. If scales are floats, `gamma_bias` with sigma = 0
-    gives the error of such a block.
+    The averages hold for blocks of equal numbers. If scales are floats, call `gamma_bias` with
+    sigma = 0 for the error of a block of equal numbers.
 
     `density` is the density of the mantissa f in [1, 2): ``"log_uniform"``, 1 / (f ln 2), or
     ``"uniform"``, 1.

@@ -47,7 +47,7 @@ class Cut:
 
 
 def pieces(model: Model, scale: int, cut: Cut) -> list[Piece]:
-    """Return the pieces of the quantizer at one scale that overlap the interval of `cut`."""
+    """Return the quantizer's pieces that overlap the interval of `cut`, at the given scale."""
     quantizer = PiecewiseQuantizer.of(model.element, model.rounding)
     factor, reach = model.ladder.units[scale] / model.prescale, model.ladder.end(scale)
     if factor == 0:
@@ -215,12 +215,8 @@ def integrals(machine: Machine, law: Any) -> dict[str, Any]:
         """Return the expectation of (first + second x) / x on [a, b]."""
         total = n(Fraction(0))
         if first:
-            errors.require(
-                a * b > 0,
-                "rounding",
-                "one that rounds small numbers to zero, or the mean diverges",
-                "other",
-            )
+            if a * b <= 0:
+                raise ValueError("Argument 'rounding' must round small numbers to zero, else the mean is not finite.")
             total = total + n(first) * law.inverse(a, b)
         return total + n(second) * law.mass(a, b) if second else total
 
@@ -250,7 +246,7 @@ RESULTS = {
 
 
 def combine(name: str, law: Any, found: dict[str, Any]) -> Any:
-    """Compute the result called `name` from the integrals `found`."""
+    """Compute the result called `name` from the integrals in `found`."""
     match name:
         case "bias":
             return found["q_over_x"] - 1

@@ -1,4 +1,4 @@
-"""Compute expectations over a block of k independent numbers that share an exact scale.
+"""Compute expectations over a block of k independent numbers that share a scale.
 
 The scale S of a block has at least the index s if the block's maximum reaches t_s, which is t *
 2**s for E8M0 (see `ladder`). Let G(t) = P(|X| < t). By symmetry between the k numbers, any function
@@ -7,9 +7,9 @@ h of one number and of the scale has the expectation
     E[h(X, S)] = sum over s of  G(t_{s+1})**(k-1) E[h(X, s); |X| < t_{s+1}]
                               - G(t_s)**(k-1) E[h(X, s); |X| < t_s],
 
-because {S = s} is {all |X_i| < t_{s+1}} without {all |X_i| < t_s}. The same formula with k - 2
-instead of k - 1 gives the covariance of two numbers. Only the integrals over single numbers are
-approximated, by composite Gauss-Legendre sums on the pieces where Q is smooth.
+because {S = s} is {all |X_i| < t_{s+1}} without {all |X_i| < t_s}. For a function of two numbers of
+the block, and of the scale, k - 2 replaces k - 1 in this formula. Only the integrals over single
+numbers are approximated, by composite Gauss-Legendre sums on the pieces where Q is smooth.
 
 Accuracy: let r be the root mean square of a relative error. In all random trials against interval
 arithmetic, the computed mean is wrong by less than 1e-13 r + 2e-16, and the mean square by less
@@ -39,7 +39,7 @@ REACH = 10.0
 NEGLIGIBLE = 1e-22
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 _SQRT2, _SQRT3 = math.sqrt(2.0), math.sqrt(3.0)
-#: The largest width of a panel of an integral, in standard deviations.
+#: The largest width of a panel (an interval with one Gauss-Legendre sum), in standard deviations.
 _PANEL = 1.0
 _PAIRS_AT_ONCE = 1000
 
@@ -64,8 +64,8 @@ class Model:
     #: end.
     prescale: Fraction = Fraction(1)
     scale: ScaleFormat = E8M0
-    #: The tensor scale, for scales that are floats. `headroom` is the factor by which the largest
-    #: number of a block is multiplied before the scale is chosen.
+    #: The tensor scale, which only formats with float scales can have. `headroom` is the factor by
+    #: which the largest number of a block is multiplied before the scale is chosen.
     tensor_scale: Fraction = Fraction(1)
     headroom: Fraction = Fraction(1)
 
@@ -83,7 +83,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Moments:
-    """Expectations of one or two numbers of a block, as arrays with an entry for each mu and sigma.
+    """Expectations of functions of one or two numbers of a block, for each entry of mu and sigma.
 
     A number X becomes Q by quantization.
     """
@@ -127,10 +127,10 @@ def _power(p_above: Array, exponent: int) -> Array:
 
 @cache
 def _tables(model: Model) -> tuple[Array, Array, Array, Array]:
-    """Return the edges of panels in x / scale, and the quantizer's breakpoints and levels.
+    """Return the edges of integration intervals in x / scale, and the breakpoints and levels of Q.
 
-    The edges of panels split the quantizer's pieces further, so that the integrand is smooth on
-    each panel.
+    The intervals (panels) are parts of the quantizer's pieces, so the integrand is smooth on each
+    one.
     """
     quantizer = PiecewiseQuantizer.of(model.element, model.rounding)
     largest = Fraction(model.element.max)
@@ -191,7 +191,7 @@ def _accumulate(model: Model, mu: Array, sigma: Array, point: Array, scale: Arra
     m, d = mu[point], sigma[point]
     begins, ends, units = (table[scale] for table in _scales(model))
     above_begin, above_end = (probability_above(model, t, m, d) for t in (begins, ends))
-    # `inner` and `outer` have the axes (quantity, pair).
+    # Each row of `inner` and `outer` is a quantity, and each column a (point, scale) pair.
     inner, outer = _integrals(model, m, d, units, begins, ends)
     k = model.block_size
     others = _power(above_end, k - 1)
@@ -213,8 +213,8 @@ def _integrals(model: Model, mu: Array, sigma: Array, units: Array, begins: Arra
     """
     edges, breaks, lower, upper = _tables(model)
     unit = units[:, None]
-    # Panels are stored twice, in x and in z = (x - mu) / sigma, because x is more accurate near
-    # zero and z is more accurate near mu.
+    # The ends of panels are stored twice, in x and in z = (x - mu) / sigma, because x is more
+    # accurate near zero and z is more accurate near mu.
     half = REACH if model.distribution == "normal" else _SQRT3
     grid = np.arange(-half, half, _PANEL)
     m, d = mu[:, None], sigma[:, None]

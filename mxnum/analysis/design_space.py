@@ -50,7 +50,7 @@ class Candidate:
     #: True if each block has a float16 offset.
     asymmetric: bool
     #: Bits stored per element: the bits of a code, and an element's share of the block's scale and
-    #: offset. A tensor scale does not count.
+    #: offset, but not of a tensor scale.
     bits_per_element: float
     #: The error by which candidates are ranked: the root of sum((x_q - x)**2) / sum(x**2).
     normalized_rmse: float
@@ -58,7 +58,7 @@ class Candidate:
     sqnr_db: float
     #: The factor sum(x_q x) / sum(x x), by which quantization scales x on average.
     gain: float
-    #: The share of elements beyond the largest value of their block, before rounding.
+    #: The share of elements x with abs(x) above the format's largest value times the scale.
     overflow_rate: float
     clamp_rate: float
     #: The share of elements that were not zero and became zero.
@@ -92,7 +92,7 @@ class Exploration:
         return len(self.candidates) == self.total
 
     def ranked(self, **wanted: Any) -> list[Candidate]:
-        """Return candidates sorted by normalized R-MSE, the best first.
+        """Return candidates sorted by `Candidate.normalized_rmse`, the best first.
 
         Keywords, such as ``asymmetric=False``, select candidates by their fields.
         """
@@ -238,7 +238,7 @@ def explore(
     return Exploration(tuple(candidates), len(settings), array.shape, sampled.size)
 
 
-#: All scale rules. `rceil`, which is in both enums, occurs once.
+#: All scale rules. `rceil`, which `ScaleRule` and `FloatScaleRule` both have, occurs once.
 _RULES = tuple(dict.fromkeys(str(rule) for rule in (*ScaleRule, *FloatScaleRule)))
 
 
@@ -274,9 +274,7 @@ def _combinations(
     of_floats = [fmt for fmt in rules if not fmt.scale.power_of_two]
     if of_floats and False not in asymmetric:
         name = of_floats[0].name
-        errors.require(
-            False, "asymmetric", f"a list that has False for {name}, whose scales are floats", list(asymmetric)
-        )
+        errors.require(False, "asymmetric", f"a list with False, because {name} has no offsets", list(asymmetric))
     all_rules, all_shapes = (dict.fromkeys(itertools.chain(*each.values())) for each in (rules, shapes))
     return [
         (offset, shape, rounding, rule, fmt)

@@ -19,8 +19,8 @@ from mxnum.units.unit import OPERANDS
 
 #: The exponent that `_exponents` returns for zero, below the exponents of all other numbers.
 _NOTHING = -(1 << 12)
-#: The exponent that `_lowest_bits` returns for zero. A high exponent fits, because zero is a
-#: multiple of every power of two.
+#: The exponent that `_lowest_bits` returns for zero, above all others: zero is a multiple of every
+#: power of two.
 _EVERYTHING = 1 << 12
 
 
@@ -48,10 +48,10 @@ class Sums:
         return Error(np.zeros(len(self.a)), np.zeros(len(self.a)))
 
     def cut(self, segment: int, terms: int, order: tuple[int, ...] = (), bits: int = 53) -> _Terms:
-        """Return the products, in segments of `segment` products and steps of `terms` products.
+        """Return the products in segments of `segment` products and steps of `terms` products.
 
-        Zeros fill each segment to whole steps. At most `bits` bits of each operand's mantissa
-        count.
+        The last segment, and the last step of each segment, are padded with zeros. The
+        mantissa of each operand is assumed to have at most `bits` bits.
         """
         count, k = self.a.shape
         period = len(order) or 1
@@ -76,7 +76,7 @@ class _Terms(NamedTuple):
 
     products: Array
     exponents: Array
-    #: For each product, the exponent of a power of two of which the product is a multiple.
+    #: For each product, a number e such that the product is a multiple of 2**e.
     last: Array
 
     def partial_sums(self) -> tuple[Array, Array]:
@@ -92,13 +92,13 @@ def rounded_to_nearest(sums: Sums, terms: int, fraction_bits: int = 23) -> Error
 
 
 def truncated(sums: Sums, unit: MatrixUnit, promotion: int) -> Error:
-    """Return the expected error of chained fused sums that drop bits as the unit does.
+    """Return the expected error of the unit's chained fused sums, which drop low bits.
 
     If `promotion` is not 0, chains start again from zero after `promotion` products.
     """
     from_zero = promotion or (unit.k[-1] if unit.addend == "after" else 0)
-    # The exact sum of a group of products counts as one term. The term has up to 53 bits, because
-    # scales add bits.
+    # The exact sum of a group of products counts as one term. Operands that are summed in groups
+    # include their block scales, so their mantissas may have up to 53 bits.
     bits = 53 if unit.group > 1 else max(OPERANDS[name].mantissa_bits for name in unit.operands)
     terms = sums.cut(from_zero or sums.a.shape[1], unit.terms, unit.order, bits)
     after, last = terms.partial_sums()
@@ -107,7 +107,7 @@ def truncated(sums: Sums, unit: MatrixUnit, promotion: int) -> Error:
     step = np.ldexp(1.0, np.maximum(largest - unit.fraction_bits, -1000))
     products, own = (x.reshape(*x.shape[:3], -1, unit.group) for x in (terms.products, terms.last))
     products, own = products.sum(axis=4), np.ldexp(1.0, np.clip(own.min(axis=4), -1000, 1000))
-    # A term whose lowest bit is dropped loses half a step on average.
+    # A term with bits below `step`, the last bit that the unit keeps, loses step / 2 on average.
     lost = np.minimum(np.where(own < step[..., None], step[..., None] / 2, 0), abs(products))
     mean, variance = -(np.sign(products) * lost).sum(axis=(1, 2, 3)), (lost * lost).sum(axis=(1, 2, 3)) / 3
     results = np.maximum(_dropped(after, last, unit.result_bits) - step, 0)
@@ -133,6 +133,6 @@ def _lowest_bits(x: Array) -> Array:
 
 
 def _dropped(x: Array, last: Array, fraction_bits: int) -> Array:
-    """Return the last place of numbers rounded to `fraction_bits` bits, or 0 if no bit is lost."""
+    """Return the unit in the last place if x keeps `fraction_bits` bits, or 0 if x is exact."""
     exponent = _exponents(x) - fraction_bits
     return np.where((x == 0) | (exponent <= last), 0.0, np.ldexp(1.0, np.maximum(exponent, -1000)))

@@ -42,7 +42,7 @@ class _Result:
     def formula(self, of: str | None = None) -> Any:
         """Return the closed form as a sympy expression in the symbols mu and sigma.
 
-        `of` names the quantity. The default is the bias of a `GammaBias`, or the gain of a
+        `of` names the quantity; the default is "bias" for a `GammaBias`, and "gain" for a
         `BlockError`. The formula includes only the pieces of the quantizer within 10 standard
         deviations of mu, so mu and sigma must be single numbers. For a normal distribution,
         relative quantities contain an Integral of density / x, which has no elementary form.
@@ -123,12 +123,12 @@ class GammaBias(_Result):
     ratio_of_means: Any
     #: Var[zeta] of one number.
     variance: Any
-    #: Cov[zeta_i, zeta_j] of two numbers of a block, which is the part of the variance that
-    #: averaging over the block does not remove.
+    #: Cov[zeta_i, zeta_j] of two numbers of a block: the part of the variance that averaging over
+    #: the block does not remove.
     covariance: Any
-    #: P(gamma is beyond the largest element times the scale).
+    #: P(gamma is beyond the largest element value times the scale).
     overflow: Any
-    #: P(Q is the largest element times the scale).
+    #: P(Q is the largest element value times the scale).
     on_max: Any
 
     _default = "bias"
@@ -153,9 +153,9 @@ class BlockError(_Result):
     noise: Any
     #: E[(Q - gain x)^2]: the error that is uncorrelated with x.
     residual: Any
-    #: P(x is beyond the largest element times the scale).
+    #: P(x is beyond the largest element value times the scale).
     overflow: Any
-    #: P(abs(Q) is the largest element times the scale).
+    #: P(abs(Q) is the largest element value times the scale).
     on_max: Any
     #: P(Q = 0).
     zero: Any
@@ -312,7 +312,7 @@ def _cluster(mu: Any, sigma: Any) -> tuple[Array, Array]:
         errors.require(bool(np.isfinite(values).all()), name, "finite", "NaN or infinite")
     errors.require(bool((d >= 0).all()), "sigma", "at least 0", d.min() if d.size else None)
     # If abs(mu) + sigma is below 2**-400, moments could underflow in float64.
-    accepted = "positive if mu is 0, and above 2**-400 otherwise"
+    accepted = "large enough that abs(mu) + sigma is above 2**-400"
     errors.require(bool((abs(m) + d > 2.0**-400).all()), "sigma", accepted, (abs(m) + d).min(initial=1))
     reach = abs(m) + cluster.REACH * d
     errors.require(bool((reach < 2.0**120).all()), "mu", "small enough, below 2**120", reach.max(initial=0))
@@ -320,7 +320,7 @@ def _cluster(mu: Any, sigma: Any) -> tuple[Array, Array]:
 
 
 def _factors(fmt: MXFormat, tensor_scale: Any, headroom: Any) -> tuple[Fraction, Fraction]:
-    """Return the tensor scale and the headroom, checked."""
+    """Check the tensor scale and the headroom, and return both."""
     has_tensor_scale, given = fmt.tensor_scale is not None, tensor_scale is not None
     accepted = "given" if has_tensor_scale else "left out"
     errors.require(has_tensor_scale == given, "tensor_scale", f"{accepted} for {fmt.name}", tensor_scale)
@@ -356,11 +356,11 @@ def _moments(model: Model, mu: Array, sigma: Array) -> Moments:
 
 
 def _equal_numbers(model: Model, x: Fraction, index: int, single: dict[str, Array], pair: dict[str, Array]) -> None:
-    """Store the moments of a block whose numbers all equal x: exact, rounded once to float64."""
+    """Store the exact moments of a block whose numbers all equal x, rounded once to float64."""
     factor = model.ladder.units[model.ladder.of(abs(x))] / model.prescale
     quantizer = PiecewiseQuantizer.of(model.element, model.rounding)
-    # With a scale of zero, Q is zero. Rounding toward zero by a scale far larger than x gives the
-    # same result.
+    # With a scale of zero, Q is zero, as if x were rounded toward zero with a scale far larger than
+    # x.
     if factor == 0:
         factor, quantizer = abs(x) * 2**20, PiecewiseQuantizer.of(model.element, Rounding.RTZ)
     y, largest = x / factor, Fraction(model.element.max)
@@ -398,7 +398,8 @@ def _share(quantizer: PiecewiseQuantizer, y: Fraction, magnitude: Fraction) -> F
     return (1 - up) * (abs(below) == magnitude) + up * (abs(above) == magnitude)
 
 
-#: The square root of 3 to 400 bits, for the ends of a uniform cluster in formulas and enclosures.
+#: The square root of 3, rounded to 400 bits, for the ends of a uniform cluster in formulas and
+#: enclosures.
 _SQRT3 = Fraction(math.isqrt(3 << 800), 1 << 400)
 
 
@@ -418,8 +419,9 @@ def _cut(model: Model, mu: Fraction, sigma: Fraction, reach: float) -> Cut:
     ladder = model.ladder
     last = last_begun(ladder, max(abs(low), abs(high)))
     if low <= 0 <= high:
-        # P(all |X| < t) is at most (2 t / d)**k, where d is sigma sqrt(2 pi) or the width of the
-        # interval. The bound is negligible for `first` as computed here.
+        # P(all |X| < t) is at most (2 t / d)**k, where d is sigma sqrt(2 pi) for a normal
+        # distribution, and the width of the interval for a uniform one. At the scale `first`, this
+        # bound is negligible.
         bits = reach**2 / (2 * math.log(2))
         first = last_begun(ladder, sigma / 2 ** (math.ceil(bits / model.block_size) + 3))
     else:

@@ -18,8 +18,8 @@ from mxnum.analysis.scale_theory import scale_threshold
 from mxnum.formats import ElementFormat, MXFormat, ScaleFormat
 from mxnum.modes import FloatScaleRule, ScaleRule, scale_rule_of
 
-#: The block maximum at which the last scale ends: a stand-in for infinity, because no interval of
-#: integration reaches this number.
+#: The block maximum at which the last scale ends. This number stands for infinity, because no
+#: interval of integration reaches it.
 _BEYOND = Fraction(2) ** 512
 #: The values of a scale format are listed if it has at most this many bits.
 _MOST_BITS = 16
@@ -38,8 +38,7 @@ class ScaleLadder:
     units: tuple[Fraction, ...]
     #: For each scale s, True if a block whose maximum equals begin(s) has scale s - 1.
     open_below: tuple[bool, ...]
-    #: A bound: the quantized values of a block with largest magnitude A are at most `growth` times
-    #: the larger of A and `least`.
+    #: The quantized values of a block with largest magnitude A are at most growth * max(A, least).
     growth: Fraction
     least: Fraction
 
@@ -57,7 +56,7 @@ class ScaleLadder:
 
 
 def last_begun(ladder: ScaleLadder, size: Fraction) -> int:
-    """Return the index of the highest scale that begins at or below `size`, or 0."""
+    """Return the index of the highest scale that begins at or below `size` (0 if none does)."""
     return max(bisect_right(ladder.begins, size) - 1, 0)
 
 
@@ -103,8 +102,8 @@ def floats(
 ) -> ScaleLadder:
     """Return the float scales of blocks under a rule that depends only on the block maximum.
 
-    For a block with largest magnitude A, the rule rounds headroom * A / (largest element * tensor
-    scale) to the scale format.
+    For a block with largest magnitude A, the rule rounds headroom * A / (largest element value *
+    tensor scale) to the scale format.
     """
     for name, value in (("tensor_scale", tensor_scale), ("headroom", headroom)):
         errors.require(Fraction(1, 2**150) <= value <= 2**130, name, "between 2**-150 and 2**130", float(value))

@@ -68,9 +68,9 @@ class Machine(Protocol):
         """Return x ** n for n >= 1, even if x is an interval around zero."""
 
     def inverse_normal(self, mu: Any, sigma: Any, lower: Fraction, upper: Fraction) -> Any:
-        """Return the integral of 1/x times the density of N(mu, sigma**2), from lower to upper.
+        """Return the integral from `lower` to `upper` of 1/x times the density of N(mu, sigma**2).
 
-        0 must lie outside [lower, upper].
+        The interval [lower, upper] must not contain 0.
         """
 
 
@@ -230,8 +230,7 @@ class IntervalMachine:
         All terms have the same sign, and the ratio of successive terms is 2x*x/(2n+3).
         """
         square = x * x
-        # For x > 1, 0 < 1 - erf(x) < exp(-x*x), which is below the precision if x is as large as
-        # here.
+        # For x > 1, 0 < 1 - erf(x) < exp(-x*x), which is below 2**-prec if x*x > 0.7 prec.
         if float(abs(x).a) ** 2 > 0.7 * self._iv.prec and float(abs(x).a) > 1:
             one = self._iv.mpf(1 if x.a > 0 else -1)
             return one - one * self.exp(-square) * self._iv.mpf([0, 1])

@@ -1,9 +1,9 @@
 """Describe the quantizer of an element format as a piecewise function of a real number.
 
 The function is derived from the definition, so that every rounding mode is covered. In
-deterministic modes the function is piecewise constant, with one boundary for two neighbouring
-values: at one of the values, or midway. Stochastic rounding chooses between two constants, and the
-mean of Q(x) is x.
+deterministic modes the function is piecewise constant. The boundary between two neighbouring values
+is one of the two values or their midpoint. Stochastic rounding chooses between two constants, and
+the mean of Q(x) is x.
 """
 
 from __future__ import annotations
@@ -32,10 +32,7 @@ def element_of(format: str | MXFormat | ElementFormat, what: str) -> ElementForm
 
 
 def _unbounded_value(element: ElementFormat, code: int) -> Fraction:
-    """Return the magnitude of code k * 2**m + q, where k is the exponent step and q has m bits.
-
-    The code may be above the code of the largest finite value.
-    """
+    """Return the magnitude that a code would have if the exponent were unbounded."""
     step, mantissa = divmod(code, 1 << element.mantissa_bits)
     unit = Fraction(2) ** (element.emin - element.mantissa_bits)
     return mantissa * unit if step == 0 else ((1 << element.mantissa_bits) + mantissa) * unit * 2 ** (step - 1)
@@ -45,9 +42,9 @@ def _unbounded_value(element: ElementFormat, code: int) -> Fraction:
 class PiecewiseQuantizer:
     """The function Q(x) at scale 1 with saturation, for every real x.
 
-    Between `breakpoints` i-1 and i the result is ``lower[i]`` or ``upper[i]``. ``lower[i]`` and
-    ``upper[i]`` differ only for stochastic rounding (with infinitely many random bits), where the
-    mean of Q(x) is x. At breakpoint i the result is ``at[i]``.
+    Between `breakpoints` i-1 and i the result is ``lower[i]`` or ``upper[i]``. Only under
+    stochastic rounding do ``lower[i]`` and ``upper[i]`` differ. Stochastic rounding has infinitely
+    many random bits, so the mean of Q(x) is x. At breakpoint i the result is ``at[i]``.
     """
 
     element: ElementFormat
@@ -65,7 +62,7 @@ class PiecewiseQuantizer:
         return _derive(resolved, errors.choose_member("rounding", rounding, Rounding))
 
     def mean(self, x: Fraction | int) -> Fraction:
-        """Return the exact mean of Q(x), which is Q(x) itself without stochastic rounding."""
+        """Return the exact mean of Q(x); in deterministic modes this is Q(x) itself."""
         x = Fraction(x)
         place = bisect_left(self.breakpoints, x)
         if place < len(self.breakpoints) and self.breakpoints[place] == x:
@@ -105,8 +102,7 @@ def _derive(element: ElementFormat, rounding: Rounding) -> PiecewiseQuantizer:
         if rounding.is_stochastic:
             rows.append((value, beyond))
             continue
-        # Ask the definition whether it rounds a quarter, the middle and three quarters of the gap
-        # down or up.
+        # By the definition, round the points at 1/4, 1/2 and 3/4 of the gap between the two values.
         quarter = (beyond - value) / 4
         low, middle, high = (rounded(value + i * quarter) for i in (1, 2, 3))
         rows.append((low, low))

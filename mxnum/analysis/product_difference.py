@@ -1,4 +1,4 @@
-"""Find out why the matrix products of two stacks differ: quantizer, order, truncation, ..."""
+"""Find out why two stacks of software and hardware give different matrix products."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from mxnum.output.text_table import text_table
 from mxnum.units import MatrixUnit
 from mxnum.units.unit import CLAUSES, OPERANDS, Evidence
 
-#: The parts of a difference, in the order in which `compare_products` adds the properties of a
-#: stack.
+#: The names of the parts of a difference, in the order in which `compare_products` adds them.
 PARTS = ("quantizer", "order", "truncation", "promotion", "tensor scale")
 PLACES = ("after", "in turn")
 #: A part counts as expected if its size is at most this multiple of the size that `expected_sums`
@@ -37,10 +36,10 @@ class ProductStack:
 
     `accumulate` is a matrix unit, its name, or a mode of `Accumulate`. `quantize` says how operands
     are quantized: None for no quantization, a format, the name of a type that a unit takes ("e4m3",
-    "float16"), keywords of `mxnum.quantize`, or a function of an array and the summed axis.
-    `tensor_scale` says how the scales of whole tensors or rows multiply a unit's sums: with
-    "after", the product of both scales multiplies a sum; with "in turn", one scale multiplies the
-    sum first, and then the other.
+    "float16"), keywords of `mxnum.quantize`, or a function of an array and the axis along which
+    products are summed. `tensor_scale` says how the scales of whole tensors or
+    rows multiply a unit's sums. With "after", the product of both scales multiplies a sum; with "in
+    turn", one scale multiplies the sum first, and then the other.
     """
 
     accumulate: str | Accumulate | MatrixUnit
@@ -54,7 +53,7 @@ class ProductStack:
         object.__setattr__(self, "name", self.name or getattr(self.accumulate, "name", str(self.accumulate)).lower())
 
     def operand(self, x: Any, axis: int) -> Any:
-        """Return x in the form in which the stack multiplies it."""
+        """Return the quantized operand that the stack multiplies in place of x."""
         asked, unit = self.quantize, self.accumulate
         if callable(asked):
             made = asked(x, axis)
@@ -75,9 +74,9 @@ class DifferencePart:
     """One part of the difference between the products of two stacks, or the whole difference.
 
     Only results that are finite in both stacks count. `rms`, `largest` and `expected` are relative
-    to the root mean square of the exact results. `bias` is the mean of the part times the sign of
-    the result, relative to the mean magnitude of the results. `bias` is below 0 if the second
-    stack's results are nearer zero.
+    to the root mean square of the exact results. `bias` is the mean of part * sign(result),
+    relative to the mean magnitude of the results. `bias` is below 0 if the second stack's results
+    are nearer zero.
     """
 
     name: str
@@ -88,7 +87,7 @@ class DifferencePart:
 
     @property
     def verdict(self) -> str:
-        """Verdict "equal", "expected", or "larger than expected" (more than twice `expected`)."""
+        """The verdict: "equal", "expected", or "larger than expected" (above twice `expected`)."""
         if self.rms == 0:
             return "equal"
         return "expected" if self.rms <= FACTOR * self.expected else "larger than expected"
@@ -99,8 +98,7 @@ class ProductDifference:
     """The difference of two stacks' products, split into parts that add up to the difference.
 
     `values` maps the name of each part, and "total", to a float64 array. `nonfinite` counts results
-    that are NaN or infinite in either stack. The numbers of the parts leave out results that are
-    not finite.
+    that are NaN or infinite in either stack.
     """
 
     stacks: tuple[str, str]
@@ -111,7 +109,7 @@ class ProductDifference:
     values: dict[str, Array] = field(repr=False)
 
     def text(self) -> str:
-        """Return a sentence about the largest and unexpected parts, and a table of all parts."""
+        """Return a sentence (which parts are largest or unexpected) and a table of all parts."""
         rows = [
             (p.name, f"{p.rms:.2e}", f"{p.largest:.2e}", f"{p.bias:+.2e}", f"{p.expected:.2e}", p.verdict)
             for p in (*self.parts, self.total)
@@ -144,15 +142,17 @@ def compare_products(
     """Divide the difference of two stacks' matrix products into parts.
 
     The difference is the second stack's result minus the first stack's. Each stack's result is
-    reached from exact sums by adding one property of the stack at a time. A part is the difference
-    of the effects that one property has in the two stacks, so the parts add up to the difference:
+    reached from exact sums by adding one property of the stack at a time. A part is the effect of
+    one property in the second stack minus its effect in the first; the parts add up to the
+    difference:
 
     - **quantizer**: exact sums of each stack's operands, rounded once to float32;
     - **order**: fused sums, or float32 sums, in the stack's order, each rounded to nearest;
     - **truncation**: the bits that the unit keeps of terms and results, and the type of its
       results;
-    - **promotion**: partial sums move to float32 after a number of products. If only promotions
-      apply the operands' scales, promotion counts as order;
+    - **promotion**: partial sums move to float32 after a number of products. If the unit multiplies
+      by the operands' scales only when it promotes a sum, the effect of promotion
+      is part of **order**;
     - **tensor scale**: scales of whole tensors or rows multiply sums in float32.
 
     Parameters
@@ -175,7 +175,7 @@ def compare_products(
     errors.require(len(units) == 2, "units", "two stacks", len(units))
     for each in units:
         known = isinstance(each, (ProductStack, MatrixUnit, Accumulate, str))
-        errors.require(known, "units", "stacks, units, or names of units or modes", type(each).__name__)
+        errors.require(known, "units", "ProductStacks, matrix units, or names of units or modes", type(each).__name__)
     stacks = [each if isinstance(each, ProductStack) else ProductStack(each) for each in units]
     first, second = (_Chain(stack, stack.operand(a, -1), stack.operand(b, -2)) for stack in stacks)
     with np.errstate(invalid="ignore"):
@@ -189,7 +189,7 @@ def compare_products(
 
 
 class _Chain:
-    """A stack's results in steps: exact sums, then one more property of the stack in each step."""
+    """The results of a `ProductStack` as its properties are added one by one to exact sums."""
 
     def __init__(self, stack: ProductStack, a: Any, b: Any) -> None:
         self.a, self.b = (_values(x) for x in (a, b))
@@ -208,7 +208,7 @@ class _Chain:
         self.steps = [exact, *(each * factor for each in sums), _scaled(sums[-1], left, right, stack.tensor_scale)]
 
     def expected(self, i: Array, j: Array) -> list[Error]:
-        """Return the expected errors of some results, due to each property except the quantizer."""
+        """Return the errors that each property but the quantizer should cause in results [i, j]."""
         sums = Sums(self.a[i], self.b.T[j])
         nothing = sums.no_error()
         if not isinstance(self.unit, MatrixUnit):
@@ -226,8 +226,8 @@ class _Chain:
 def _expected_squares(first: _Chain, second: _Chain, values: dict[str, Array]) -> dict[str, float]:
     """Return the expected mean squares of the parts and the total, for a sample of results.
 
-    The differences of operands and the errors of stacks are modelled as independent. The total
-    leaves out parts that are zero in all results.
+    The differences of operands and the errors of stacks are modelled as independent. The
+    expected total leaves out parts that are zero in all results.
     """
     results = np.argwhere(np.isfinite(values["total"]))
     if not len(results):
@@ -246,12 +246,12 @@ def _expected_squares(first: _Chain, second: _Chain, values: dict[str, Array]) -
 
 
 def _variants(unit: MatrixUnit, keeps_promotion: bool) -> list[MatrixUnit]:
-    """Return a unit with as many bits as possible, the unit without promotions, and `unit` itself.
+    """Return `unit` in three variants: with all possible bits, without promotions, and unchanged.
 
-    The first returned unit rounds to nearest. Only `unit` itself may warn that evidence is missing.
+    The first variant rounds to nearest. Only the last variant warns about missing evidence.
     """
     silent = tuple(Evidence(clause, "replayed") for clause in CLAUSES)
-    promotion = unit.promotion if keeps_promotion else 0  # a promotion that applies the scales is kept
+    promotion = unit.promotion if keeps_promotion else 0  # promotion also applies block scales
     nearest = unit.but(
         fraction_bits=unit.most_fraction_bits, accumulator="float32", result_bits=23, rounding="rne",
         promotion=promotion, evidence=silent,
@@ -307,8 +307,8 @@ def _differences(first: list[Array], second: list[Array]) -> dict[str, Array]:
 def _round_to_a_grid(steps: list[Array]) -> None:
     """Round the arrays in `steps`, in place, so that their differences are exact in float64.
 
-    The grid of a result has 49 bits below the largest value of the result in `steps`, so it has all
-    float32 numbers down to 2**-25 times this value.
+    Each result has a grid of its own. If v is the result's largest magnitude in `steps`, the grid's
+    spacing is at most 2**-48 v, and the grid contains all float32 numbers down to 2**-25 v.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         largest = np.max([np.where(np.isfinite(step), abs(step), 0) for step in steps], axis=0)

@@ -47,11 +47,11 @@ def scale_threshold(format: str | MXFormat | ElementFormat, scale_rule: str | Sc
 
 @dataclass(frozen=True)
 class OverflowRegion:
-    """The mantissas f at which a block maximum f * 2**E is beyond the largest element.
+    """The mantissas f, lower < f < upper, at which a block maximum f * 2**E overflows.
 
-    A block maximum f * 2**E overflows if lower < f < upper. The interval (lower, upper) is empty if
-    the rule never overflows. `worst_error` is the supremum of the relative error 1 - max / abs(x)
-    in the interval.
+    A block maximum overflows if it is beyond the largest element value times the scale. The
+    interval (lower, upper) is empty if the rule never overflows. `worst_error` is the supremum of
+    the relative error 1 - max / abs(x) in the interval.
     """
 
     lower: Fraction
@@ -76,7 +76,7 @@ class OverflowRegion:
 
 
 def overflow_region(format: str | MXFormat | ElementFormat, scale_rule: str | ScaleRule = "floor") -> OverflowRegion:
-    """Return the mantissas of block maxima that are beyond the largest element before rounding.
+    """Return the mantissas at which a block maximum overflows under a scale rule.
 
     >>> region = overflow_region("mxfp8_e4m3")
     >>> region.lower, region.upper, region.worst_error
@@ -87,8 +87,8 @@ def overflow_region(format: str | MXFormat | ElementFormat, scale_rule: str | Sc
     element = element_of(format, "overflow_region")
     aligned = Fraction(2) ** element.emax
     largest = Fraction(element.max)
-    # A / 2**s is below 2t. For ceil and rceil A / 2**s may equal 2t, but is then not beyond the
-    # largest element.
+    # By definition of t, A / 2**s is below 2t. For ceil and rceil, A / 2**s may equal 2t, but is
+    # then not beyond the largest element value.
     reach = 2 * scale_threshold(element, scale_rule)
     if reach <= largest:
         return OverflowRegion(largest / aligned, largest / aligned, Fraction(0))

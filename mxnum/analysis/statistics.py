@@ -21,7 +21,7 @@ from mxnum.memory.dtypes import Array, as_array, float_array
 from mxnum.modes import FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule, scale_rule_of
 from mxnum.ops import quantize, shared_scale
 
-#: The number of elements that are measured at a time. Each element needs about 130 bytes.
+#: The number of elements that are measured at a time. Measuring takes about 130 bytes each.
 CHUNK = 1 << 16
 
 #: The size of the largest array that numpy quantizes by the definition. numpy takes milliseconds,
@@ -43,8 +43,8 @@ class Statistics:
     are measured elements that are finite after quantization. Rates and errors are NaN if no element
     was measured.
 
-    Under asymmetric scaling, the element format represents the difference between a number and its
-    block's offset. Counts refer to the difference, but errors refer to the number itself.
+    Under asymmetric scaling, counts such as `clamped` are about a number minus its block's offset
+    (what its element represents), but errors are about the number itself.
 
     Errors x_q - x are rounded once to float64 and summed in float64. The squares of errors must not
     overflow.
@@ -58,15 +58,15 @@ class Statistics:
     measured: Any = field(metadata=_COUNT)
     #: Measured elements that are finite after quantization.
     compared: Any = field(metadata=_COUNT)
-    #: Elements whose magnitude before rounding is above the largest value times the scale. The
-    #: share of these elements is one definition of last-bin occupancy.
+    #: Elements whose magnitude is above the format's largest value times the scale.
+    #: `beyond_max_rate` is one of two definitions of *last-bin occupancy*; see `max_code_rate`.
     beyond_max: Any = field(metadata=_COUNT)
-    #: Elements that would become larger than the largest value if the exponent were unbounded.
+    #: Elements that, with an unbounded exponent, would round to above the format's largest value.
     #: overflow="saturate" clamps exactly these elements. If the scale is zero, all numbers except 0
     #: are clamped.
     clamped: Any = field(metadata=_COUNT)
-    #: Elements with the code of the largest value. The share of elements with this code is another
-    #: definition of last-bin occupancy.
+    #: Elements with the code of the format's largest value. `max_code_rate` is one of two
+    #: definitions of *last-bin occupancy*; see `beyond_max_rate`.
     at_max: Any = field(metadata=_COUNT)
     #: Elements that are not zero, but get the code of zero.
     underflowed: Any = field(metadata=_COUNT)
@@ -76,7 +76,7 @@ class Statistics:
     #: Sum of error times x.
     sum_error_x: Any = field(metadata=_SUM)
     max_error: Any = field(metadata=_LARGEST)
-    #: The number of blocks, of NaN blocks, and of blocks with an element beyond the largest value.
+    #: The number of blocks, of NaN blocks, and of blocks with an element that `beyond_max` counts.
     #: Fields about blocks are None if `per` is an axis.
     blocks: Any = None
     nan_blocks: Any = None
@@ -92,17 +92,17 @@ class Statistics:
 
     @property
     def beyond_max_rate(self) -> Any:
-        """The share of elements beyond the largest value of their block, before rounding."""
+        """The share of elements x with abs(x) above the format's largest value times the scale."""
         return _ratio(self.beyond_max, self.measured)
 
     @property
     def clamp_rate(self) -> Any:
-        """The share of elements that saturation, not rounding, made the largest value."""
+        """The share of elements that saturation, not rounding, set to the largest value."""
         return _ratio(self.clamped, self.measured)
 
     @property
     def max_code_rate(self) -> Any:
-        """The share of elements with the code of the largest value."""
+        """The share of elements with the code of the format's largest value."""
         return _ratio(self.at_max, self.measured)
 
     @property
@@ -112,10 +112,7 @@ class Statistics:
 
     @property
     def overflowing_blocks(self) -> Any:
-        """The share of blocks with an element beyond the largest value before rounding.
-
-        NaN blocks are left out.
-        """
+        """The share of blocks with an element that `beyond_max` counts. NaN blocks are left out."""
         return self._of_blocks(self.blocks_beyond_max)
 
     @property
@@ -255,7 +252,8 @@ def measure(
         A function that is called after each piece with the number of elements measured so far and
         the number of all elements.
 
-    The other keywords are those of `mxnum.quantize`; ``nonfinite`` is block or element.
+    The other keywords are those of `mxnum.quantize`; ``nonfinite`` must be ``"block"`` or
+    ``"element"``.
 
     >>> import numpy as np, mxnum as mx
     >>> gamma = np.array([0.897, 0.896, 0.884, 0.885, 0.904], np.float32)
@@ -408,7 +406,7 @@ def _settings(options: dict[str, Any], fmt: MXFormat) -> by_numpy.Settings:
 
 
 def _any_float_array(x: Any) -> Array:
-    """Return `x` as an array of floats, checked. A memory map stays a memory map."""
+    """Check `x`, and return it as an array of floats. A memory map stays a memory map."""
     return x if isinstance(x, np.memmap) and float_array("x", x[_none(x)]) else float_array("x", x)[0]
 
 

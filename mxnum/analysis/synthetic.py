@@ -1,7 +1,7 @@
 """Draw random tensors that resemble those of training, for studies without real tensors.
 
-The tensors are models, not measurements. A result that was computed with these tensors holds for
-the distributions in the functions' docstrings.
+The tensors are models, not measurements. A result computed with these tensors holds only for the
+distributions that the docstrings define.
 """
 
 from __future__ import annotations

@@ -50,14 +50,14 @@ def owned(array: Any) -> Any:
 def checked_codes(argument: str, value: Any, bits: int) -> Any:
     """Return `value` as an array of codes in the narrowest unsigned type that holds `bits` bits.
 
-    Raise an error if `value` has another dtype, or codes whose unused high bits are not zero.
+    Raise an error if `value` has a different dtype, or holds a code of 2**bits or more.
     """
     codes = as_array(argument, value)
     dtype = code_dtype(bits)
     errors.require_dtype(argument, codes.dtype, dtype)
     if codes.size and bits < 8 * dtype.itemsize:
         largest = dispatch_engine(codes=codes).largest(codes)
-        errors.require(largest < 1 << bits, argument, f"below {1 << bits}, its high bits zero", largest)
+        errors.require(largest < 1 << bits, argument, f"below {1 << bits}", largest)
     return codes
 
 
@@ -70,8 +70,7 @@ def checked_scales(value: Any, shape: tuple[int, ...], scale: ScaleFormat = E8M0
     errors.require_dtype(
         "scales", scales.dtype, scale_dtype(scale), f" of {scale.name.upper()} codes" * (scale.bits == 8)
     )
-    # Fast path: without this test, formatting the shape for the message would take longer than all
-    # other checks.
+    # Fast path: avoids formatting the error message, which takes longer than all other checks.
     if scales.shape != shape:
         errors.require(False, "scales", f"of shape {shape}", scales.shape)
     if scale.number is not None and scale.number.bits == scale.bits:
@@ -85,12 +84,12 @@ def checked_tensor_scale(
     """Return `value` as the tensor scale of an array with the given shape and blocks.
 
     A tensor scale is float32, without axes or with as many axes as the array. Each axis of a tensor
-    scale has length 1, or the length of the array's axis if that axis is not blocked. With
-    `positive` a tensor scale must be positive and finite, because elements are divided by it.
-    Without `positive`, only the sign bit of a tensor scale must be 0. `value` must be None if, and
-    only if, the format has no tensor scale. If `value` is an array, it must be in the same memory
-    as the array `beside`: in host memory, or on the same GPU. A Python number is copied to the
-    memory of `beside`.
+    scale has length 1, or the length of the array's axis if that axis is not blocked. If `positive`
+    is True, a tensor scale must be positive and finite, because elements are divided by it. If
+    `positive` is False, a tensor scale may be any float32 with the sign bit 0. `value` must be None
+    if, and only if, the format has no tensor scale. If `value` is an array, it must be in the same
+    memory as the array `beside`: in host memory, or on the same GPU. A Python number is copied to
+    the memory of `beside`.
     """
     if fmt.tensor_scale is None:
         errors.require(value is None, "tensor_scale", f"left out for {fmt.name}, which has none", value)
@@ -98,8 +97,8 @@ def checked_tensor_scale(
     errors.require(value is not None, "tensor_scale", f"given for {fmt.name}", value)
     if isinstance(value, float | int) and not isinstance(value, bool):
         errors.require(isinstance(value, float) or abs(value) < 1 << 128, "tensor_scale", "a float32 number", value)
-        # Compute a subnormal number's code as a count of the smallest subnormal, because the
-        # processor may be set to flush subnormal numbers to zero.
+        # Count a subnormal number in units of 2**-149, because the processor may be set to flush
+        # subnormal numbers to zero.
         units = value * 2.0**149
         with np.errstate(all="ignore"):
             code = np.uint32(units) if 0 < units < 1 << 23 else np.float32(value).view(np.uint32)
@@ -116,8 +115,8 @@ def checked_tensor_scale(
         )
     )
     accepted = (
-        f"without axes, or of {len(shape)} axes, each of length 1 or, if its block length in {blocks} is 1, of its "
-        f"length in {shape}"
+        f"without axes, or of {len(shape)} axes: each has length 1, or the length in {shape} if its block length in "
+        f"{blocks} is 1"
     )
     errors.require(fits, "tensor_scale", accepted, tensor.shape)
     if positive:
@@ -166,8 +165,7 @@ def checked_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     else:
         errors.require_type(isinstance(out, np.ndarray), "out", "a numpy array", type(out).__name__)
         writable = out.flags.writeable
-    # Fast path: without this test, formatting the dtype for the message would take longer than all
-    # other checks.
+    # Fast path: avoids formatting the error message, which takes longer than all other checks.
     if out.shape != shape or out.dtype != dtype:
         errors.require(out.shape == shape, "out", f"of shape {shape}", out.shape)
         errors.require(out.dtype == dtype, "out", f"of dtype {dtype}", out.dtype)
@@ -184,7 +182,8 @@ def copied_if_overlapping(read: Any, *written: Any) -> Any:
     """Return the array `read`, or a copy if one of the `written` arrays may share its memory.
 
     A loop may overwrite the array that it converts, because it reads each element before writing
-    the result. Other inputs of a loop, such as random words, must not change while the loop runs.
+    the result. Inputs that a loop only reads, such as random words, must not change while the loop
+    runs.
     """
     if isinstance(read, np.ndarray):
         for array in written:
@@ -214,7 +213,7 @@ def packed_layout(
 ) -> tuple[tuple[int, ...], Layout]:
     """Return the shape and the `Layout` of codes that are packed in rows of `length` codes.
 
-    `rest` has the arguments of `layout_of` after the shape.
+    `rest` holds the arguments of `layout_of` that follow the shape.
     """
     fmt = formats.get(format)
     bits = fmt.element.bits

@@ -55,7 +55,7 @@ class MXArray:
 
     With asymmetric scaling, an array also has float16 offsets, one for each block. If the format
     has a tensor scale, the array has one too. Each code takes a byte, unless the codes are packed
-    (``mxnum.quantize(x, format, packed=True)``): then the array takes `packed_nbytes` bytes. All
+    (``mxnum.quantize(x, format, packed=True)``). A packed array takes `packed_nbytes` bytes. All
     parts are in host memory, or on a GPU as arrays of the input's library. `to_host` copies the
     parts to host memory.
 
@@ -82,7 +82,7 @@ class MXArray:
         """Store the parts unchecked.
 
         `stored` holds the codes. If `packed_shape`, the shape of the codes, is given, `stored`
-        holds packed bytes as from `pack`.
+        holds packed bytes, as `pack` returns them.
         """
         self._stored = stored
         self._packed_shape = packed_shape
@@ -133,7 +133,7 @@ class MXArray:
         packed_shape: tuple[int, ...] | None,
         tensor_scale: Any,
     ) -> Self:
-        """Return an MXArray of checked codes, after checking the scales and offsets.
+        """Return an MXArray of the given parts, after checking all parts but the codes.
 
         `given` is the caller's object with the codes, and `stored` has the same codes as an array.
         """
@@ -257,12 +257,12 @@ class MXArray:
 
     @property
     def nbytes(self) -> int:
-        """The bytes in memory of the codes (as they are held), scales, tensor scale and offsets."""
+        """The bytes that codes (as stored), scales, tensor scale and offsets take in memory."""
         return math.prod(self._stored.shape) + self._side_bytes
 
     @property
     def packed_nbytes(self) -> int:
-        """The bytes that packed codes, scales, tensor scale and offsets take."""
+        """The bytes that scales, tensor scale, offsets and packed codes take."""
         if self.ndim == 0:
             return 1 + self._side_bytes
         row = packed_length(self.shape[-1], self.format.element.bits)
@@ -280,7 +280,7 @@ class MXArray:
         return self.shape[0]
 
     def to_host(self) -> Self:
-        """Return the same array in numpy arrays.
+        """Return the same MXArray, held in numpy arrays.
 
         The result is `self` if it holds numpy arrays, a view if it holds CPU tensors, and a copy if
         it holds arrays on a GPU.
@@ -305,7 +305,7 @@ class MXArray:
 
     def __eq__(self, other: object) -> bool:
         """Raise TypeError, because == could mean equal codes, equal values or the same object."""
-        raise TypeError("An MXArray is not compared with == or !=: use a.equals(b), or compare values, a.dequantize().")
+        raise TypeError("An MXArray does not support == or !=: use a.equals(b), or compare the values a.dequantize().")
 
     # Values
 
@@ -330,7 +330,7 @@ class MXArray:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is False:
-            raise ValueError("Argument 'copy' must be True or None for an MXArray, not False: its values are computed.")
+            raise ValueError("Argument 'copy' must be True or None, not False: an MXArray holds codes, not values.")
         self._require_host("array", "use dequantize() there, or to_host() first")
         return self.to_host().dequantize("float32" if dtype is None else dtype)
 
@@ -338,8 +338,8 @@ class MXArray:
         """Return the codes as bytes in C order.
 
         Each row of the last axis is a little-endian bit stream, padded to whole bytes. An array
-        without axes is one row of one code. If the codes are held packed, they are copied only if
-        `out` is given, or if the array is a view whose bytes are not in C order.
+        without axes is one row of one code. Codes that are held packed are copied only if `out` is
+        given, or if their bytes are not in C order.
         """
         if self.is_packed:
             return self._pack_held(out)
@@ -374,7 +374,7 @@ class MXArray:
         errors.require(
             not element.integer or element.bits == 8,
             "format",
-            "one whose codes have the same bits in ml_dtypes",
+            "a format whose element codes have the same bits in ml_dtypes",
             element.name,
         )
         return self.to_host().codes.view(numpy_dtype(element))
@@ -523,7 +523,7 @@ class MXArray:
                 errors.require_type(not isinstance(file, np.ndarray), "path", "an archive", "one array")
                 parts = {name: file[name] for name in _PARTS if name in file.files}
             description = json.loads(str(parts["description"]))
-            errors.require(description["mxnum"] == 1, "mxnum", "version 1 of its description", description["mxnum"])
+            errors.require(description["mxnum"] == 1, "mxnum", "version 1 of the file format", description["mxnum"])
             kind = description["scale"], description["block"], description["name"], description.get("tensor_scale")
             fmt = MXFormat(formats.ElementFormat(**description["element"]), *kind)
             shape, blocks = tuple(description["shape"]), tuple(description["blocks"])
@@ -553,12 +553,12 @@ class MXArray:
 
 
 def parts_of(q: MXArray) -> tuple[Any, Any, Any]:
-    """Return codes (one in each byte), scales and offsets as arrays for the engine."""
+    """Return (codes, scales, offsets) as arrays for the engine, with one code in each byte."""
     return held_parts(q.unpacked())
 
 
 def held_parts(q: MXArray) -> tuple[Any, Any, Any]:
-    """Return the codes as they are held, scales and offsets as arrays for the engine."""
+    """Return (codes, scales, offsets) as arrays for the engine, with the codes as they are held."""
     offsets = None if q.offsets is None else as_array("offsets", q.offsets)
     return as_array("codes", q._stored), as_array("scales", q.scales), offsets
 

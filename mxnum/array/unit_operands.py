@@ -23,11 +23,11 @@ class UnitOperand(NamedTuple):
     """An operand of a matrix unit, with its scales."""
 
     operand: Operand
-    #: The format of the scales that the unit applies to products or when it promotes partial sums.
-    #: None if the unit applies no scales.
+    #: The format of the scales by which the unit multiplies products or promoted partial sums. None
+    #: if the unit applies no scales.
     scale: ScaleFormat | None
-    #: A float32 array that broadcasts with the rows, by which the unit's results are multiplied at
-    #: the end, or None.
+    #: The float32 factors by which the unit's results are multiplied at the end, an array that
+    #: broadcasts with the rows; None if there are none.
     factor: Array | None
 
 

@@ -90,5 +90,5 @@ def block_slice(item: Any, length: int, block: int, axis: int) -> slice:
         if step == 1 and start % block == 0 and (stop >= length or stop % block == 0):
             return slice(start // block, -(-stop // block))
     raise ValueError(
-        f"Argument 'key' must select whole blocks of {block} on axis {axis}, whose elements share scales, not {item!r}."
+        f"Argument 'key' must select whole blocks of {block} on axis {axis} (each block has one scale), not {item!r}."
     )

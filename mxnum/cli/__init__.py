@@ -1,4 +1,4 @@
 """The command line: `main` has the entry point, and `app` lists the commands.
 
-The modules of commands only read input and write output. Other packages compute the results.
+The modules of commands only read input and write output; other packages compute the results.
 """

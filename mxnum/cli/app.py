@@ -34,8 +34,7 @@ LAB = {
 }  # fmt: skip
 #: The commands of the group ``mxnum unit``.
 UNIT = ("probe", "identify")
-#: The commands whose arguments may be negative numbers. Other commands read a negative number as an
-#: option.
+#: The commands whose arguments may be negative numbers, which other commands read as options.
 _TAKES_NUMBERS = ("explain",)
 
 

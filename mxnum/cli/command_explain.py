@@ -158,7 +158,7 @@ def bits_array(bits: list[int], source: Any) -> Any:
 
 
 def parsed(text: str, source: Any, argument: str = "values") -> int:
-    """Return the bit pattern of a typed number, rounded once to the float type `source`.
+    """Return the bit pattern of the number in `text`, rounded once to the float type `source`.
 
     The text is a decimal number, a hexadecimal float, or ``bits:`` and hexadecimal digits.
     """
@@ -188,12 +188,12 @@ def parsed(text: str, source: Any, argument: str = "values") -> int:
 
 
 def _digits(text: str) -> str:
-    """Return a typed number in lower case, without sign, spaces, underscores and ``0x``."""
+    """Return `text` in lower case, without sign, outer spaces, underscores and ``0x``."""
     return text.strip().lower().lstrip("+-").removeprefix("0x").replace("_", "")
 
 
 def _exactly(text: str) -> Fraction:
-    """Return the exact value of a typed number as a fraction, without rounding to float64."""
+    """Return the exact value of the number in `text`, without rounding to float64."""
     if "0x" not in text.lower():
         return Fraction(Decimal(text))
     significand, _, power = _digits(text).partition("p")
@@ -291,7 +291,7 @@ def _show_element(step: ElementSteps, bits: int, task: Any, word: int) -> None:
 
 
 def _show_line(step: ElementSteps) -> None:
-    """Print a line between the two nearest element values, with an x where the number lies."""
+    """Draw the interval between the two nearest element values, with an x at the number."""
     width = 48
     position = round(float(step.fraction or 0) * width)
     if 0 < (step.fraction or 0) < 1:

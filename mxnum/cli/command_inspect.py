@@ -91,7 +91,7 @@ def inspect(
 
 
 def _shown(value: Any, name: str, facts: dict[str, Any]) -> str:
-    """Return a value as text. A count of blocks or elements also gives its share of the total."""
+    """Return a value as text; for a count of blocks or elements, add the share of the total."""
     if isinstance(value, float):
         return f"{value:.9g}"
     for prefix, whole in (

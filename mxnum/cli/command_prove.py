@@ -29,7 +29,7 @@ def prove(
     ] = None,
     include: Annotated[
         list[Path] | None,
-        typer.Option("--include", "-I", help="A folder of included files (several: repeat the option)."),
+        typer.Option("--include", "-I", help="A folder to search for included files (several: repeat the option)."),
     ] = None,
     latency: Annotated[int, typer.Option(min=0, help="Clock cycles from inputs to outputs, for a pipeline.")] = 0,
     source: Annotated[
@@ -45,14 +45,12 @@ def prove(
     assume: Annotated[
         list[str] | None,
         typer.Option(
-            help="Assume that inputs are finite, not_nan, scale_number or nonnegative (several: repeat the option)."
+            help="Assumptions about inputs, separated by commas: finite, not_nan, scale_number and nonnegative."
         ),
     ] = None,
     accept: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Accept this difference from the definition: nan_code or minus_zero (several: repeat the option)."
-        ),
+        typer.Option(help="Differences from the definition to accept, separated by commas: nan_code and minus_zero."),
     ] = None,
     seconds: Annotated[float, typer.Option(help="Time limit of the solver.")] = 300,
     as_json: options.AsJson = False,
@@ -74,7 +72,7 @@ def prove(
         files, operation, format, function=function, ports=_pairs("--port", port), latency=latency,
         include=include or (),
         parameters={name: int(value) for name, value in _pairs("--parameter", parameter).items()},
-        assume=assume or (), accept=accept or (), seconds=seconds, **asked(context, DECIDES),
+        assume=options.names_in(assume), accept=options.names_in(accept), seconds=seconds, **asked(context, DECIDES),
     )  # fmt: skip
     if as_json:
         print_json(outcome.as_dict())

@@ -92,7 +92,7 @@ def _quantized(x: Array, format: str, settings: dict[str, Any]) -> MXArray:
     from mxnum.array import MXArray
     from mxnum.cli.console import progress
 
-    is_power = formats.get(format).scale.power_of_two  # float scales may come with a scale of the whole array
+    is_power = formats.get(format).scale.power_of_two  # float scales may need a tensor scale
     small = not is_power or x.ndim < 2 or x.size <= _PIECE or settings["axis"] % x.ndim == 0
     # Random bits (with a seed) and error messages depend on an element's index in the whole array,
     # so the array is not split.

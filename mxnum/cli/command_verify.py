@@ -20,7 +20,7 @@ def verify(
         Path | None,
         typer.Option("--vectors", help="The file of cases, if the file of answers has only answers."),
     ] = None,
-    accept: Annotated[str, typer.Option(help="Choices to accept, separated by commas, or all.")] = "",
+    accept: Annotated[list[str] | None, typer.Option(help="Choices to accept, separated by commas, or all.")] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Fail (status 1) if an answer needs a choice that is not accepted.")
     ] = False,
@@ -44,7 +44,7 @@ def verify(
     from mxnum.cli.main import DIFFERS
     from mxnum.conformance import verify as judged
 
-    accepted = "all" if accept == "all" else accept.split(",") if accept else None
+    accepted = "all" if accept == ["all"] else options.names_in(accept) or None
     with ExitStack() as stack:
         stream = sys.stdin.buffer if answers is None or str(answers) == "-" else stack.enter_context(answers.open("rb"))
         cases = None if vectors is None else stack.enter_context(vectors.open("rb"))

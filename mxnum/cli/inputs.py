@@ -27,7 +27,7 @@ def read_array(path: Path, tensor: str | None = None, as_dtype: str | None = Non
 
 def read(path: Path, tensor: str | None = None) -> Array | MXArray:
     """Read an array from a file or a checkpoint's folder: floats, or a saved `MXArray`."""
-    path.stat()  # raises FileNotFoundError, which tells more than an error about the ending
+    path.stat()  # raises FileNotFoundError for a missing file, whatever its suffix
     if path.is_dir():
         return _from_checkpoint(path, tensor)
     if path.suffix not in SUFFIXES:
@@ -80,7 +80,7 @@ def _from_archive(path: Path, tensor: str | None) -> Array | MXArray:
 
 
 def _from_checkpoint(path: Path, tensor: str | None) -> Array | MXArray:
-    """Read a weight of a safetensors file or folder, or a stored tensor such as its scales."""
+    """Read a weight of a safetensors file or folder, or a stored part of it, such as its scales."""
     from mxnum.interop.checkpoints import Checkpoint
     from mxnum.interop.safetensors import File
 
@@ -94,7 +94,8 @@ def _from_checkpoint(path: Path, tensor: str | None) -> Array | MXArray:
 def chosen(names: list[str], tensor: str | None) -> str:
     """Return `tensor` if it is one of `names`, or the only name if `tensor` is None.
 
-    Raise ValueError if `tensor` is not in `names`, or is None and `names` has not exactly one name.
+    Raise ValueError if `tensor` is not in `names`. None is accepted only if there is exactly one
+    name.
     """
     if tensor is not None:
         return errors.choose("tensor", tensor, names)

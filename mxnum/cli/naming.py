@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-#: For each argument of a Python function whose option may have another name, this other name.
+#: Options whose names differ from the Python arguments that they set, by argument.
 _OTHER = {
     "block": "block_size", "asymmetric": "offset", "ports": "port", "parameters": "parameter", "name": "tensor"
 }  # fmt: skip

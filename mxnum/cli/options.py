@@ -16,6 +16,11 @@ def _one_of(choices: Iterable[str]) -> str:
     return f"{', '.join(others)} or {last}"
 
 
+def names_in(given: list[str] | None) -> list[str]:
+    """Return the names in all values of a repeated option; commas separate the names of a value."""
+    return [name for value in given or () for name in value.split(",")]
+
+
 Format = Annotated[
     str,
     typer.Option(

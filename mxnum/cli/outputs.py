@@ -19,7 +19,7 @@ def check_output(name: str, path: Path | None, force: bool) -> None:
     if path is None or is_stream(path):
         return
     if str(path) == "-":
-        raise ValueError(f"{name} must be a file, not '-'; /dev/stdout is standard output.")
+        raise ValueError(f"{name} must be a file, not '-'; for standard output, give /dev/stdout.")
     _, mode = place_of(path)
     if mode is not None and not force:
         raise ValueError(f"{name} must be a new file unless --force is given: {str(path)!r} exists.")

@@ -17,7 +17,7 @@ from mxnum.memory.dtypes import Array
 
 #: The number of elements in a piece.
 PIECE = 1 << 22
-#: The counts and sums of `mxnum.analysis.Statistics` that are added up over pieces.
+#: The fields of `mxnum.analysis.Statistics` that are summed over the pieces of an array.
 _SUMMED = (
     "blocks", "nan_blocks", "blocks_beyond_max", "beyond_max", "clamped", "underflowed", "subnormal_scales",
     "largest_scales", "compared", "sum_error", "sum_error_x", "sum_error2", "sum_x2",

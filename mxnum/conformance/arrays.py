@@ -62,7 +62,7 @@ def check_arrays(
     Parameters
     ----------
     function
-        The callable under test. `check_arrays` calls the function with one array after the other:
+        The callable under test. `check_arrays` calls the function once for each array:
 
         - ``quantize``: ``function(x)`` gives ``(codes, scales)``; with ``rounding="sr"``, the call
           is ``function(x, words)``;
@@ -270,7 +270,7 @@ def as_floats_there(view: Array, task: Task) -> Array:
 
 
 def _blocks_of_tensor(task: Task, count: int, seed: int) -> Columns:
-    """Return `count` random finite blocks of one random tensor, which `cases` makes at level 2.
+    """Return `count` finite blocks, chosen at random from a tensor of level 2.
 
     A NaN or an infinity in one block would make the tensor scale useless for all blocks.
     """
@@ -281,7 +281,7 @@ def _blocks_of_tensor(task: Task, count: int, seed: int) -> Columns:
 
 
 def _blocks(task: Task, count: int, seed: int) -> Iterator[Columns]:
-    """Yield `count` random blocks, which `cases` makes at level 2, in batches."""
+    """Yield `count` random blocks of level 2, in batches."""
     # To save time, arrays of millions of elements repeat a few hundred thousand numbers.
     limit = max(1, min(count, LARGE * 4 // task.block))
     made = list(cases(task, level=2, seed=seed & ((1 << 64) - 1), count=limit))

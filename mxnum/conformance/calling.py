@@ -77,9 +77,9 @@ class Implementation:
         return {name: np.concatenate([found[name] for _, found in made])[order] for name in made[0][1]}
 
     def in_tensor(self, task: Task, inputs: Columns) -> Implementation:
-        """Return the implementation with its parameters named in `OF_TENSORS` bound to values.
+        """Return the implementation with its parameters `largest` and `tensor_scale` bound.
 
-        The values come from the first row of `inputs`.
+        The bound values come from the first row of `inputs`.
         """
         if not task.has_tensor:
             return self
@@ -217,8 +217,8 @@ def read_floats(value: Any, name: str, task: Task, shape: tuple[int, ...]) -> Ar
 def read_element_codes(value: Any, name: str, task: Task, shape: tuple[int, ...], packs: bool = False) -> Array:
     """Return codes of elements as integers; accept also the element's own type and packed rows.
 
-    Integers of any size are accepted. Rows of a single code have the same shape packed and
-    unpacked; they are read as packed if earlier answers were packed (`packs`).
+    Integers of any size are accepted. A row of one code has the same shape packed and unpacked; it
+    is read as packed if `packs` is True.
     """
     array, kind = as_array(value, name)
     element, bits = task.element, task.element.bits
@@ -227,7 +227,7 @@ def read_element_codes(value: Any, name: str, task: Task, shape: tuple[int, ...]
     if kind == PAIRS and element.name == "e2m1":
         errors.require(array.shape == packed, name, f"of shape {packed}, two codes a byte", array.shape)
         return unpacked(array, shape[-1], bits)
-    if kind == own:  # the bits of int8 and int4 numbers in two's complement are the code
+    if kind == own:  # the code of an int8 or int4 number is its two's complement
         array = array.view(np.int8 if element.integer else np.uint8).astype(np.int64) & ((1 << bits) - 1)
     else:
         accepted = f"an array of integers{f' or {own}' * bool(own)}"
@@ -290,9 +290,8 @@ def parts_of(task: Task, inputs: Columns, values: Array) -> Columns:
 
     Values do not always determine the scale: zero has a code at every scale. The scales follow the
     scale rule that can give the values of most blocks; if several rules tie, the claimed rule wins.
-    If the chosen rule's scale cannot give all values of a block, the block gets the nearest scale
-    code that can give all its values. If the right codes give the values, the right codes are
-    returned.
+    If no codes give a block's values at the rule's scale, the block gets the nearest scale code at
+    which all values have codes. If the right codes give a block's values, they are returned.
     """
     bits = np.where(np.isnan(values), values.dtype.type(np.nan), values)
     bits = as_bits(np.where(values == 0, values * 0, bits) if task.element.integer else bits, task.source)
@@ -321,10 +320,9 @@ def _is_known(task: Task, inputs: Columns) -> bool:
 
 
 def _by_rule(task: Task, inputs: Columns, bits: Array) -> tuple[int, Array, Array]:
-    """Return how many blocks a scale rule reproduces, and the scales and codes of all blocks.
+    """Return how many blocks the task's scale rule reproduces, and all blocks' scales and codes.
 
-    The scales follow the task's scale rule. The rule reproduces a block if the block's scale and
-    codes give all its values.
+    The rule reproduces a block if codes at the rule's scale give all values of the block.
     """
     scale = right_scales(task, inputs).astype(np.int64)
     codes = _codes_at(task, inputs, bits, scale)

@@ -37,8 +37,8 @@ def check(
     Parameters
     ----------
     function
-        The callable under test. `check` calls the function with arrays of many cases at once, which
-        the function may overwrite:
+        The callable under test. The function gets arrays of many cases at once, and may overwrite
+        these arrays. The arguments and results of the function are:
 
         - ``encode``: ``function(x)`` gives element codes; x has the shape (n,), and holds codes if
           ``source`` is an element;
@@ -70,7 +70,7 @@ def check(
     strict
         Raise an error also if answers differ by a choice that is not accepted.
     shrink
-        Search for the smallest failing input with hypothesis, if it is installed.
+        Search for the smallest failing input with the package Hypothesis, if installed.
     arrays
         The type of the arguments: ``"numpy"`` arrays, ``"torch"`` tensors, or ``"cuda"`` tensors.
         Codes and scales are uint8, random words are uint32. Operands of a matrix unit have their
@@ -132,7 +132,7 @@ def _smallest(implementation: Implementation, report: Report) -> tuple[Case | No
     except ModuleNotFoundError as problem:
         if problem.name != "hypothesis":
             raise
-        return None, f"The search for the smallest failing input needs hypothesis ({errors.install('test')})."
+        return None, f"The search for the smallest failing input needs Hypothesis ({errors.install('test')})."
     except Exception as problem:  # the callable may raise an error if it gets fewer cases at once
         return (
             None,

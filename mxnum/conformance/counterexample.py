@@ -35,7 +35,7 @@ def described(
 
 
 def _of_float(claim: Claim, inputs: Mapping[str, int]) -> tuple[Claim, Mapping[str, int]]:
-    """Return the claim and the inputs; replace an element code to encode by its float32 value."""
+    """Return the claim and the inputs; decode the input of `encode` if it is an element code."""
     if claim.operation != "encode" or claim.source.name in FLOATS:
         return claim, inputs
     (x,) = struct.unpack("<I", struct.pack("<f", claim.source.value(inputs["x"])))
@@ -46,7 +46,7 @@ def _of_float(claim: Claim, inputs: Mapping[str, int]) -> tuple[Claim, Mapping[s
 def _nan_settings(
     claim: Claim, inputs: Mapping[str, int], right: Mapping[str, int], found: Mapping[str, int | None]
 ) -> list[str]:
-    """Return a sentence about the setting under which an answer about NaN is right."""
+    """Return a sentence about the setting under which a difference in NaN does not count."""
     if claim.operation not in ("encode", "decode"):
         return []
     (output,) = claim.outputs
@@ -54,9 +54,9 @@ def _nan_settings(
     if number is None or answer is None:
         return []
     if math.isnan(number.value(right[output.name])) and math.isnan(number.value(answer)):
-        return ["Accept nan_code if any NaN is right."]
+        return ["If any NaN counts as right, accept the choice nan_code."]
     if claim.operation == "encode" and number.specials == "none" and math.isnan(claim.source.value(inputs["x"])):
-        return ["Assume not_nan if NaN does not matter."]
+        return ["If NaN inputs do not matter, assume not_nan."]
     return []
 
 

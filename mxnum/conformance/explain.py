@@ -17,7 +17,7 @@ from mxnum.conformance.task import Task
 from mxnum.definition.pack import limits
 from mxnum.formats import E8M0, ElementFormat, MXFormat, ScaleFormat
 from mxnum.memory.dtypes import code_dtype
-from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
+from mxnum.modes import FloatScaleRule, ScaleRule
 from mxnum.reference import numbers
 
 
@@ -142,7 +142,7 @@ def _float_scale_steps(task: Task, values: list[float], tensor: Fraction, code: 
 def _rounded(
     scale: ScaleFormat, quotient: Fraction, rule: FloatScaleRule
 ) -> tuple[int, int, int | None, Fraction | None, str]:
-    """Return a quotient's rounded code, the codes around it, its position, and the rule as text."""
+    """Return the rounded code, the codes below and above, the fraction of the gap, and the rule."""
     low, high = 0, scale.max_code + 1
     while high - low > 1:  # bisection, since larger codes have larger values
         middle = (low + high) // 2
@@ -190,8 +190,8 @@ class ElementSteps:
     x: float
     factor: Fraction
     divisor: str
-    #: The magnitude that is rounded, and its neighbours in the grid of magnitudes. All three are
-    #: None if nothing is rounded, as for NaN, infinity or a scale of zero.
+    #: The magnitude that is rounded, and its neighbours in the grid of magnitudes. If nothing is
+    #: rounded (NaN, infinity, a scale of zero), `magnitude`, `below` and `above` are None.
     magnitude: Fraction | None
     below: Neighbour | None
     above: Neighbour | None
@@ -230,7 +230,7 @@ class ElementSteps:
         return -magnitude if self.negative else magnitude
 
     def value_of(self, neighbour: Neighbour) -> Fraction:
-        """Return the value of a neighbour with the sign of the number."""
+        """Return the value of a neighbour; it is negative if the rounded number is."""
         return -neighbour.value if self.negative else neighbour.value
 
     def _named(self, neighbour: Neighbour) -> str:
@@ -326,12 +326,13 @@ def explain_element(
         stays = limits(task.rounding)[math.copysign(1, x) < 0]
         sign = -1 if math.copysign(1, x) < 0 else 1
         beyond_it = f"beyond the largest, {number(sign * grid[-1])}"
-        # A number on the grid beyond the largest value needs no rounding, but has no code either.
+        # The grid continues beyond the largest value, so delta can be 0 for a number without a
+        # code.
         rule = f"is {beyond_it}" if delta == 0 else f"{rule}; {number(sign * rounded)} is {beyond_it}"
         if saturates:
             rule += ": it saturates"
         elif stays:
-            rule += f", and {task.rounding} stays at the largest"
+            rule += f", and {task.rounding} gives the largest value"
         else:
             rule += ": it overflows to " + ("infinity" if e.specials == "ieee" else "NaN")
     steps = ElementSteps(e, x, factor, divisor, y, below, above, delta, rule, code)
@@ -380,7 +381,7 @@ def _code(e: ElementFormat, place: int, x: float) -> int:
 
 
 def _parity(e: ElementFormat, value: Fraction) -> int:
-    """Return the parity of a magnitude's code; codes are continued beyond the largest value."""
+    """Return the parity of a magnitude's code, even if the magnitude exceeds the largest value."""
     exponent = max(reference_exponent(value), e.emin) if value else e.emin
     if e.integer:
         exponent = 0
@@ -392,20 +393,25 @@ def _rounding_rule(task: Task, negative: bool, parity: int, delta: Fraction, ran
     """Return the rule in words, and True if it takes the neighbour that is farther from zero."""
     if delta == 0:
         return "is representable and stays", False
-    mode, r, is_tie = task.rounding, task.sr_bits, delta == Fraction(1, 2)
+    mode, r, half = task.rounding, task.sr_bits, Fraction(1, 2)
     away = numbers.goes_away(mode, negative, parity, delta, random % 2**r, r)
-    nearer, end = f"{mode} takes the nearer one", "away from" if away else "toward"
-    even = f"a tie, which rne gives to the even code, here the one {'away from' if away else 'nearer'} zero"
-    added = f"{math.floor(delta * 2**r)} + {random % 2**r} {'>=' if away else '<'} 2^{r}"
-    words = {
-        Rounding.RNE: even if is_tie else nearer,
-        Rounding.RNA: "a tie, which rna takes away from zero" if is_tie else nearer,
-        Rounding.RTP: "rtp goes up",
-        Rounding.RTN: "rtn goes down",
-        Rounding.RTO: "rto takes the neighbour whose code is odd",
-        Rounding.SR: f"sr adds R to the first {r} fraction bits, {added}: goes {end} zero",
-    }
-    return words.get(mode, f"{mode} goes {end} zero"), away
+    end, taken = "away from" if away else "toward", "even" if away == bool(parity) else "odd"
+    if mode.is_stochastic:
+        added = f"{math.floor(delta * 2**r)} + {random % 2**r} {'>=' if away else '<'} 2^{r}"
+        return f"{mode} adds R to the first {r} fraction bits, {added}, so the result goes {end} zero", away
+    ends = [numbers.goes_away(mode, negative, parity, each, 0, r) for each in (half / 2, 3 * half / 2)]
+    is_nearest, by_parity = ends == [False, True], numbers.goes_away(mode, negative, 1 - parity, delta, 0, r) != away
+    by_sign = numbers.goes_away(mode, not negative, parity, delta, 0, r) != away
+    if is_nearest and delta != half:
+        return f"{mode} takes the nearer one", away
+    if is_nearest and by_parity:
+        chosen = f"here the one {'away from' if away else 'nearer'} zero"
+        return f"a tie, which {mode} gives to the {taken} code, {chosen}", away
+    if is_nearest:
+        return f"a tie, which {mode} rounds {end} zero", away
+    if by_parity:
+        return f"{mode} takes the neighbour whose code is {taken}", away
+    return f"{mode} goes {('down' if away == negative else 'up') if by_sign else f'{end} zero'}", away
 
 
 def explain_scale(task: Task, bits: Any, tensor: float | None = None) -> ScaleSteps | FloatScaleSteps:
@@ -435,11 +441,11 @@ def explain_scale(task: Task, bits: Any, tensor: float | None = None) -> ScaleSt
 
 
 def _decisive(task: Task, values: list[float]) -> tuple[int | None, Fraction, str]:
-    """Return the index and magnitude of the element that decides the scale, and an empty text.
+    """Return the index and magnitude of the element that decides the scale, and a remark.
 
     The element with the largest finite magnitude decides the scale, unless that magnitude is 0 or a
     NaN or infinity makes the whole block NaN. If no element decides the scale, the index is None
-    and the text says why.
+    and the remark says why; otherwise the remark is empty.
     """
     finite = [(abs(Fraction(v)), -i) for i, v in enumerate(values) if math.isfinite(v)]
     maximum, minus_place = max(finite, default=(Fraction(0), 0))
@@ -493,6 +499,6 @@ def explain_block(task: Task, bits: Any, random: Any = None, tensor: float | Non
 
 
 def _of_length(task: Task, length: int) -> Task:
-    """Return the task with blocks of another length."""
+    """Return the task with its block length changed to `length`."""
     fmt = task.format
     return replace(task, format=MXFormat(task.element, fmt.scale, max(1, length), fmt.name, fmt.tensor_scale))

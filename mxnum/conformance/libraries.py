@@ -257,7 +257,7 @@ def _onnx() -> Iterator[Peer]:
     opset = min(25, onnx.defs.onnx_opset_version())
 
     def evaluated(operator: str, inputs: dict[str, tuple[int, Array]], result: int, **attributes: Any) -> Array:
-        """Return the result of one ONNX operator on inputs with their ONNX types."""
+        """Run one ONNX operator on arrays, each given with its ONNX type, and return the result."""
         named = [helper.make_tensor_value_info(name, kind, list(a.shape)) for name, (kind, a) in inputs.items()]
         shape = list(next(iter(inputs.values()))[1].shape)
         node = helper.make_node(operator, list(inputs), ["y"], axis=-1, output_dtype=result, **attributes)
@@ -315,9 +315,10 @@ def _gguf() -> Iterator[Peer]:
     yield Peer("gguf", "MXFP4.dequantize_blocks", "dequantize", "mxfp4_e2m1", dequantize)
 
 
-#: The largest number of wrong parts of a conversion for which a smallest failing input is searched.
+#: At most this many wrong parts of a conversion (such as scales) are shown with a smallest failing
+#: input.
 PARTS = 4
-#: Number of examples that hypothesis tries for each part. If no example fails, the numbers of a
+#: Number of examples that Hypothesis tries for each part. If no example fails, the numbers of a
 #: known failure are made simpler one by one.
 EXAMPLES = 100
 

@@ -12,8 +12,8 @@ from mxnum import errors
 from mxnum.prove.claims import DECIDES, OPERATIONS, Claim, make_claim
 from mxnum.prove.verdict import Counterexample, Proof, ProofPart
 
-#: The share of the time limit for one question about all inputs. If the solver needs more time, the
-#: question is split by classes of inputs.
+#: The fraction of the time limit that one question about all inputs may take. If the solver needs
+#: more time, the question is split by classes of inputs.
 WHOLE = 0.5
 #: The time limit, in seconds, of each search for a counterexample that is easy to read.
 SIMPLE = 3.0
@@ -118,9 +118,9 @@ class _Prover:
         verdict: Any = "refuted" if example else "open" if "open" in verdicts else "proved"
         taken = {each.name for each in self.binding.taken(self.claim)}
         scales = [each.name for each in self.claim.inputs if each.default is not None and each.name not in taken]
-        notes = [f"No input for {errors.joined(scales)}: the scale is 1."] if scales else []
+        notes = [f"The implementation has no input for {errors.joined(scales)}, so the scale is 1."] if scales else []
         notes += [
-            f"Input {name!r} is taken as {port.quantity.name}."
+            f"Input {name!r} is bound to the claim's {port.quantity.name!r}."
             for name, port in self.binding.inputs.items()
             if not isinstance(port, int) and port.quantity.default is not None and port.quantity.name != name
         ]
@@ -177,11 +177,11 @@ class _Prover:
         return True
 
     def decided_block(self) -> Counterexample | None:
-        """Ask about the scale of a block, then about each element; return any counterexample.
+        """Ask the solver about a block's scale, then about each element; return any counterexample.
 
-        The questions about elements take the implementation's scale as given. The conditions that
-        exclude undefined behaviour are asked one by one, because solvers need much longer for all
-        conditions together.
+        The questions about elements take the implementation's scale as given. Each condition that
+        excludes undefined behaviour is a separate question, because solvers need much longer for
+        all conditions together.
         """
         from mxnum.prove.claims import agrees, element_of
 
@@ -242,7 +242,7 @@ class _Prover:
         return values
 
     def split(self) -> list[tuple[str, Any]]:
-        """Return classes that cover all inputs: by exponent if the input has one, or one class."""
+        """Return classes that cover all inputs: eight ranges of exponents, or a single class."""
         import z3
 
         first = next(each for each in self.claim.inputs if each.name in self.symbols)
@@ -263,7 +263,7 @@ class _Prover:
         return described(self.claim, values, right, found)
 
     def answers(self, goal: Any, values: Mapping[str, int]) -> dict[str, int | None]:
-        """Return wrong answers that the implementation may give; None for an undefined answer."""
+        """Return a wrong answer that the implementation may give, by output; None if undefined."""
         import z3
 
         from mxnum.prove.solvers import solve

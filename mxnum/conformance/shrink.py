@@ -1,4 +1,4 @@
-"""Find the smallest failing case with hypothesis, starting from the numbers of known failures."""
+"""Find the smallest failing case with Hypothesis, starting from the numbers of known failures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mxnum.memory.dtypes import Array, code_dtype
 hypothesis: Any = errors.package("hypothesis", "test")
 st: Any = errors.package("hypothesis.strategies", "test")
 
-#: Number of examples that hypothesis tries to find a small failure.
+#: Number of examples that Hypothesis tries to find a small failure.
 EXAMPLES = 1000
 Wrong = Callable[[Columns], Array]
 
@@ -57,9 +57,9 @@ def search(task: Task, wrong: Wrong, known: Sequence[Columns], examples: int) ->
     """Return a failing case (columns of one row), as small as possible, or None.
 
     `wrong` says for each case of a batch whether it fails. Simple numbers are tried first, and the
-    numbers of the known failures only if no simple numbers fail. Hypothesis shrinks step by step
-    and can miss a simpler case. Each number of the case that hypothesis finds is therefore replaced
-    by the simplest number with which the case still fails.
+    numbers of the known failures only if no simple numbers fail. The package Hypothesis can miss a
+    simpler case, so each number that it finds is replaced by the simplest number with which the
+    case still fails.
     """
     settings = hypothesis.settings(
         database=None, derandomize=True, deadline=None, max_examples=examples,
@@ -114,10 +114,10 @@ def _simplest(task: Task, wrong: Wrong, found: Columns, pool: list[int]) -> Colu
 
 
 def _simplest_tensor(task: Task, wrong: Wrong, case: Columns) -> Columns:
-    """Return the case in the simplest tensor, of those tried, in which the case still fails.
+    """Return the case in the simplest tensor in which the case still fails.
 
-    The tensors tried are the block alone, and tensors with simple largest magnitudes or the largest
-    magnitude of the case.
+    Three kinds of tensors are tried: the block alone; tensors whose largest magnitude is a simple
+    number; the tensor of the case.
     """
     sizes = _largest(task, [case])
     batch = select(case, [0] * len(sizes))
@@ -128,7 +128,7 @@ def _simplest_tensor(task: Task, wrong: Wrong, case: Columns) -> Columns:
 
 
 def _inputs(task: Task, seen: Sequence[Columns]) -> Any:
-    """Return a strategy for cases of few numbers: simple, at boundaries, or from `seen`."""
+    """Return a strategy for cases of few numbers: simple numbers, boundaries, or some of `seen`."""
     fields = [field for field in task.inputs if field.name != "tensor_scale"]
     elements = [field for field in fields if field.kind in ("element", "operand")]
     codes = st.integers(0, (1 << task.element.bits) - 1)
@@ -164,9 +164,9 @@ def _inputs(task: Task, seen: Sequence[Columns]) -> Any:
 
 
 def _largest(task: Task, seen: Sequence[Columns]) -> list[int]:
-    """Return bit patterns of largest magnitudes: 0, plain numbers, and magnitudes in `seen`.
+    """Return bit patterns of tensors' largest magnitudes: 0, plain numbers, and some from `seen`.
 
-    0 stands for the maximum of the block itself.
+    A largest magnitude of 0 stands for the block's own maximum.
     """
     plain = [float(v) for v in (2688, 12, 6, 1, 5.25) if v <= task.source.max]
     known = [int(case["largest"][0, 0]) for case in seen]
@@ -176,7 +176,7 @@ def _largest(task: Task, seen: Sequence[Columns]) -> list[int]:
 def _scale_codes(task: Task) -> list[int]:
     """Return scale codes, sorted by their distance from the code of scale 1.
 
-    Of scales with more than 8 bits, only powers of two and the ends of the range are returned.
+    Of scales with more than 8 bits, only powers of two and the extreme codes are returned.
     """
     number = task.format.scale.number
     one = task.format.scale.bias if number is None else number.bias << number.mantissa_bits

@@ -6,7 +6,7 @@
     @given(mxst.blocks("mxfp8_e4m3"))
     def test_my_kernel(x): ...
 
-This module needs hypothesis (the extra ``test``).
+This module needs Hypothesis (the extra ``test``).
 """
 
 from __future__ import annotations
@@ -41,11 +41,10 @@ def boundary_values(
     scale: int | None = None,
     tensor_scale: float = 1.0,
 ) -> Any:
-    """Return a strategy for floats at or next to a value or midpoint of the element.
+    """Return a strategy for the values and midpoints of an element, and the floats next to them.
 
-    The floats are multiplied by the scale with the code `scale`. Without `scale` the floats are not
-    multiplied. If the first argument is an element alone, `scale` is an E8M0 code. If the format's
-    scales are floats, the numbers are also multiplied by `tensor_scale`.
+    The floats are multiplied by `tensor_scale` and, if `scale` is given, by the scale with this
+    code. For an element alone, `scale` is an E8M0 code.
     """
     float_type, element = FLOATS[errors.choose("source", source, tuple(FLOATS))], _element(format)
     of_scales = E8M0
@@ -94,8 +93,8 @@ def blocks(
 ) -> Any:
     """Return a strategy for one block of floats: few or many numbers, and special values.
 
-    Numbers lie at rounding boundaries under the scale that the block gets, or, if scales are
-    floats, under any scale of the format.
+    Numbers lie at rounding boundaries: at the block's own scale, or at any scale of the format if
+    scales are floats.
     """
     fmt = formats.get(format)
     float_type = FLOATS[errors.choose("source", source, tuple(FLOATS))]

@@ -53,7 +53,7 @@ class Field:
 
 
 class ArrayFormat(MXFormat):
-    """The stand-in for a format in tasks about float arrays, which have no scales."""
+    """Lets a task about float arrays, which have no scales, use a float type as its format."""
 
     def __init__(self, element: ElementFormat, name: str) -> None:
         fields = {"element": element, "scale": E8M0, "block": 1, "name": name, "tensor_scale": None}
@@ -80,7 +80,7 @@ class Operation:
     gives: tuple[str, ...]
     #: Number of cases of level 2, unless the caller gives a count.
     level_2: int
-    #: True if arguments and answers have one axis, because each field has one number in a case.
+    #: True if each field of a case is one number, so that arguments and answers have one axis.
     is_flat = False
     #: True if each case is a part of a tensor, which may have a tensor scale.
     in_tensors = False
@@ -99,7 +99,7 @@ class Operation:
         raise NotImplementedError
 
     def result_bits(self, task: Task) -> int | None:
-        """Return the number of fraction bits of a result, which sets the unit of distances.
+        """Return the number of fraction bits of a result, which defines its unit in the last place.
 
         Return None for an operation whose reports state no distances from the right answers.
         """
@@ -122,11 +122,11 @@ class Operation:
         raise NotImplementedError
 
     def samples(self, task: Task, rng: Generator, size: int, start: int) -> Columns:
-        """Return `size` cases of level 2; `start` cases of level 2 were made before."""
+        """Return `size` random cases (level 2), the first of which has the index `start`."""
         raise NotImplementedError
 
     def possible(self, task: Task) -> tuple[str, int | None]:
-        """Return the name of the possible inputs and their number of bits.
+        """Return a noun for the inputs, such as "element codes", and the size of an input in bits.
 
         The number of bits is None if there are too many possible inputs to count.
         """
@@ -149,7 +149,7 @@ class Operation:
         raise NotImplementedError
 
     def causes(self, task: Task, found: Judgement) -> tuple[Array, Columns]:
-        """Return for each case the float (as bits) that decides the answer, and other causes."""
+        """Return the bits of the float that decides each answer, and further causes of errors."""
         raise NotImplementedError
 
     def hypotheses(self, task: Task) -> Iterator[tuple[str, str, Answer]]:
@@ -182,8 +182,8 @@ class Task:
     #: Number of blocks in each operand of a dot product. Four blocks show the order in which an
     #: implementation adds blocks.
     dot_blocks: int = 4
-    #: The matrix unit that sums the products (None if `accumulate` says how to sum), and the number
-    #: of products of a case.
+    #: The matrix unit that sums the `k` products of a case. If `unit` is None, `accumulate` says
+    #: how to sum.
     unit: MatrixUnit | None = None
     k: int = 0
 
@@ -224,7 +224,7 @@ class Task:
 
     @property
     def has_scales(self) -> bool:
-        """True if a case is a block, whose answer has a scale code."""
+        """True if each answer has a scale code."""
         return "scale" in self.operation.gives
 
     @property

@@ -24,7 +24,7 @@ from mxnum.memory.dtypes import Array, code_dtype
 VERSION = "1"
 _NAME = "mxnum-vectors"
 _DIGITS = np.frombuffer(b"0123456789ABCDEF", np.uint8)
-#: A number with unknown bits, as logic simulators print it.
+#: A number with digits x or z, which logic simulators print for unknown bits.
 _UNKNOWN = re.compile(rb"(0[xX])?[0-9a-fA-F]*[xXzZ][0-9a-fA-FxXzZ]*")
 _VALUES = np.full(256, 255, np.uint8)
 _VALUES[list(b"0123456789")] = range(10)
@@ -38,7 +38,7 @@ BELOW = "stated below"
 
 
 def header_lines(task: Task, **more: object) -> bytes:
-    """Return the header of a file, which states the task and how the cases were made."""
+    """Return a file's header, which states the task and how the cases were made."""
     facts = {**task.header(), **{key: str(value) for key, value in more.items()}}
     lines = [f"# {_NAME} {VERSION}", *(f"# {key}: {value}" for key, value in facts.items())]
     return ("\n".join(lines) + "\n").encode()
@@ -145,7 +145,7 @@ def _one_by_one(tokens: list[bytes], fields: Sequence[Field], buses: Sequence[Fi
 
 
 def _parse_fixed(fields: Sequence[Field], text: Array) -> Columns | None:
-    """Return the columns of lines that look as `format_lines` writes them; None for other lines."""
+    """Return the columns of lines in the layout of `format_lines`; None for other lines."""
     result = {}
     at = 0
     for field in fields:
@@ -209,7 +209,7 @@ class Reader:
     """
 
     def __init__(self, stream: BinaryIO | Arriving) -> None:
-        name = getattr(stream, "name", "")  # the name of a pipe is a number; that of standard input is "<stdin>"
+        name = getattr(stream, "name", "")  # the name of a pipe is a number; standard input has the name "<stdin>"
         self._stream = iter(stream)
         self._name = "" if isinstance(name, int) or str(name).startswith("<") else str(name)
         self._pipe = stream if isinstance(stream, Arriving) else None
@@ -225,7 +225,7 @@ class Reader:
                 continue
             key, value = _stated(line)
             if key == _NAME and value != VERSION:
-                raise ValueError(f"The vectors must be of version {VERSION}, not {value!r}.")
+                raise ValueError(f"The vectors must have the format version {VERSION}, not {value!r}.")
             if key == "cases" and not (value.isdecimal() or value == BELOW):
                 raise ValueError(f"The header of the vectors must have a number in its line '# cases:', not {value!r}.")
             if key == "cases" and self.header.get(key) == BELOW:
@@ -238,7 +238,7 @@ class Reader:
 
     @property
     def cases(self) -> int | None:
-        """The number of cases that the stream states, known after reading all cases, or None."""
+        """The number of cases that the stream states, perhaps in its last line, or None."""
         stated = self.header.get("cases")
         if stated == BELOW:
             raise Incomplete("The last line must be '# cases: ...', as the header says; there is none.")
@@ -315,7 +315,7 @@ def _stated(line: bytes) -> tuple[str, str]:
     return (key.strip(), value.strip()) if colon else ("", "")
 
 
-#: The header keys that state the task and its cases; for each key, the header of the answers must
+#: The header keys that state the task and its cases. For these keys, the header of the answers must
 #: not contradict the header of the vectors.
 ASKED = ("operation", "format", "block", "source", "result", *DECIDES, "level", "seed")
 Advance = Callable[[int], object]
@@ -437,12 +437,12 @@ def _unchecked(header: Mapping[str, str], count: int | None, stated: _Stated | N
         return "No line '# cases: ...' states the number of cases, so missing answers would go unnoticed."
     if stated is None and "level" in header:
         made = header.get("mxnum", "(unknown)")
-        return f"mxnum {made} made these cases, so missing or changed cases go unnoticed; --vectors would reveal them."
+        return f"The cases of mxnum {made} cannot be remade, so missing or changed cases go unnoticed (see --vectors)."
     return ""
 
 
 def _judge_known(collector: Collector, first: int, inputs: Columns, answered: Columns, unknown: dict[int, str]) -> None:
-    """Judge a batch whose first case is on line `first`; answers with unknown bits are wrong."""
+    """Judge a batch whose first case is on line `first`; answers with digits x or z are wrong."""
     count = number_of(inputs)
     known = np.array([row for row in range(count) if row not in unknown], np.int64)
     if known.size:
@@ -461,7 +461,8 @@ class _Stated:
         #: The sum of the hashes of the lines read, minus the sum of the hashes of the cases that
         #: the header describes.
         self._excess = 0
-        #: The first line that differs from the header's case at the same position.
+        #: The first line whose case differs from the case that the header describes at this
+        #: position.
         self._line: int | None = None
 
     def compare(self, inputs: Columns, first: int) -> None:
@@ -512,8 +513,8 @@ def _stated_cases(task: Task, header: Mapping[str, str]) -> _Stated | None:
     return _Stated(cases(task, level=level, seed=seed, count=count if level == 2 else None))
 
 
-#: A batch of cases: the number of its first line, its inputs and answers, and, by row, the answers
-#: with unknown bits.
+#: A batch of cases: the number of its first line, its inputs, its answers, and the text of each
+#: answer with digits x or z, by row.
 Batch = tuple[int, Columns, Columns, dict[int, str]]
 
 
@@ -551,8 +552,8 @@ def _alone(task: Task, reader: Reader, given: Reader) -> Iterator[Batch]:
 def _checked(inputs: Columns, names: Sequence[str]) -> Columns:
     """Return the inputs; raise ValueError if a tensor scale is unusable.
 
-    A tensor scale that divides must be positive and finite; a tensor scale that multiplies must not
-    have a minus sign. `names` has the names of the lines for error messages.
+    If the inputs are numbers, tensor scales must be positive and finite. If the inputs are codes,
+    tensor scales must not have a minus sign. `names` has the names of the lines for error messages.
     """
     tensor = tensor_scales(inputs)
     if tensor is not None:

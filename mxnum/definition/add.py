@@ -12,7 +12,7 @@ GUARD = 3
 
 
 def sum_width(width: int) -> int:
-    """Return the width of a sum's significand: `width`, the guard bits and a bit for the carry."""
+    """Return the width of a sum's significand: `width` plus guard bits plus a bit for the carry."""
     return width + GUARD + 1
 
 
@@ -22,8 +22,8 @@ def make_add(width: int) -> Callable[..., Any]:
     The arguments and the sum are tuples (sign, exponent, significand, kind). The arguments'
     significands have the width `width`, and the sum's significand has the width `sum_width(width)`.
     The last bit of the sum is the sticky bit, which is 1 if aligning the smaller number lost
-    nonzero bits. Rounding the sum to `width` or fewer bits gives the same number as rounding the
-    exact sum, because the sticky bit is worth less than half a unit of the last bit that remains. A
+    nonzero bits. The sticky bit is worth less than half a unit in the last place of a rounded sum.
+    So rounding the sum to `width` or fewer bits gives the same number as rounding the exact sum. A
     sum that is exactly zero is +0 unless both numbers are -0, as IEEE 754 requires for every
     rounding except rounding downward.
     """

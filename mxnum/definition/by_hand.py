@@ -2,8 +2,9 @@
 
 `encode` does the work of the modules `convert`, `pack` and `unpack`, and `scale_exponent` does the
 work of the module `scale`. `by_hand` computes as a person would on paper: with exact fractions, one
-branch for each case, and one number at a time. `by_hand` is written to be read, and no other module
-calls it. Tests check that `by_hand` gives the same results as `convert` and `scale`.
+branch for each case, and one number at a time. `by_hand` is written to be read; in this library,
+only `emit.page` calls it. Tests check that `by_hand` gives the same results as `convert` and
+`scale`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def encode(
         return _with_sign(_beyond(negative, element, rounding, overflow, is_infinite=True), negative, element)
     y = abs(Fraction(x)) / Fraction(2) ** scale
 
-    # 1. The exponent is that of the largest power of two up to y, but at least emin. A number below
+    # 1. The exponent of the largest power of two up to y, but at least emin. A number below
     #    2**emin is subnormal: it has the exponent emin and no leading 1.
     exponent = max(_floor_log2(y), element.emin) if y else element.emin
 
@@ -49,18 +50,18 @@ def encode(
 
     # 4. Rounding: keep this code, or take the next one.
     rest = significand - kept
-    if _goes_on(rest, code, negative, rounding, random):
+    if goes_away(rest, code, negative, rounding, random):
         code += 1
 
-    # 5. Overflow: another code for a number beyond the largest number.
+    # 5. Overflow: replace a code above the code of the largest number.
     if code > element.max_code:
         code = _beyond(negative, element, rounding, overflow)
 
-    # 6. The sign: the first bit of the code, or two's complement.
+    # 6. The sign: set the top bit of the code, or negate the code in two's complement.
     return _with_sign(code, negative, element)
 
 
-def _goes_on(rest: Fraction, code: int, negative: bool, rounding: Rounding, random: int) -> bool:
+def goes_away(rest: Fraction, code: int, negative: bool, rounding: Rounding, random: int) -> bool:
     """Return True if a magnitude is rounded up to the next code.
 
     The magnitude is the value of `code` plus `rest` times the distance to the next value.
@@ -79,7 +80,7 @@ def _goes_on(rest: Fraction, code: int, negative: bool, rounding: Rounding, rand
             return rest > 0 and negative
         case Rounding.RTO:  # an inexact number goes to the odd neighbour
             return rest > 0 and code % 2 == 0
-        case Rounding.SR:  # up with probability `rest`, truncated to 30 bits
+        case Rounding.SR:  # up with probability floor(rest * 2**30) / 2**30
             return floor(rest * 2**30) + random >= 2**30
         case _:
             assert_never(rounding)

@@ -49,7 +49,8 @@ class Settings(NamedTuple):
 
     rounding: Rounding = Rounding.RNE
     overflow: Overflow = Overflow.SATURATE
-    #: A rule of the type that fits the format's scales; unused if the caller gives the scales.
+    #: The scale rule, of the type that the scale format needs; unused if the caller gives the
+    #: scales.
     scale_rule: ScaleRule | FloatScaleRule = ScaleRule.FLOOR
     nonfinite: Nonfinite = Nonfinite.BLOCK
     #: The magnitude that sets the scale of a block; None if scaling is symmetric.
@@ -84,7 +85,7 @@ def quantize(
     (see `looks_at_elements`) raises NotImplementedError.
     """
     if scales is None and looks_at_elements(asked.scale_rule):
-        raise NotImplementedError(f"Only the engine computes scale rule {asked.scale_rule}.")
+        raise NotImplementedError(f"Only the engine computes scales by the rule {asked.scale_rule}.")
     side = scales_shape(x.shape, blocks)
     tensors = np.broadcast_to(_tensor_bits(tensor_scale), side)
     offsets = None if asked.offset_range is None else np.empty(side, np.float16)
@@ -103,8 +104,8 @@ def quantize(
 def looks_at_elements(rule: ScaleRule | FloatScaleRule) -> bool:
     """Return True if the rule's scale depends on all elements of a block.
 
-    If True, only the engine computes the scale. If False, the scale depends only on the block's
-    largest magnitude.
+    If True, this module cannot compute the scale, but the compiled engine can. If False, the scale
+    depends only on the block's largest magnitude.
     """
     return isinstance(rule, FloatScaleRule) and rule.error_power > 0
 
@@ -141,7 +142,7 @@ def encode(
 def tensor_scale(largest: Array, source: ElementFormat, fmt: MXFormat) -> Array:
     """Return the tensor scale of each tensor, as float32.
 
-    `largest` has the bit pattern of each tensor's largest finite magnitude in the format `source`.
+    `largest` has each tensor's largest finite magnitude, as a bit pattern of `source`.
     """
     find = make_tensor_scale(source, fmt.element, fmt.scale)
     return np.asarray(find(np.asarray(largest, np.int64))).astype(np.uint32).view(np.float32)
@@ -188,7 +189,7 @@ def quotients(x: Array, scale: ScaleFormat, scales: Array, tensor_scale: Array |
 
     Each returned quotient is rounded, but compares with every number of at most 40 binary digits as
     the exact quotient does. The values of elements, and the midpoints between them, have fewer than
-    40 digits. A finite number divided by zero or infinity gives zero.
+    40 binary digits. A finite number divided by zero or infinity gives zero.
     """
     source = FLOATS[x.dtype.name]
     magnitude = _magnitude(signed_bits(x).astype(np.int64), source)
@@ -199,7 +200,7 @@ def quotients(x: Array, scale: ScaleFormat, scales: Array, tensor_scale: Array |
     divides = np.broadcast_to((kind == FINITE) & (divisor != 0), x.shape)
     divide = make_divide(source.mantissa_bits, width, digits)
     exponent, quotient = divide(exponent, significand, over, np.where(divides, divisor, 1 << width))
-    with np.errstate(all="ignore"):  # the return statement replaces NaN and infinities
+    with np.errstate(all="ignore"):  # the return statement replaces every NaN and infinity
         found = np.where(divides & (significand != 0), np.ldexp(quotient.astype(float), exponent - digits - 1), 0.0)
         wide = np.abs(x.astype(np.float64))
     return np.where(np.isfinite(wide), np.where(kind == NAN, np.nan, found), wide)
@@ -291,9 +292,9 @@ def _is_finite(bits: Array, source: ElementFormat) -> Array:
 
 
 def _ends(bits: Array, is_finite: Array, source: ElementFormat, blocks: Blocks) -> tuple[Array, Array]:
-    """Return the largest and the smallest finite number of each block, as ordered integers.
+    """Return the largest and the smallest finite number of each block.
 
-    `make_to_ordered` defines ordered integers.
+    The numbers are returned as the integers of `make_to_ordered`.
     """
     ordered = make_to_ordered(source)(bits)
     infinity = source.max_code + 1

@@ -34,7 +34,7 @@ def chunks(shape: tuple[int, ...], blocks: Blocks, limit: int) -> Iterator[Slice
 
 
 def of_blocks(part: Slices, blocks: Blocks) -> Slices:
-    """Return the slices that select the scales of a piece."""
+    """Return the slices that select the scales of one piece of an array."""
     return tuple(
         slice(piece.start // block, -(-piece.stop // block)) for piece, block in zip(part, blocks, strict=True)
     )

@@ -1,4 +1,4 @@
-"""Find scales that are floats, find tensor scales, and scale elements by their product.
+"""Find float scales and tensor scales, and scale elements by the product of the two.
 
 Encoding divides a number by a *factor*: the exact product of its block's scale and the tensor
 scale. In a format without tensor scales, the tensor scale is 1. Decoding multiplies by the factor
@@ -39,7 +39,7 @@ def factor_width(scale: ScaleFormat) -> int:
 
 @cache
 def make_product(bits: int) -> Callable[..., Any]:
-    """Return `product(a, b)`, which computes a * b by shifts and additions if a has `bits` bits."""
+    """Return `product(a, b)`, which computes a * b by shifts and additions, for a < 2**bits."""
 
     @dialect
     def product(a, b):
@@ -56,9 +56,9 @@ def make_divide(width: int, divisor_width: int, digits: int) -> Callable[..., An
     """Return `divide(exponent_a, a, exponent_b, b)`, which computes a / b for b other than 0.
 
     `divide` returns an exponent and a significand. Long division computes the leading 1 of the
-    significand and `digits` binary digits after it. A final digit is 1 if a remainder is left, so
-    the leading 1 is at position digits + 1. Rounding the result once gives the same number as
-    rounding the exact quotient.
+    significand and `digits` binary digits after it. The last bit of the significand is 1 if a
+    remainder is left, so the leading 1 is at position digits + 1. Rounding the result once gives
+    the same number as rounding the exact quotient.
     """
     common = max(width, divisor_width)
 
@@ -112,7 +112,7 @@ def make_factor(scale: ScaleFormat) -> Callable[..., Any]:
 def make_tensor_scale(source: ElementFormat, element: ElementFormat, scale: ScaleFormat) -> Callable[..., Any]:
     """Return `tensor_scale(amax)`, which finds the float32 bit pattern of an array's tensor scale.
 
-    `amax` is the bit pattern of the array's largest finite magnitude in `source`.
+    `amax` is the array's largest finite magnitude, as a bit pattern of `source`.
     """
     number, mantissa = number_of(scale), TENSOR_SCALE.mantissa_bits
     greatest, exponent_of_greatest = _number_of_code(element, element.max_code)

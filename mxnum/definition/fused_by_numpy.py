@@ -71,7 +71,8 @@ def _of_scales(codes: Array, scale: ScaleFormat) -> _Parts:
 class _Side(NamedTuple):
     elements: _Parts
     scales: _Parts | None
-    #: The float32 scales by which promotions multiply partial sums; None if there are no scales.
+    #: The float32 scales by which promotions multiply partial sums; None without promotions or
+    #: scales.
     factors: Array | None
     block: int
     point: int
@@ -81,7 +82,7 @@ def _side(x: Vectors, unit: MatrixUnit, padded: int, zero_exponent: int) -> _Sid
     """Return the rows of an operand, extended to the length `padded` with zeros."""
     elements, point = _of_codes(x.codes, x.element).padded(padded), x.element.mantissa_bits
     elements = elements._replace(exponent=np.where(elements.significand == 0, zero_exponent, elements.exponent))
-    if unit.group > 1:  # terms of a group add exactly, so all significands get the unit of the smallest number
+    if unit.group > 1:  # write elements as multiples of the smallest number, so products add without alignment
         shift = np.where(elements.significand == 0, 0, elements.exponent - x.element.emin)
         elements = elements._replace(significand=elements.significand << shift, exponent=np.zeros_like(shift))
         point -= x.element.emin
@@ -133,7 +134,7 @@ def fma(a: Array, b: Array, c: Array) -> Array:
 
 
 def scaled_sum(x: Array, y: Array, partial: Array, total: Array) -> Array:
-    """Return total + x·y·partial: x·y is rounded to float32, and then the result once."""
+    """Return total + s·partial, rounded once, where s is x·y rounded to float32."""
     return fma(x * y, partial, total)
 
 
@@ -149,10 +150,10 @@ def dots(
 ) -> Array:
     """Return the bit patterns of a·b + c for each pair of rows; `k` is the instructions' length K.
 
-    `c` holds bit patterns of the accumulator's type. To try other rules, pass another function with
-    the arguments of `fused_sum.align` as `align`. `zero_exponent` is the exponent of operands that
-    are zero. `promote` multiplies a partial sum by both operands' float32 scales and adds it to the
-    total, as `scaled_sum` does.
+    `c` holds bit patterns of the accumulator's type. To try another alignment, pass a function
+    `align` that takes the arguments of `fused_sum.align`. `zero_exponent` is the exponent of
+    operands that are zero. `promote` multiplies a partial sum by both operands' float32 scales and
+    adds it to the total, as `scaled_sum` does.
     """
     accumulator, length = FLOATS[unit.accumulator], a.codes.shape[1]
     padded = -(-length // k) * k
@@ -194,7 +195,7 @@ def _aligned(significand: Array, exponent: Array, largest: Array, point: int, ke
 
 
 def _promoted(total: Array, chain: Array, sides: tuple[_Side, _Side], at: int, promote: Callable[..., Array]) -> Array:
-    """Return the float32 totals plus the accumulators times the factors of both operands."""
+    """Return total + chain * (product of both operands' factors), all in float32."""
     if sides[0].factors is None and sides[1].factors is None:
         return np.asarray(fused_sum.make_add(_FLOAT32)(total, chain))
     one = np.ones((1, at + 1), np.float32)

@@ -20,7 +20,8 @@ from mxnum.formats import ElementFormat
 from mxnum.modes import Overflow, Rounding
 from mxnum.units.unit import SUM_BITS, ZERO_EXPONENT
 
-#: States of a sum: infinity, minus infinity, and NaN. The bitwise OR of both infinities is NaN.
+#: States of a sum: infinity, minus infinity, and NaN. The bitwise OR of the states of both
+#: infinities is the state of NaN.
 PLUS, MINUS, INVALID = 1, 2, 3
 _WORD = 64
 _FARTHEST = _WORD - 2
@@ -97,7 +98,7 @@ def make_finish(accumulator: ElementFormat, rounding: Rounding) -> Callable[...,
 
 @cache
 def make_add(accumulator: ElementFormat) -> Callable[..., Any]:
-    """Return `add(a, b)`, which adds two accumulators, rounded to nearest even, as bit patterns."""
+    """Return `add(a, b)`, which adds bit patterns of accumulators, rounding to nearest even."""
     width = accumulator.mantissa_bits + 1
     unpack, add = make_unpack(accumulator, width), addition.make_add(width)
     pack = make_pack(accumulator, Rounding.RNE, Overflow.IEEE, addition.sum_width(width), _WORD)

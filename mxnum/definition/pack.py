@@ -46,7 +46,7 @@ def make_round(target: ElementFormat, rounding: Rounding, width: int, word: int)
         above = select(step < 0, 0, select(step > LAST_STEP, LAST_STEP, step))
         shift = DISCARDED + below
         if SR:
-            # Keep SR_BITS bits below the quantum: floor(delta * 2**SR_BITS) needs no more.
+            # Keep SR_BITS bits below the quantum, because stochastic rounding reads no more.
             drop = select(shift > SR_BITS, shift - SR_BITS, 0)
             significand = significand >> select(drop > width + 1, width + 1, drop)
             shift = select(shift > SR_BITS, SR_BITS, shift)

@@ -22,10 +22,10 @@ def scale_width(source: ElementFormat, element: ElementFormat) -> int:
 def scale_constants(element: ElementFormat, rule: ScaleRule, width: int) -> tuple[int, int]:
     """Return the arguments `bias` and `first_bumped` of `scale_code`.
 
-    `first_bumped` is the least significand for which the rule's exponent is one more than that of
-    `floor`. Let f = significand / 2**width. The rule adds one to the exponent of `floor` if f > 1
-    (ceil), f >= 2 - 2**-(m+1) (even), f > max / 2**emax (rceil), f >= 7/4 (half_up), or always
-    (floor_plus_one).
+    `first_bumped` is the least significand for which the rule's exponent is one more than the
+    exponent of the rule `floor`. Let f = significand / 2**width. The rule adds one to the exponent
+    of `floor` if f > 1 (ceil), f >= 2 - 2**-(m+1) (even), f > max / 2**emax (rceil), f >= 7/4
+    (half_up), or always (floor_plus_one).
     """
     MANTISSA = element.mantissa_bits
     return E8M0.bias - element.emax, {
@@ -40,9 +40,10 @@ def scale_constants(element: ElementFormat, rule: ScaleRule, width: int) -> tupl
 
 @dialect
 def scale_code(exponent: Any, significand: Any, bias: Any, first_bumped: Any) -> Any:
-    """Return the E8M0 code for A = significand * 2**(exponent - width), normalized or zero.
+    """Return the E8M0 code for the magnitude significand * 2**(exponent - width).
 
-    The last two arguments are the rule's `scale_constants`.
+    The significand is normalized or zero. `bias` and `first_bumped` are the rule's
+    `scale_constants`.
     """
     code = exponent + bias + select(significand < first_bumped, 0, 1)
     code = select(code < 0, 0, select(code > LAST_SCALE, LAST_SCALE, code))
@@ -64,8 +65,8 @@ def make_scale_rule(element: ElementFormat, rule: ScaleRule, width: int) -> Call
 def make_scale_of(source: ElementFormat, width: int) -> Callable[..., Any]:
     """Return `scale_of(amax, bias, first_bumped)`, which finds the E8M0 code of a block.
 
-    `amax` is the bit pattern of the block's largest finite magnitude in `source`. The other two
-    arguments are the rule's `scale_constants`.
+    `amax` is the block's largest finite magnitude, as a bit pattern of `source`. `bias` and
+    `first_bumped` are the rule's `scale_constants`.
     """
     unpack = make_unpack(source, width)
 
@@ -80,7 +81,7 @@ def make_scale_of(source: ElementFormat, width: int) -> Callable[..., Any]:
 def make_shared_scale(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Callable[..., Any]:
     """Return `shared_scale(amax)`, which finds the E8M0 code of a block by a rule.
 
-    `amax` is the bit pattern of the block's largest finite magnitude in `source`.
+    `amax` is the block's largest finite magnitude, as a bit pattern of `source`.
     """
     width = scale_width(source, element)
     scale_of = make_scale_of(source, width)

@@ -1,4 +1,4 @@
-"""NVFP4 as each software stack computes it, bit for bit, with the float32 operations of its source.
+"""NVFP4 as each software stack computes it, bit for bit, with the float32 operations of its code.
 
 NVFP4 has E2M1 elements in blocks of 16, an E4M3 scale for each block and one float32 for the
 tensor. Stacks agree on the meaning of elements and scales. The bits of two stacks differ, because
@@ -15,13 +15,14 @@ the stacks round different intermediate results. For each stack this file has fo
 The four functions are pure: they compute float32 numbers with + * /, comparisons and `select`. The
 functions run on numpy arrays and, compiled, in loops over large arrays
 (`engine.rounding.by_stack`). Each operation rounds once to nearest even, as in IEEE 754, and keeps
-subnormal numbers. This library's own definition rounds the results to E4M3 and E2M1. An infinity
-goes through the operations as it does in the stack. A NaN in the input raises an error, because
-even the kernels of one stack treat NaN differently.
+subnormal numbers. This library's own definition rounds the results of the functions to E4M3 and
+E2M1. An infinity passes through the same operations as in the stack. A NaN in the input raises an
+error, because even the kernels of one stack treat NaN differently.
 
-A global scale has a direction. In the direction "encode" the global scale is called S. S is near
-2688 / largest, and encoding multiplies numbers by S. In the direction "decode" the global scale is
-the inverse of S, like `MXArray.tensor_scale`.
+The global scale is a factor either for encoding or for decoding, depending on the stack. In the
+direction "encode" the global scale is called S. S is near 2688 / largest, and encoding multiplies
+numbers by S. In the direction "decode" the global scale is the inverse of S, like
+`MXArray.tensor_scale`.
 """
 
 from __future__ import annotations
@@ -119,8 +120,8 @@ def _torchao_single_block(block_largest: Any, p: Any) -> Any:
     return _within(block_largest / _SIX, _LEAST_NORMAL_E4M3, _E4M3_MAX)
 
 
-# vLLM's emulation in torch. Callers of vLLM pass the global scale S. If the caller passes no S, it
-# is `448 * 6 / largest` as torch computes this quotient. To divide a number by a tensor, torch
+# vLLM's emulation in torch. Callers of vLLM pass the global scale S. If the caller passes no S, S
+# is `448 * 6 / largest`, as torch computes this quotient. To divide a number by a tensor, torch
 # multiplies the number by the tensor's reciprocal, which rounds twice.
 
 
@@ -226,9 +227,8 @@ class Stack:
     keeps_negative_zero: bool = True
     #: True if inputs are divided by the result of `factor`, False if they are multiplied by it.
     divides: bool = False
-    #: Makes `block_scale` from a function that rounds float32 numbers to the tensor's type, for
-    #: stacks that use this type in the first operations of a block scale. None for a stack that
-    #: computes block scales only in float32.
+    #: Returns `block_scale` for a given function that rounds float32 numbers to the tensor's type.
+    #: None if the stack computes block scales only in float32, whatever the tensor's type.
     block_scale_in: Callable[[Any], Any] | None = None
     #: The types of tensors that the stack accepts.
     takes: tuple[str, ...] = ("float32", "bfloat16", "float16")

@@ -12,8 +12,8 @@ from mxnum.formats import ElementFormat
 #: Values of `kind`, the class of an unpacked number.
 FINITE, INFINITE, NAN = 0, 1, 2
 
-#: The exponent of zero. Under every scale, all nonzero numbers have larger exponents, so that
-#: rounding cannot mistake a zero for a large number.
+#: The exponent of zero, below the exponent of every nonzero number under every scale. With this
+#: exponent, rounding cannot mistake a zero for a large number.
 ZERO_EXPONENT = -(1 << 12)
 
 
@@ -29,7 +29,7 @@ def make_normalize(width: int) -> Callable[..., Any]:
     @dialect
     def normalize(exponent, significand):
         exponent = select(significand == 0, ZERO_EXPONENT, exponent)
-        # Shift out the leading zeros by halving the width, without branches.
+        # Shift out the leading zeros in steps of 32, 16, 8, 4, 2 and 1 bits, without branches.
         if width >= 32:
             z = select(significand < (1 << (width - 31)), 32, 0)
             significand = significand << z

@@ -28,8 +28,8 @@ from mxnum.formats import ElementFormat
 
 Dialect = TypeVar("Dialect", bound=Callable[..., Any])
 
-#: For each type of condition, the function that `select` calls; plain booleans need no entry.
-#: Compilers and solvers whose conditions have a type of their own add a function to SELECT.
+#: For each type of condition, the function that `select` calls; plain booleans need no entry. A
+#: compiler or a solver that has its own type of condition adds a function to SELECT.
 SELECT: dict[type, Callable[[Any, Any, Any], Any]] = {np.ndarray: np.where}
 
 
@@ -55,8 +55,8 @@ def is_dialect(function: object) -> bool:
 def working_width(source: ElementFormat, target: ElementFormat) -> int:
     """Return the position of a significand's leading bit between unpacking and packing.
 
-    The position is at least one more than that of the leading bit in the target, so that rounding
-    always discards at least one bit.
+    The position is at least one higher than the leading bit's position in the target, so that
+    rounding always discards at least one bit.
     """
     return max(source.mantissa_bits, target.mantissa_bits + 1)
 

@@ -88,7 +88,8 @@ def matrix_unit_model(
 
     The model has the function `fused_sum`. `fused_sum` takes the codes of the factors of each
     product and the bits of an addend, and returns the bits of the result. If the unit adds the
-    addend after the sums, the model also has the function `add`, which adds two accumulators.
+    addend after the sums, the model also has the function `add`, which adds two numbers of the
+    accumulator's type.
 
     Parameters
     ----------

@@ -111,7 +111,7 @@ class SystemVerilog(Printer):
         random = f", input logic [{32 * k - 1}:0] random" if model.align_random is not None else ""
         drawn = self.use(model.align_random, word="word") if model.align_random is not None else ""
         encode = self.use(model.encode, x="bits", scale="scale", tensor="wide_tensor", random=drawn)
-        yield f"// Quantize a block of {k} numbers. The scale's code stands on the left of the element codes."
+        yield f"// Quantize a block of {k} numbers. The scale code is in the bits above the element codes."
         if model.has_tensor_scale:
             yield "// tensor: the bits of the tensor scale, which tensor_scale finds."
         if model.align_random is not None:

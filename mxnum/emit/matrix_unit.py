@@ -42,7 +42,8 @@ class SumModel(Emitted):
     aligned_product: Function
     #: ``(total, largest, state)``
     rounded: Function
-    #: ``add(a, b)`` adds two accumulators; None unless the unit adds its addend after the sums.
+    #: ``add(a, b)`` adds two numbers of the accumulator's type; None if the unit adds the addend as
+    #: a term of the sum.
     add: Function | None
 
     @property
@@ -50,7 +51,7 @@ class SumModel(Emitted):
         """One line that says what the functions compute."""
         a, b = self.operands
         rules = "; ".join(self.unit.describe().split("\nevidence", 1)[0].splitlines()[1:])
-        return f"a fused sum of the matrix unit {self.unit.name}, of {a.name} times {b.name}: {rules}"
+        return f"a fused sum of the matrix unit {self.unit.name}, for {a.name} times {b.name} operands: {rules}"
 
     @property
     def comment(self) -> str:
@@ -58,7 +59,7 @@ class SumModel(Emitted):
         after = (
             "The unit starts its sums from c = 0, and adds the addend to the last result with the function add."
             if self.add is not None
-            else "The result is the addend of the next sum of an instruction."
+            else "Within an instruction, the result is the addend of the next sum."
         )
         return (
             f"Return the {self.unit.accumulator} bits of a fused sum of c and up to {self.unit.terms} products.\n\n"
@@ -108,7 +109,7 @@ def _comments(unit: MatrixUnit) -> dict[str, str]:
 
 
 def _functions(unit: MatrixUnit, a: ElementFormat, b: ElementFormat) -> tuple[Callable[..., Any], ...]:
-    """Return the functions of a sum, named like the fields of `SumModel`."""
+    """Return the functions that make up a fused sum, named like the fields of `SumModel`."""
     accumulator = FLOATS[unit.accumulator]
     parts_a, parts_b, parts_c = make_parts(a), make_parts(b), make_parts(accumulator)
     finish, align_term = make_finish(accumulator, Rounding(unit.rounding)), cast(Callable[..., Any], align)

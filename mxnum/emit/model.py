@@ -27,7 +27,7 @@ from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule, scale_rule_of
 
 _Scalar = Callable[..., Any]
 
-#: The clauses of standards that the definition's functions implement, by the name of the factory.
+#: For each factory: the clauses of standards that its functions implement.
 CLAUSES = {
     "make_encode": "OCP MX v1.0 6.3: conversion to an MX format.",
     "make_unpack": "OCP MX v1.0 5.3 and OFP8 v1.0: the fields of an element. IEEE 754-2019 3.4: the fields of a float.",

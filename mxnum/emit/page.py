@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 from importlib import resources
+from itertools import product
 from typing import Any
 from urllib.parse import urlencode
 
 import numpy as np
 
 from mxnum import __version__, errors, formats
+from mxnum.definition.by_hand import goes_away
 from mxnum.definition.float_scale import WORD, make_float_scale, make_tensor_scale
-from mxnum.definition.pack import make_pack
+from mxnum.definition.pack import limits, make_pack
 from mxnum.definition.random import make_align_random
 from mxnum.definition.unpack import make_unpack
 from mxnum.emit.in_javascript import JavaScript
@@ -30,9 +33,10 @@ SOURCE = FLOATS["float32"]
 #: The position of the leading bit in the significand of a number that a reader types. The
 #: significand's last bit is sticky.
 TYPED_WIDTH = 40
-#: The E2M1 code of 4. The four-over-six rules try to make the largest number of a block 4.
+#: The E2M1 code of 4. The four-over-six rules try two scales: the largest number of a block
+#: becomes 6 or 4.
 _FOUR = 6
-#: The functions that the files in `web` call for every format, by the name in these files.
+#: Functions that are the same for every format, under the names that the files in `web` use.
 _SHARED = {
     "unpackFloat": (make_unpack(SOURCE, SOURCE.mantissa_bits), "unpack_float32", 32),
     "packFloat": (make_pack(SOURCE, Rounding.RNE, Overflow.IEEE, TYPED_WIDTH, WORD), "pack_float32", WORD),
@@ -76,7 +80,7 @@ def first_state(
     overflow: str | Overflow,
     nonfinite: str | Nonfinite,
 ) -> tuple[MXFormat, dict[str, str]]:
-    """Return the format, and the page's first state as names and values for the URL's fragment."""
+    """Return the format, and the fields of the URL fragment with which the page starts."""
     fmt = formats.get(format)
     rule = scale_rule_of(fmt, scale_rule)
     policy = errors.choose_member("nonfinite", nonfinite, Nonfinite)
@@ -93,7 +97,7 @@ def first_state(
 
 
 def explorer_page(start: Mapping[str, str], format: MXFormat) -> str:
-    """Return the page; `start` is its first state, as names and values of the URL's fragment.
+    """Return the page; `start` has the fields of the URL fragment with which the page starts.
 
     The page offers all named formats, and also `format` if it is not a named format.
     """
@@ -111,7 +115,7 @@ def explorer_page(start: Mapping[str, str], format: MXFormat) -> str:
         "SHARED": ", ".join(shared),
         "FORMATS": ",\n".join(entries),
         "MODES": json.dumps(_definitions()),
-        "ROUNDINGS": json.dumps([str(mode) for mode in Rounding]),
+        "ROUNDINGS": json.dumps({str(mode): _decisions(mode) for mode in Rounding}),
         "START": json.dumps(urlencode(start)).replace("<", "\\u003c"),
         "TYPED_WIDTH": str(TYPED_WIDTH),
         "VERSION": __version__,
@@ -137,8 +141,18 @@ def _definitions() -> dict[str, str]:
     return modes | rules | {squared: rules[absolute].replace("|x - value|", "(x - value)**2")}
 
 
+def _decisions(mode: Rounding) -> dict[str, Any]:
+    """Return a rounding mode's properties for the page; page.html describes the keys."""
+    decisions = {"staysAtLargest": limits(mode)}
+    if mode.is_stochastic:
+        return decisions
+    cases = product((False, True), (0, 1), (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4)))
+    away = [goes_away(rest, code, negative, mode, 0) for negative, code, rest in cases]
+    return decisions | {"away": "".join(str(int(each)) for each in away)}
+
+
 def _entry(script: _Script, fmt: MXFormat) -> str:
-    """Return a format as a JavaScript object: its facts and its functions."""
+    """Return a format as a JavaScript object: values that the page shows, and functions."""
     element, has_tensor = fmt.element, fmt.tensor_scale is not None
     facts = {
         "name": fmt.name, "block": fmt.block, "element": _facts(element), "scaleName": fmt.scale.name,
@@ -197,7 +211,7 @@ def _encoders(script: _Script, fmt: MXFormat) -> Iterator[str]:
 
 
 def _scale_rules(script: _Script, fmt: MXFormat) -> Iterator[str]:
-    """Yield the functions that find a scale by each rule.
+    """Yield, for each scale rule, the functions that find a scale.
 
     A rule that tries two scales has two functions: one makes the block's maximum 6, the other 4.
     """

@@ -17,8 +17,7 @@ INDENT = "    "
 class Printer:
     """The base class of printers; a subclass for a language overrides methods for its syntax."""
 
-    #: The pattern of a constant's name. The prefix keeps constants different from macros and
-    #: variables.
+    #: The pattern of a constant's name, with a prefix that no macro or variable has.
     constant = "K_{}"
     #: For each Python operator that the language writes differently, the language's operator.
     operators: ClassVar[Mapping[str, str]] = {}
@@ -34,7 +33,7 @@ class Printer:
         """Return the lines of text at the beginning of the file."""
         return [
             f"A reference model of {self.model.about}.",
-            f"Written by mxnum {__version__} from its definition: integers only, one rounding, right to the bit.",
+            f"Written by mxnum {__version__} from its definition: integers only, one rounding, bit-exact.",
         ]
 
     def function(self, function: Function) -> Iterator[str]:
@@ -48,7 +47,7 @@ class Printer:
             yield ""
 
     def arrays(self) -> Iterator[str]:
-        """Yield the lines of the functions that take a whole block, or a whole sum."""
+        """Yield the lines of the functions for whole blocks, or of the function for a fused sum."""
         if isinstance(self.model, SumModel):
             return self.fused_sum(self.model)
         assert isinstance(self.model, Model)

@@ -1,9 +1,9 @@
-"""Translates dialect functions (`mxnum.definition.word`) to statements and expressions.
+"""Translates functions in the Python subset of `mxnum.definition.word` to syntax trees.
 
 `Program.add` reads the syntax tree of a function that a factory made, and the constants in the
-function's closure. Of a branch on constants of the closure, the program keeps only the arm that is
-taken. Statements keep their form and their names, so that an emitted model reads like the
-definition.
+function's closure. If a branch depends only on constants of the closure, the program keeps only the
+arm that is taken. Statements keep their form and their names, so that an emitted model reads like
+the definition.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ class _Reader:
         return [Assignment(tuple(names), self.expression(node.value))]
 
     def pairs(self, names: list[str], values: list[Expression]) -> list[Statement]:
-        """Return one assignment for each pair of ``a, b = c, d``; raise if the order matters."""
+        """Return the assignments of ``a, b = c, d`` one by one; raise if their order matters."""
         for place, value in enumerate(values):
             read = {part.name for part in parts(value) if isinstance(part, Name)}
             if read & set(names[:place]):
@@ -296,7 +296,7 @@ class _Reader:
 
 
 def _without_unused(function: Function) -> Function:
-    """Return a function without assignments whose names no code reads."""
+    """Return a function without the assignments to names that no code reads."""
     while True:
         read = {part.name for each in _expressions(function) for part in parts(each) if isinstance(part, Name)}
         body = tuple(s for s in function.body if not (isinstance(s, Assignment) and not read & set(s.names)))
@@ -306,7 +306,7 @@ def _without_unused(function: Function) -> Function:
 
 
 def _comment(function: Callable[..., Any], comment: str, clauses: Mapping[str, str]) -> str:
-    """Return a function's comment: `comment` or the factory's docstring, and then the clause."""
+    """Return a function's comment: `comment` or a docstring, and then the clauses of standards."""
     factory = function.__qualname__.split(".")[0]
     if not comment:
         text = inspect.getdoc(function) or inspect.getdoc(function.__globals__[factory]) or ""

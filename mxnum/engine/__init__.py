@@ -17,5 +17,5 @@ checks:
 - `cuda`: the same operations for arrays on a GPU.
 
 `request` describes a call, and `dispatch` chooses the engine that runs the call. `uncompiled` is an
-engine for few numbers, which does not load numba.
+engine without numba, for small arrays.
 """

@@ -35,7 +35,7 @@ def engine(**arguments: Any) -> Any:
 
 
 def engine_of(x: Any, scales: Any, random_bits: Any, out: Any) -> Any:
-    """Return the engine for the arrays of a quantization.
+    """Return the engine that quantizes the array `x`.
 
     Fast path: if `x` and `out` are numpy arrays (or `out` is None) and no other array is given, the
     loop of `engine` is skipped.
@@ -54,7 +54,7 @@ def host_engine() -> Any:
 def uncompiled() -> Iterator[None]:
     """Run the operations on arrays in host memory without numba inside this context.
 
-    For few numbers, loading numba takes longer than all of the work takes with numpy.
+    For small arrays, loading numba takes longer than the whole computation with numpy.
     """
     from mxnum.engine import uncompiled
 

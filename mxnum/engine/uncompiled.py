@@ -1,4 +1,4 @@
-"""An engine for few numbers, which applies the definition to numpy arrays without numba.
+"""An engine for small arrays, which applies the definition with numpy instead of numba.
 
 Calls that this engine does not support go to the engine `quantizing.host`.
 """

@@ -22,7 +22,7 @@ SCALE_TYPES = {"e8m0": "float8_e8m0fnu", "e4m3": "float8_e4m3fn"}
 
 
 def in_host_memory(argument: str, q: Any) -> MXArray:
-    """Return `q` as an MX array of numpy arrays on the same memory; raise an error if on a GPU."""
+    """Return `q`, held in numpy arrays on the same memory; raise an error if `q` is on a GPU."""
     errors.require_type(isinstance(q, MXArray), argument, "an MXArray", type(q).__name__)
     if on_device(q.scales):
         raise errors.on_gpu(argument, "call to_host() first")
@@ -39,7 +39,7 @@ def without_offsets(argument: str, q: Any) -> MXArray:
 
 
 def in_rows(argument: str, q: Any, element: str, scale: str, block: int) -> MXArray:
-    """Return `q` in host memory; raise ValueError unless elements, scales and blocks fit.
+    """Return `q` in host memory; raise ValueError unless it has the given format and blocks.
 
     The array must have elements of the format `element`, scales of the format `scale`, no offsets,
     and whole blocks of length `block` along the last axis.
@@ -66,7 +66,7 @@ def require_rows(argument: str, q: MXArray, block: int) -> None:
 
 
 def typed_scales(q: MXArray) -> Array:
-    """Return scales in host memory as an array of their ml_dtypes or numpy type.
+    """Return the scales of an array in host memory; 8-bit codes get their ml_dtypes type.
 
     UE5M3 scales are returned as codes, because no library has a UE5M3 type.
     """
@@ -77,5 +77,5 @@ def typed_scales(q: MXArray) -> Array:
 
 
 def untyped_scales(scales: Array, scale: ScaleFormat) -> Array:
-    """Return 8-bit scales as bytes, also if in an ml_dtypes type, and other scales unchanged."""
+    """Return 8-bit scales as bytes, even those of an ml_dtypes type, and wider scales unchanged."""
     return scales.view(np.uint8) if scales.dtype.name == SCALE_TYPES.get(scale.name) else scales

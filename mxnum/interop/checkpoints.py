@@ -130,7 +130,7 @@ class Checkpoint:
         return self._weights[errors.choose("name", name, list(self._weights))]
 
     def _check_complete(self, name: str) -> None:
-        """Raise ValueError for the bytes of an NVFP4 weight whose global scale is missing."""
+        """Raise ValueError if `name` holds the codes of an NVFP4 weight without a global scale."""
         weight = name.removesuffix("_packed")
         scale, of_tensor = f"{weight}_scale", f"{weight}_global_scale" if weight != name else f"{weight}_scale_2"
         kinds = [self._files[part].dtype(part) for part in (name, scale) if part in self._files]
@@ -140,10 +140,10 @@ class Checkpoint:
             )
 
     def _tile_of(self, weight: Array, scales: Array, is_inverse: bool) -> Any:
-        """Return the tile from the caller or the configuration, or None if there are no tiles.
+        """Return the tile's shape from the caller or the configuration, or None without tiles.
 
-        There are no tiles if there is a single scale, or if name and shape of the scales show that
-        a scale belongs to a row or to a part of a row.
+        A weight has no tiles if it has a single scale, or if the name and shape of its scales show
+        that each scale belongs to a row or to a part of a row.
         """
         if self._tile is None or scales.size == 1:
             return None
@@ -232,9 +232,11 @@ def _readings(name: str, kinds: dict[str, str]) -> Any:
     for scale in (f"{name}_scale", f"{name}_weight_scale"):
         if kind == "U8" and scale in kinds and f"{scale}_2" in kinds:
             yield name, "nvfp4 modelopt", (name, scale, f"{scale}_2")
-    for scale in (f"{name}_scale_inv", f"{name}_scale"):
-        if kind in _FP8 and scale in kinds:
-            yield name, "fp8", (name, scale)
+    fitting = [scale for scale in (f"{name}_scale_inv", f"{name}_scale") if kind in _FP8 and scale in kinds]
+    if len(fitting) == 2:
+        raise ValueError(f"Weight {name!r} must have one tensor of scales, not both {fitting[0]!r} and {fitting[1]!r}.")
+    for scale in fitting:
+        yield name, "fp8", (name, scale)
 
 
 def to_tensors(name: str, q: MXArray, layout: str, *, global_scale: Any = None) -> dict[str, Array]:

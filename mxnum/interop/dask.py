@@ -41,11 +41,11 @@ def quantize(x: Any, format: str | MXFormat, **options: Any) -> MXChunks:
 
     Blocks must not straddle chunks, so every chunk but the last along an axis must hold whole
     blocks. The keywords are those of `mxnum.quantize` except `arithmetic`, `offset`, `scales`,
-    `out`, `packed` and `seed`. (Random words from a seed would depend on the chunks.) `random_bits`
-    may be a dask array of uint32. For ``nvfp4``, all chunks share one tensor scale, which the
-    caller gives or an extra pass over the array computes. Wrong arguments raise an error when
-    `quantize` is called. Wrong numbers raise an error when chunks are computed. The error of
-    ``nonfinite="raise"`` gives the index within a chunk.
+    `out`, `packed` and `seed`. `seed` is excluded because its random words would depend on the
+    chunks. `random_bits` may be a dask array of uint32. For ``nvfp4``, all chunks share one tensor
+    scale, which the caller gives or an extra pass over the array computes. Wrong arguments raise an
+    error when `quantize` is called. Wrong numbers raise an error when chunks are computed. The
+    error of ``nonfinite="raise"`` gives the index within a chunk.
     """
     inputs, tensor, settings, fmt, array = _prepared(x, options, format)
     blocks = settings["blocks"]
@@ -122,8 +122,8 @@ def _checked(x: Any, options: dict[str, Any], format: str | MXFormat) -> tuple[A
             words = array_module.from_array(as_array("random_bits", words, anywhere=False))
         errors.require(words.shape == x.shape, "random_bits", f"of shape {x.shape}", words.shape)
         options["random_bits"] = words.rechunk(x.chunks)
-    # Calling `mx.quantize` on an empty array raises errors for all other wrong arguments now,
-    # before chunks are computed.
+    # Quantizing an empty array checks all arguments that are not checked above. Without this call,
+    # a wrong argument would raise an error only when chunks are computed.
     tensor = options.get("tensor_scale")
     one = tensor is None or (not isinstance(tensor, str) and np.ndim(tensor) == 0)
     errors.require(one, "tensor_scale", "one number for a dask array", tensor)

@@ -42,8 +42,9 @@ def from_fp8(weight: Any, scales: Any, *, block_shape: tuple[int, int] | None = 
 
     The array must have two or more axes. `block_shape` is the shape of a tile that shares a scale.
     By default the shape of a tile is derived from the shape of the scales. A single scale belongs
-    to the whole array. Scales of shape (..., rows, 1) belong to rows, and E8M0 codes of shape (...,
-    n / 32) to 32 elements of a row. All other scales belong to tiles of 128 x 128.
+    to the whole array. Scales of shape (..., rows, 1) belong to a row each. E8M0 scales of shape
+    (..., n / 32) belong to 32 elements of a row each. Scales of any other shape belong to tiles of
+    128 x 128.
     """
     elements, numbers = (as_array(n, v, anywhere=False) for n, v in (("weight", weight), ("scales", scales)))
     name, kind = _ELEMENTS.get(elements.dtype.name), _SCALES.get(numbers.dtype.name)

@@ -1,9 +1,9 @@
 """Read and write blocks of GGUF files (llama.cpp): MXFP4, NVFP4, and groups of integers.
 
-A block begins with its scale. In a block of 32 elements of four bits, byte i then holds element i
-in the low bits and element i + 16 in the high bits. In gpt-oss checkpoints, byte i holds elements
-2i and 2i + 1 (`mxnum.interop.gpt_oss`). A reader that confuses the orders of GGUF and gpt-oss
-silently permutes the values.
+A block begins with its scale. In a block of 32 elements of four bits, byte i holds element i in the
+low bits and element i + 16 in the high bits. In gpt-oss checkpoints, byte i holds elements 2i and
+2i + 1 (`mxnum.interop.gpt_oss`). A reader that confuses the orders of GGUF and gpt-oss silently
+permutes the values.
 
 - MXFP4: a block is an E8M0 code and 16 bytes of elements.
 - NVFP4: a block has four E4M3 codes, then 8 bytes with 16 elements for each code. NVFP4 is read as
@@ -12,10 +12,10 @@ silently permutes the values.
   is read as ``int8:block=32,scale=float16``. The elements of int8 are n / 64, so the scales are 64
   d.
 - Q4_0: a block has a float16 number d *with a sign*, and 32 integers n stored as n + 8. Scales of
-  mxnum have no sign, so a negative d turns the integers n into -n. But 8, from n = -8, does not fit
-  into an integer of four bits. Therefore Q4_0 is read as ``e1m3:bias=-2,block=32,scale=float16``,
-  with the scale abs(d). Elements of e1m3:bias=-2 are integers from -15 to 15 in sign and magnitude,
-  with +0 and -0.
+  mxnum have no sign, so a negative d turns the integers n into -n. The integer n = -8 would become
+  8, which does not fit into an integer of four bits. Therefore Q4_0 is read as
+  ``e1m3:bias=-2,block=32,scale=float16``, with the scale abs(d). Elements of e1m3:bias=-2 are
+  integers from -15 to 15 in sign and magnitude, with +0 and -0.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from mxnum.memory.dtypes import Array, as_array
 from mxnum.memory.tensors import in_kind
 from mxnum.output.files import as_path, reading
 
-#: The GGUF types that this module reads and writes: for each, the format of the MX array, and the
-#: numbers of elements and of bytes in a block.
+#: For each GGUF type that this module reads and writes: the format of the MX array, and the numbers
+#: of elements and of bytes in a block.
 KINDS = {
     "MXFP4": ("mxfp4_e2m1", 32, 17),
     "NVFP4": ("e2m1:block=16,scale=e4m3", 64, 36),
@@ -51,8 +51,8 @@ _SIGN, _E4M3 = np.uint16(0x8000), SCALES["e4m3"]
 def from_gguf_blocks(blocks: Any, shape: tuple[int, ...] | None = None, *, kind: str = "MXFP4") -> MXArray:
     """Return an MX array from the bytes of GGUF blocks, of shape (..., bytes of a row).
 
-    `shape` is the shape of the elements. `kind` is GGUF's name for the type of the blocks, one of
-    `KINDS`.
+    `shape` is the shape of the MX array; by default each row of blocks becomes a row of elements.
+    `kind` is GGUF's name for the type of the blocks, one of `KINDS`.
     """
     name, elements, size = KINDS[errors.choose("kind", kind, tuple(KINDS))]
     array = as_array("blocks", blocks, anywhere=False)
@@ -100,7 +100,10 @@ def _read_q8_0(rows: Array) -> tuple[Array, Array]:
     wrong = (d.view(np.uint16) & _SIGN != 0) | (np.isinf(scales) & ~np.isinf(d))
     if wrong.any():
         raise errors.outside(
-            "blocks", first_index(wrong), "an array of blocks whose d is positive and below 1024", float(d[wrong][0])
+            "blocks",
+            first_index(wrong),
+            "an array of blocks whose d is at least +0 and below 1024",
+            float(d[wrong][0]),
         )
     return rows[:, 2:].copy(), scales
 
@@ -142,7 +145,7 @@ def to_gguf_blocks(q: MXArray, *, kind: str = "MXFP4") -> Array:
     elif kind == "NVFP4":
         q = in_rows("q", q, "e2m1", "e4m3", 16)
         errors.require(q.tensor_scale is None, "q", "an array without a tensor scale", q.format.name)
-        errors.require(q.shape[-1] % 64 == 0, "q", "in rows of a multiple of 64", q.shape)
+        errors.require(q.shape[-1] % 64 == 0, "q", "in rows of a multiple of 64 elements", q.shape)
         scales = np.ascontiguousarray(q.scales).reshape(-1, 4)
         wrong = scales == _E4M3.nan_code
         if wrong.any():
@@ -157,7 +160,7 @@ def to_gguf_blocks(q: MXArray, *, kind: str = "MXFP4") -> Array:
 
 
 def _integers(q: MXArray) -> tuple[Array, Array, Array]:
-    """Return elements divided by the step (integers), their signs, and scales times the step.
+    """Return the integers elements / step, the signs of elements, and the numbers scales * step.
 
     The step is the distance between neighbouring elements. A sign is True for a negative element.
     """
@@ -263,7 +266,7 @@ def _tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Any], bool]:
 def _reader(gguf: Any) -> Any:
     """Return a subclass of the gguf package's reader that raises ValueError for missing bytes.
 
-    Beyond the end of the file, the package's own reader silently returns empty arrays.
+    Beyond the end of the file, the gguf package's own reader silently returns empty arrays.
     """
 
     class Reader(gguf.GGUFReader):  # type: ignore[misc]

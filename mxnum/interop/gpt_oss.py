@@ -1,8 +1,9 @@
 """Convert MXFP4 tensors of gpt-oss checkpoints: ``blocks`` of 16 bytes, each with a scale code.
 
 Byte i of a block holds element 2i in the low bits and element 2i + 1 in the high bits, as in
-`MXArray.pack`. The last two axes of ``blocks`` are the blocks of 32 input features, and the bytes
-of a block. GGUF orders the elements of a block differently (`mxnum.interop.gguf`).
+`MXArray.pack`. The last axis of ``blocks`` holds the 16 bytes of a block, and the axis before it
+counts blocks of 32 input features. GGUF orders the elements of a block differently
+(`mxnum.interop.gguf`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _FORMAT = "mxfp4_e2m1"
 def from_gpt_oss(blocks: Any, scales: Any) -> MXArray:
     """Return an MX array from blocks (..., groups, 16) and scales (..., groups), both of uint8.
 
-    The array has shape (..., 32 groups).
+    The returned array has shape (..., 32 * groups).
     """
     bytes_, codes = (as_array(n, v, anywhere=False) for n, v in (("blocks", blocks), ("scales", scales)))
     for name, array in (("blocks", bytes_), ("scales", codes)):

@@ -33,7 +33,7 @@ from mxnum.memory.tensors import in_kind
 #: A global scale multiplies numbers on encoding (compressed-tensors, flashinfer) or on decoding
 #: (ModelOpt, torchao).
 DIRECTIONS = "encode", "decode"
-#: The stacks that can decode values from packed codes, scales and a global scale alone.
+#: The stacks that need only packed codes, scales and a global scale to decode values.
 READERS = "compressed_tensors", "vllm", "modelopt", "torchao"
 _FORMAT = get("nvfp4")
 _ONE = np.float32(1)
@@ -65,9 +65,9 @@ def to_nvfp4(q: MXArray, *, direction: str, global_scale: Any = None) -> tuple[A
     """Return bytes, scales (float8_e4m3fn) and global scale of an array of NVFP4.
 
     The array must have whole blocks along the last axis. The array must have one tensor scale, or
-    one tensor scale for each expert (an index of the first of three axes). An array with a tensor
-    scale for each row raises ValueError, because neither compressed-tensors nor ModelOpt can read
-    it.
+    three axes and one tensor scale for each index of the first axis (an expert). An array with a
+    tensor scale for each row raises ValueError, because neither compressed-tensors nor ModelOpt can
+    read it.
 
     A global scale for encoding is a float32 number whose reciprocal is the tensor scale. Several
     numbers may have the same reciprocal in float32, so pass the global scale of the original file
@@ -80,7 +80,7 @@ def to_nvfp4(q: MXArray, *, direction: str, global_scale: Any = None) -> tuple[A
     errors.require(q.tensor_scale is not None, "q", "of a format with a tensor scale", q.format.name)
     tensor = np.asarray(q.tensor_scale)
     own = tensor.size == 1 or (tensor.ndim > 2 and tensor.size == len(tensor))
-    errors.require(own, "q", "of one tensor scale, or one for each index of the first of three axes", tensor.shape)
+    errors.require(own, "q", "of one tensor scale, or of three axes with one per index of the first axis", tensor.shape)
     number = _global_scale(tensor, direction, global_scale)
     return q.pack(), np.ascontiguousarray(typed_scales(q)), number
 
@@ -88,7 +88,7 @@ def to_nvfp4(q: MXArray, *, direction: str, global_scale: Any = None) -> tuple[A
 def values_of(q: MXArray, stack: str, *, global_scale: Any = None) -> Array:
     """Return the float32 values that other software decodes from an array of NVFP4.
 
-    The values have the bits of the other software's own operations, which round twice. `stack` is
+    This function rounds twice, as the other software does, so that all bits agree. `stack` is
     ``compressed_tensors``, ``vllm``, ``modelopt`` or ``torchao`` (see `mxnum.stacks`). For
     compressed_tensors and vllm, `global_scale` is a global scale for encoding, as in `to_nvfp4`. If
     each expert has a tensor scale, pass one expert at a time.
@@ -109,7 +109,7 @@ def _global_scale(tensor: Array, direction: str, given: Any) -> Array:
         return _reciprocals(tensor.reshape(-1), given)
     if given is not None:
         raise ValueError(
-            "Argument 'global_scale' must be left out with direction='decode', because it is then the tensor scale."
+            "Argument 'global_scale' must be left out with direction='decode', because the tensor scale is used."
         )
     return tensor.reshape(-1) if tensor.ndim else tensor
 
@@ -120,7 +120,7 @@ def _reciprocal(numbers: Array) -> Array:
 
 
 def _reciprocals(tensor: Array, given: Any) -> Array:
-    """Return global scales whose reciprocals are the tensor scales; check given global scales."""
+    """Return `given` as global scales after a check; for None, the reciprocals of `tensor`."""
     if given is not None:
         number = np.asarray(as_array("global_scale", given, anywhere=False)).reshape(-1)
         errors.require_dtype("global_scale", number.dtype, np.dtype(np.float32))

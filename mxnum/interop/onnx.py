@@ -2,8 +2,8 @@
 
 Elements have the float8, float6, float4 and int8 types. DequantizeLinear takes E8M0, float32,
 bfloat16 and float16 scales. NVFP4 has E4M3 scales and a tensor scale, so it needs a second
-DequantizeLinear. The second operation multiplies the E4M3 scales by the tensor scale and rounds the
-products to float32.
+DequantizeLinear. This second DequantizeLinear multiplies the scales by the tensor scale and rounds
+the products to float32.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def save(path: str | os.PathLike[str], tensors: Mapping[str, Any], metadata: Map
     taken[_METADATA] = "the file's metadata"
     for name, value in tensors.items():
         if name in taken:
-            raise ValueError(f"Argument 'tensors' must not have a tensor named {name!r}, the name of {taken[name]}.")
+            raise ValueError(f"Argument 'tensors' must not use the name {name!r}, which belongs to {taken[name]}.")
         parts: dict[str, Any] = {_checked_text("tensors", name): value}
         if isinstance(value, MXArray):
             of_array, notes[f"{_NOTE}{name}"] = _parts(value)
@@ -240,7 +240,7 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _integer(text: str) -> int | float:
-    """Return an integer of a JSON text. As in the safetensors library, -0 becomes a float."""
+    """Return an integer of a JSON text. As in the safetensors library, "-0" becomes a float."""
     return -0.0 if text == "-0" else int(text)
 
 

@@ -20,9 +20,10 @@ def to_torchao(q: MXArray, dtype: Any = None) -> Any:
     """Return a CPU array of E2M1 with E4M3 scales as an `NVFP4Tensor`.
 
     The array must have two or three axes, with whole blocks of 16 along the last axis. The tensor
-    scale must be None, one number, or a number for each index of the first of three axes. `dtype`
-    is the type that the tensor has in torchao (default: torch.float32). torchao decodes element *
-    (tensor scale * scale), which rounds twice (`mxnum.stacks`). `MXArray.dequantize` rounds once.
+    scale must be None, one number, or, with three axes, one number for each index of the first
+    axis. `dtype` is the type that the tensor has in torchao (default: torch.float32). torchao
+    decodes element * (tensor scale * scale), which rounds twice (`mxnum.stacks`).
+    `MXArray.dequantize` rounds once.
     """
     module = errors.package("torchao.prototype.mx_formats.nvfp4_tensor", "torchao")
     torch = errors.package("torch", "torchao")
@@ -31,7 +32,7 @@ def to_torchao(q: MXArray, dtype: Any = None) -> Any:
     tensors = to_torch(q)
     tensor = tensors.tensor_scale
     known = tensor is None or tensor.ndim == 0 or tuple(tensor.shape) == (len(q), 1, 1)
-    errors.require(known, "q", "of one tensor scale, or one for each index of the first of three axes", tensor)
+    errors.require(known, "q", "of one tensor scale, or of three axes with one per index of the first axis", tensor)
     dtype = torch.float32 if dtype is None else dtype
     return module.NVFP4Tensor(tensors.elements.view(torch.uint8), tensors.scales, 16, dtype, tensor)
 

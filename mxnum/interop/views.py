@@ -13,8 +13,7 @@ from mxnum.interop._checked import in_host_memory, require_element, typed_scales
 from mxnum.memory.dtypes import ML_DTYPES, Array, as_array
 from mxnum.memory.tensors import in_kind
 
-#: The elements that ml_dtypes stores like an `MXArray`: in a byte each, with the code in the low
-#: bits.
+#: The elements that ml_dtypes stores like an `MXArray`: each in the low bits of a byte.
 ELEMENTS = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "int8")
 
 

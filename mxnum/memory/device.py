@@ -17,8 +17,8 @@ import numpy as np
 from mxnum import errors
 from mxnum.memory.tensors import dtype_of, is_tensor, readable
 
-#: The libraries whose arrays are returned as results. An input from any other library gives numba
-#: device arrays.
+#: The libraries whose arrays are returned as results. For inputs from a library that is not listed,
+#: results are numba device arrays.
 TORCH, CUPY, NUMBA = "torch", "cupy", "numba"
 
 
@@ -26,7 +26,7 @@ TORCH, CUPY, NUMBA = "torch", "cupy", "numba"
 class DeviceArray:
     """A strided view of GPU memory, which the engine takes in place of a numpy array."""
 
-    #: The caller's object, which keeps the memory alive. Views have the owner of the array.
+    #: The caller's object, which keeps the memory alive. A view has the same owner as its array.
     owner: Any
     library: str
     dtype: np.dtype[Any]
@@ -56,7 +56,7 @@ class DeviceArray:
 
     @property
     def strides_matter(self) -> tuple[int, ...]:
-        """The strides, with the strides of a contiguous array for axes of length 1."""
+        """The strides, except that axes of length 1 have the strides of a contiguous array."""
         usual = contiguous_strides(self.shape)
         return tuple(u if n == 1 else s for n, s, u in zip(self.shape, self.strides, usual, strict=True))
 
@@ -106,9 +106,9 @@ def on_device(value: Any) -> bool:
         return False
     if isinstance(value, DeviceArray):
         return True
-    if is_tensor(value):  # before hasattr, because a tensor's interface may raise an error
+    if is_tensor(value):  # hasattr may raise an error for a tensor
         return bool(value.is_cuda)
-    # Arrays of numba's CUDA simulator have numba's own attribute and no CUDA array interface.
+    # Arrays of numba's CUDA simulator have only numba's attribute, `__cuda_ndarray__`.
     return hasattr(value, "__cuda_array_interface__") or getattr(value, "__cuda_ndarray__", False) is True
 
 
@@ -162,7 +162,7 @@ def described(argument: str, value: Any) -> DeviceArray:
 
 def _in_elements(argument: str, steps: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     errors.require(
-        all(step % itemsize == 0 for step in steps), argument, f"of strides that are multiples of {itemsize}", steps
+        all(step % itemsize == 0 for step in steps), argument, f"of strides in multiples of {itemsize} bytes", steps
     )
     return tuple(step // itemsize for step in steps)
 

@@ -2,7 +2,7 @@
 
 A conversion in either direction shares memory; `as_tensor` states the exceptions. JAX arrays are
 immutable, so results are new JAX arrays. This module never imports torch or JAX, because a caller
-who has a tensor has imported torch.
+who passes an array of a library has imported the library.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def _as_jax(array: np.ndarray[Any, Any]) -> Any:
     made = sys.modules["jax"].numpy.asarray(array) if _jax_holds(array.dtype) else None
     if made is None:
         raise TypeError(
-            f"A result of {array.dtype} must fit JAX: call jax.config.update('jax_enable_x64', True) first."
+            f"JAX would narrow a result of {array.dtype}: call jax.config.update('jax_enable_x64', True) first."
         )
     return made
 
@@ -178,6 +178,6 @@ def in_kind(made: Any, question: Any) -> Any:
 
 
 def answer(made: Any, question: Any, out: Any) -> np.ndarray[Any, Any]:
-    """Return `out` if given, otherwise `made` as an array of the library of `question`."""
+    """Return `out` if given, else `made` as an array of the library of the array `question`."""
     given: np.ndarray[Any, Any] = made if type(question) is np.ndarray else in_kind(made, question)
     return given if out is None else out

@@ -55,10 +55,7 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def is_stream(path: Path) -> bool:
-    """Return True if a path is not a file that can be replaced.
-
-    Examples are a FIFO, a device, a socket and standard output.
-    """
+    """Return True for a FIFO, a device, a socket, standard output and standard error."""
     try:
         kind = path.stat().st_mode
     except FileNotFoundError:
@@ -90,7 +87,7 @@ def place_of(path: Path) -> tuple[Path, int | None]:
 def _naming(path: Path) -> Iterator[None]:
     """Raise OSErrors again with `path` as the file's name.
 
-    An error that names another file is not changed, unless it names the temporary file.
+    Errors that name a file other than the temporary file are not changed.
     """
     try:
         yield
@@ -131,7 +128,7 @@ def _why(problem: Exception) -> str:
         return f"it lacks {said}"
     # numpy treats any unknown content as a pickle, and its message says how to load a pickle.
     if "pickle" in said:
-        return "it holds Python objects, or is no file of arrays"
+        return "it contains Python objects, or is not a file of arrays"
     known = {"mmap length is greater than file size": "it is truncated", "No data left in file": "it is empty"}
     return known.get(said, said.split(". ")[0]) or type(problem).__name__
 

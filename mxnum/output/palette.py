@@ -10,7 +10,7 @@ from __future__ import annotations
 BLUE, VERMILION, GREEN, ORANGE = "#0072B2", "#D55E00", "#009E73", "#E69F00"
 PURPLE, SKY, BLACK = "#CC79A7", "#56B4E9", "#000000"
 COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY, BLACK)
-#: The colour of backgrounds and of controls.
+#: The colour of backgrounds and of reference lines.
 GRAY = "#666666"
 
 _SCALE_RULES = {

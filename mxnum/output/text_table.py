@@ -33,7 +33,7 @@ def text_table(names: Sequence[str], rows: Iterable[Sequence[Any]], width: int |
     shown = len(names) - 1
     while shown > keep + 1 and _width(_lines(names[:shown], columns[:shown], True, 1)) > width:
         shown -= 1
-    if shown <= keep:  # the second table would be as wide as this table
+    if shown <= keep:  # a second table would be just as wide
         return "\n".join(lines)
     second = [*range(keep), *range(shown, len(names))]
     return "\n\n".join(

@@ -142,7 +142,7 @@ def _elements(quantity: Quantity) -> list[str]:
 def _compiled(files: Sequence[Path], function: str | None, macros: Mapping[str, int], include: Sequence[Path]) -> str:
     """Return the LLVM IR of the files, compiled as one unit.
 
-    A pointer to `function` in the unit keeps clang from removing the function if it is static.
+    A pointer to `function` in the compiled text keeps clang from removing a static function.
     """
     is_cpp = files[-1].suffix in (".cpp", ".cc", ".cxx", ".hpp", ".hh", ".cuh")
     lines = [f'#include "{file.resolve()}"' for file in files]

@@ -39,9 +39,9 @@ class Circuit:
     run: Callable[[Mapping[str, z3.BitVecRef]], Answer] = field(repr=False)
     #: The proof's assumptions about the implementation, as sentences for reports.
     notes: tuple[str, ...] = ()
-    #: True if an input whose name the claim does not know is bound by its position.
+    #: True if an input that the claim does not name is bound by its position.
     by_order: bool = False
-    #: Names of the pointers whose arrays the reader has bound, as `ports` says.
+    #: Names of pointers in `ports`, which `bind` ignores, because the reader has already used them.
     pointers: tuple[str, ...] = ()
 
 
@@ -56,7 +56,7 @@ class Port:
 
 @dataclass(frozen=True)
 class Binding:
-    """For each port of a circuit, the numbers of the claim that it carries, or a constant."""
+    """For each port of a circuit, the numbers of the claim that the port carries, or a constant."""
 
     inputs: Mapping[str, Port | int]
     outputs: Mapping[str, Port]
@@ -71,9 +71,9 @@ def bind(circuit: Circuit, claim: Claim, ports: Mapping[str, str | int]) -> Bind
     """Return the binding of a circuit's ports to the inputs and outputs of a claim.
 
     `ports` maps the name of a port to the name of an input or output, or to a constant. A port that
-    `ports` does not mention is bound by its own name. A parameter of a function is bound by its
-    position if the claim does not know its name. A single output is bound to a single output of the
-    claim, whatever its name.
+    `ports` does not mention is bound to the input or output of the same name. A function's
+    parameter is bound by position if the claim has no input of its name. If circuit and claim have
+    one output each, these outputs are bound whatever their names.
     """
     ports = {name: said for name, said in ports.items() if name not in circuit.pointers}
     for name in ports:
@@ -105,8 +105,8 @@ def _bound(
 ) -> dict[str, Port | int]:
     """Return the `Port` or the constant of each input, or the `Port` of each output, by name.
 
-    Leave out an output whose name the claim does not know. Raise ValueError for an input that
-    cannot be bound.
+    Leave out an output that the claim does not name. Raise ValueError for an input that is not
+    bound by `ports`, its name or its position.
     """
     named = {quantity.name: quantity for quantity in quantities}
     found: dict[str, Port | int] = {}
@@ -123,8 +123,8 @@ def _bound(
     rest = [name for name in widths if name not in found]
     free = [each for each in quantities if not any(isinstance(p, Port) and p.quantity == each for p in found.values())]
     if rest and by_order and len(rest) <= len(free):
-        # If there are as many unbound parameters as inputs without a default, bind them to these
-        # inputs. If the numbers differ, bind the parameters to the first unbound inputs, in order.
+        # If equally many parameters and required inputs are unbound, bind them to each other;
+        # otherwise bind the parameters to the first unbound inputs, in order.
         needed = [each for each in free if each.default is None]
         chosen = free[: len(rest)] if len(needed) != len(rest) else needed
         found |= {name: Port(each, 0, each.count) for name, each in zip(rest, chosen, strict=True)}
@@ -137,7 +137,11 @@ def _bound(
 
 
 def _port(said: str, named: Mapping[str, Quantity]) -> Port | None:
-    """Return the numbers that a name means: `a` is all of `a`; `a3`, `a[3]` and `a_3` are one."""
+    """Return the numbers for which the name `said` stands.
+
+    The name of an input or output stands for all its numbers. Each of `a3`, `a[3]` and `a_3`
+    stands for number 3 of `a`.
+    """
     if said in named:
         return Port(named[said], 0, named[said].count)
     plain = said.replace("[", "").replace("]", "")
@@ -151,8 +155,8 @@ def _port(said: str, named: Mapping[str, Quantity]) -> Port | None:
 def given(circuit: Circuit, binding: Binding, values: Mapping[str, z3.BitVecRef]) -> dict[str, z3.BitVecRef]:
     """Return the value of each input of a circuit, given the values of the claim's inputs.
 
-    If a port is wider than its number, the bits of a float32 or float64 are sign-extended like a
-    signed integer, and all other numbers are zero-extended.
+    If a port is wider than its number, a float32 or float64 is sign-extended like a signed integer;
+    every other number is zero-extended.
     """
     found = {}
     for name, width in circuit.inputs.items():
@@ -174,9 +178,9 @@ def given(circuit: Circuit, binding: Binding, values: Mapping[str, z3.BitVecRef]
 
 
 def narrowed(circuit: Circuit, name: str, port: Port, value: z3.BitVecRef) -> tuple[z3.BitVecRef, list[z3.BoolRef]]:
-    """Return the bits of an output that the claim is about, and conditions on the bits above them.
+    """Return the low bits of an output, which the claim is about, and conditions on the high bits.
 
-    All higher bits of the output must be a zero extension or a sign extension.
+    The high bits must be a zero extension or a sign extension of the low bits.
     """
     bits = port.quantity.bits * port.count
     if value.size() < bits:

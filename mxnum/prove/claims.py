@@ -20,7 +20,7 @@ OPERATIONS = {
     "decode": "converts an element code to a number, under an E8M0 scale if the implementation takes one",
     "scale": "converts the largest finite magnitude of a block to the E8M0 code of the block's scale",
     "quantize": "converts a block of numbers to its E8M0 scale code and its element codes",
-    "dot": "rounds the exact sum of up to four products of elements of at most six bits to float32",
+    "dot": "rounds the exact sum of up to four products to float32 (elements have at most six bits)",
 }
 #: Restrictions on the inputs that a proof may assume.
 ASSUMPTIONS = {
@@ -41,8 +41,8 @@ DECIDES = {
     "overflow": ("encode", "quantize"), "scale_rule": ("scale", "quantize"), "nonfinite": ("quantize",),
     "sr_bits": ("encode", "quantize"), "terms": ("dot",), "block": ("quantize",),
 }  # fmt: skip
-#: The most terms that a dot product may have, and the most bits that its elements may have. Within
-#: the limits, 64-bit integers hold every sum of a dot product exactly.
+#: Limits of a dot product: the number of its terms, and the bits of an element. Within these
+#: limits, 64-bit integers hold every sum exactly.
 TERMS, TERM_BITS = 4, 6
 
 
@@ -55,7 +55,7 @@ class Quantity:
     #: The format that the bits encode; None for scale codes and random integers.
     number: ElementFormat | None = None
     count: int = 1
-    #: The value that the input has if the implementation lacks it; None for a required input.
+    #: The value of an input that the implementation does not take; None if the input is required.
     default: int | None = None
 
     @property
@@ -255,7 +255,7 @@ def _dot(claim: Claim, terms: int) -> Claim:
 
 
 def make_product(element: ElementFormat) -> Callable[..., Any]:
-    """Return `product(a, b)`, the product of the values of two codes for finite numbers.
+    """Return `product(a, b)`, which multiplies the values of two codes of finite numbers.
 
     The product is an integer: its unit is the square of the format's smallest positive number.
     """

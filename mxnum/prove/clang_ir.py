@@ -46,7 +46,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Function:
-    """A function of a module."""
+    """A function of an LLVM module."""
 
     name: str
     #: The index in the module's text at which the function's definition begins.
@@ -89,7 +89,7 @@ def parse(text: str, name: str) -> Function:
     parameters = tuple(_parameter(each, i, header[0]) for i, each in enumerate(listed))
     returned = re.findall(rf"\b({_TYPE}|void)\b(?! \()", re.sub(r"range\([^)]*\)", "", header["head"]))
     if not returned:
-        raise UnsupportedCode("the result is no integer or float", header[0])
+        raise UnsupportedCode("the result is neither an integer nor a float", header[0])
     body = text[header.end() : text.index("\n}", header.end())]
     blocks = _blocks(body, str(sum(1 for each in parameters if each.name[1:].isdigit())))
     return Function(name, header.start(), _width(returned[-1]), parameters, blocks, _constants(text), _variables(text))
@@ -101,7 +101,7 @@ def _parameter(text: str, position: int, header: str) -> Parameter:
     if type_ == "ptr" and "byval" not in text and "sret" not in text:
         return Parameter(name, 0)
     if not re.fullmatch(_TYPE, type_):
-        raise UnsupportedCode(f"parameter {name[1:]!r} of type {type_} is no integer, float or pointer", header)
+        raise UnsupportedCode(f"parameter {name[1:]!r} has the type {type_}, not an integer, float or pointer", header)
     return Parameter(name, _width(type_))
 
 
@@ -320,7 +320,7 @@ class _Machine(ir._Machine):
                 size = self.variables[text[1:]]
                 self.arrays.setdefault(text, [z3.FreshConst(z3.BitVecSort(8), "variable") for _ in range(size)])
             elif text[1:] not in self.constants:
-                raise UnsupportedCode(f"{text} is no constant array of numbers and no variable")
+                raise UnsupportedCode(f"{text} is neither a constant array of numbers nor a variable")
             return Pointer(text, Value(z3.BitVecVal(0, 64), _NEVER))
         return self.pointers[text]
 
@@ -369,7 +369,7 @@ class _Machine(ir._Machine):
         """Store a number at a pointer, if control reaches the current block."""
         at, every = z3.simplify(pointer.offset.bits), self.arrays.get(pointer.object)
         if every is None or not z3.is_bv_value(at) or value.bits.size() % 8:
-            raise UnsupportedCode("a store that is not to a fixed element of an array of the caller")
+            raise UnsupportedCode("a store must go to a fixed element of one of the caller's arrays")
         reached, size, first = self.reached[self.block], value.bits.size() // 8, at.as_long()
         if first + size > len(every):
             raise UnsupportedCode(f"a store to byte {first} of {pointer.object[1:]}, which has {len(every)} bytes")

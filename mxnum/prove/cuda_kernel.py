@@ -1,8 +1,8 @@
 """A reader of one thread of a PTX kernel (``.entry``) that Triton, numba or nvcc wrote.
 
 The thread must load one number through each pointer that it reads, and store one number through
-each pointer that it writes. A proof holds for all thread indices and all parameters that are no
-pointers, as long as the thread stores a number.
+each pointer that it writes. A proof holds for all thread indices and for all values of parameters
+other than pointers, as long as the thread stores a number.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Thread(Machine):
         names = {str(symbol): key for key, symbol in self.parameters.items()}
         pointers = [names[str(each)] for each in _addends(address) if str(each) in names]
         if len(pointers) != 1:
-            raise UnsupportedCode(f"the address {text} is no pointer of the kernel plus an offset")
+            raise UnsupportedCode(f"the address {text} must be a pointer of the kernel plus an offset")
         return pointers[0], address
 
     def value(self, name: str, type_: str, operands: list[str], width: int) -> z3.BitVecRef:
@@ -147,7 +147,7 @@ class Thread(Machine):
 
 
 def _addends(term: z3.BitVecRef) -> list[z3.BitVecRef]:
-    """Return the terms of a nested sum, or a list of the term itself if it is no sum."""
+    """Return the terms of a nested sum, or a list with `term` alone if `term` is no sum."""
     if term.decl().kind() != z3.Z3_OP_BADD:
         return [term]
     return [each for child in term.children() for each in _addends(child)]

@@ -276,7 +276,7 @@ class Machine(ptx._Machine):
 
 
 def _merged(ways: list[tuple[z3.BoolRef, dict[str, z3.BitVecRef]]]) -> tuple[z3.BoolRef, dict[str, z3.BitVecRef]]:
-    """Return the condition that control takes one of the paths, and the registers after the paths.
+    """Return the condition that control takes any of several paths, and the registers at their end.
 
     A register that a path does not write has an arbitrary value on this path.
     """
@@ -314,7 +314,7 @@ def _permuted(a: Any, b: Any, selector: int) -> Any:
 
 
 def _lop3(a: Any, b: Any, c: Any, table: int) -> Any:
-    """Return the bitwise function of three words whose truth table is `table` (``lop3``)."""
+    """Return the bitwise function with the truth table `table` of three words (``lop3``)."""
     result = z3.BitVecVal(0, a.size())
     for i in range(8):
         if table >> i & 1:

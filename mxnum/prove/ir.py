@@ -3,7 +3,7 @@
 The executor raises UnsupportedCode for code that it does not support. The executor tracks for each
 value whether it is poison, as the LLVM language reference defines. If the operands break the
 promise of a flag such as `nsw`, `exact` or `range`, the result is poison. An instruction with a
-poison operand gives poison, but `select` and `phi` pass on only the poison of the value that they
+poison operand gives poison; only `select` and `phi` ignore the poison of a value that they do not
 choose. `freeze` turns poison into an arbitrary value.
 
 Two obligations are that no branch depends on poison and that the returned value is not poison. The
@@ -64,7 +64,7 @@ def parse(text: str, name: str) -> Function:
 
 
 def _until_closed(text: str) -> str:
-    """Return the text up to the parenthesis that closes one opened before `text`."""
+    """Return the text before the closing parenthesis; its opening parenthesis is not in `text`."""
     depth = 1
     for i, character in enumerate(text):
         depth += (character == "(") - (character == ")")
@@ -175,8 +175,8 @@ def _exact(operation: str, extend: Callable[[int, Any], Any]) -> Callable[[Any, 
     return fits
 
 
-#: For each operation and flag, the condition on the operands that the flag promises. Where the
-#: condition does not hold, the result is poison.
+#: For each operation and flag, the condition on the operands that the flag promises. The result is
+#: poison if the operands break the flag's promise.
 _PROMISES: dict[tuple[str, str], Callable[[Any, Any], z3.BoolRef]] = {
     **{(operation, "nsw"): _exact(operation, z3.SignExt) for operation in ("add", "sub", "mul")},
     **{(operation, "nuw"): _exact(operation, z3.ZeroExt) for operation in ("add", "sub", "mul")},
@@ -228,8 +228,8 @@ class _Machine:
 
     env: dict[str, Value] = field(default_factory=dict)
     block: str = ""
-    #: `reached` and `edges` are the conditions under which control reaches a block and takes an
-    #: edge. `stored` is the content of the result slot at the end of a block.
+    #: `reached` and `edges` hold conditions: that control reaches a block, or takes an edge.
+    #: `stored` is the content of the result slot at the end of a block.
     reached: dict[str, z3.BoolRef] = field(default_factory=dict)
     edges: dict[tuple[str, str], z3.BoolRef] = field(default_factory=dict)
     stored: dict[str, Value] = field(default_factory=dict)
@@ -267,9 +267,9 @@ class _Machine:
         self.block = label
 
     def merge(self, values: list[tuple[str, Value]], label: str) -> Value:
-        """Return the value of the edge by which control enters block `label`.
+        """Return a value in block `label` that depends on the edge by which control enters it.
 
-        `values` pairs the source block of each edge with the edge's value.
+        `values` has the source block and the value of each edge.
         """
         *others, (_, result) = values
         for source, value in others:
@@ -401,7 +401,7 @@ def _intrinsic(name: str, width: int, operands: list[z3.BitVecRef]) -> tuple[z3.
 
 
 def execute(function: Function, arguments: Sequence[z3.BitVecRef]) -> Execution:
-    """Return the result that a function stores, and the obligations of the execution."""
+    """Return the result that a function stores, with the obligations under which it is defined."""
     machine = _Machine()
     for (width, name, bounds), argument in zip(function.parameters, arguments, strict=True):
         if argument.size() != width:

@@ -95,8 +95,8 @@ def execute(text: str, arguments: Sequence[z3.BitVecRef], floats: Floats | None 
 
 # --- The meaning of instructions
 
-#: The width of each kind of register by the prefix of its name, and the (type, prefix) pairs of the
-#: register declarations that NVVM writes.
+#: `_WIDTHS` has the width of each kind of register, by the prefix of the register's name.
+#: `_DECLARATIONS` has the type and the name prefix of each register declaration that NVVM writes.
 _WIDTHS = {"%p": 1, "%rs": 16, "%r": 32, "%rd": 64, "%f": 32}
 _DECLARATIONS = {("pred", "%p"), ("b16", "%rs"), ("b32", "%r"), ("b64", "%rd"), ("f32", "%f")}
 #: Float operations that name their rounding, so that tools never fuse them.

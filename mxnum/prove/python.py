@@ -1,4 +1,4 @@
-"""Readers of functions that numba compiles, and of dialect functions (`mxnum.definition.word`)."""
+"""Readers of numba functions, and of functions in the Python subset of `mxnum.definition.word`."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def read_numba(dispatcher: Any) -> Circuit:
         parsed = clang_ir.parse(text, overload.fndesc.mangled_name)
     except UnsupportedCode as problem:
         raise UnsupportedCode(f"{unread}: {problem}.") from problem
-    taken = parsed.parameters[2:]  # without the addresses of the result and of the exception
+    taken = parsed.parameters[2:]  # skip the addresses of the result and of the exception
     if len(taken) != len(parameters):
         raise UnsupportedCode(f"{unread}: its arguments must be numbers, not arrays or tuples.")
 

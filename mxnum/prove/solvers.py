@@ -1,6 +1,6 @@
 """Questions about bit-vectors to the solvers z3 and bitwuzla, with a time limit.
 
-z3 first translates floating-point terms into bit-vectors, so that either solver can answer.
+z3 first translates floating-point terms into bit-vectors, which both solvers can handle.
 """
 
 from __future__ import annotations
@@ -92,9 +92,8 @@ def _ask_bitwuzla(question: z3.Goal, timeout: int) -> str:
 def _without_product_conditions(question: z3.BoolRef) -> z3.BoolRef:
     """Return a question without z3's overflow conditions of products, which bitwuzla cannot read.
 
-    z3 has one condition for overflow of a product and one for underflow. A question has both
-    conditions of a product or none, so each condition is replaced by the condition that the product
-    computed in twice the bits has the same value.
+    z3 states overflow and underflow of a product as two conditions, which always occur together.
+    The replacement says that the product computed in twice the bits has the same value.
     """
     kinds, waiting, seen, pairs = (z3.Z3_OP_BSMUL_NO_OVFL, z3.Z3_OP_BSMUL_NO_UDFL), [question], set(), []
     while waiting:
@@ -118,7 +117,7 @@ def _written(question: z3.BoolRef) -> str:
 
 
 def _run_bitwuzla(question: z3.Goal, seconds: float, produce_models: bool = False) -> tuple[Any, Any]:
-    """Return bitwuzla's answer, and the parser that holds the solver."""
+    """Return bitwuzla's answer, and the parser, which gives access to the solver's model."""
     import bitwuzla
 
     written = _written(question.as_expr())
@@ -126,7 +125,7 @@ def _run_bitwuzla(question: z3.Goal, seconds: float, produce_models: bool = Fals
         written = _written(_without_product_conditions(question.as_expr()))
     lines = (line for line in written.splitlines() if not line.startswith(";") and "set-info" not in line)
     text = "(set-logic QF_BV)\n" + "\n".join(lines).replace("(check-sat)", "")
-    # z3 has its own names for divisions whose divisor is not zero.
+    # z3's names for divisions by nonzero divisors are unknown to bitwuzla.
     text = text.replace("bvudiv_i", "bvudiv").replace("bvurem_i", "bvurem")
     terms, options = bitwuzla.TermManager(), bitwuzla.Options()
     options.set(bitwuzla.Option.TIME_LIMIT_PER, max(1, round(seconds * 1000)))

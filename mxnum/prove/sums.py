@@ -26,10 +26,10 @@ class Cut(NamedTuple):
 
     #: The first question: for all codes, each cut is the expected multiple of its pair's product.
     products: z3.BoolRef
-    #: The second question, with symbols in place of products: `found` is the implementation's
-    #: answer, and `right` is the definition's. `premises` keep the symbols in the range of
-    #: products. `promises` are the conditions under which the implementation's behaviour is
-    #: defined.
+    #: The second question has symbols in place of products: does the implementation's answer
+    #: `found` equal the definition's answer `right`? `premises` restrict the symbols, for example
+    #: to the range of products. `promises` are the conditions under which the implementation's
+    #: behaviour is defined.
     found: z3.BitVecRef
     right: z3.BitVecRef
     premises: list[z3.BoolRef]
@@ -90,9 +90,9 @@ def _product(element: ElementFormat, a: z3.BitVecRef, b: z3.BitVecRef) -> z3.Bit
 
 
 def _multiple(factor: bool | int, product: z3.BitVecRef, like: z3.ExprRef) -> z3.ExprRef:
-    """Return `factor` times a product, in the width of the term `like`.
+    """Return `factor` times a product, with as many bits as the term `like`.
 
-    If `like` is a condition, `factor` is its truth value, which is returned as a constant.
+    If `factor` is a truth value, return this truth value as a constant.
     """
     if isinstance(factor, bool):
         return z3.BoolVal(factor)
@@ -106,11 +106,10 @@ def _leaves(
     element: ElementFormat,
     pairs: Sequence[tuple[z3.BitVecRef, z3.BitVecRef]],
 ) -> list[tuple[z3.ExprRef, int, bool | int]] | None:
-    """Return the largest terms that are multiples of one product, with the factor.
+    """Return (term, product index, factor) for each largest term that is a multiple of a product.
 
-    Each term comes with the index of its product. The list also has each condition whose truth
-    value is the same for all codes; the factor of the condition is its truth value. The result is
-    None if a code occurs outside of the listed terms.
+    A condition with the same truth value for all codes is also listed, with this truth value as its
+    factor. The result is None if a code occurs outside of the listed terms.
     """
     support = _support(roots, places)
     waiting, seen, leaves = list(roots), set(), []
@@ -157,7 +156,7 @@ def _factor(term: z3.ExprRef, element: ElementFormat, pair: tuple[z3.BitVecRef, 
 
 
 def _support(roots: Sequence[z3.ExprRef], places: Mapping[int, int]) -> dict[int, frozenset[int]]:
-    """Return the indices of code pairs on which each term depends; -1 stands for other symbols."""
+    """Return for each term the indices of the code pairs in it; -1 stands for any other symbol."""
     found: dict[int, frozenset[int]] = {}
     waiting = list(roots)
     while waiting:

@@ -1,8 +1,8 @@
-"""Runs functions in the dialect (`mxnum.definition.word`) on symbolic bit-vectors.
+"""Runs functions in the Python subset of `mxnum.definition.word` on symbolic bit-vectors.
 
 `Sym` is a signed word that records obligations: + - and * do not overflow, << loses no bits, and
-shift amounts are smaller than the word. If all obligations hold, a `Sym` has the value that Python
-ints, int64 and int32 compute, so a theorem about `Sym` is also a theorem about the compiled
+shift amounts are smaller than the word. If all obligations hold, `Sym` computes the same values as
+Python ints, int64 and int32. A theorem about `Sym` is then also a theorem about the compiled
 function.
 """
 
@@ -35,7 +35,7 @@ class Sym:
             return other.value
         if isinstance(other, int) and not isinstance(other, bool) and -(1 << (width - 1)) <= other < 1 << (width - 1):
             return z3.BitVecVal(other, width)
-        raise TypeError(f"operand {other!r} is outside the {width}-bit dialect")
+        raise TypeError(f"operand {other!r} must be a word or an integer of {width} bits")
 
     def _new(self, value: z3.BitVecRef) -> Sym:
         return Sym(value, self.obligations)
@@ -138,7 +138,7 @@ word.SELECT[SymBool] = _select
 
 
 def run(function: Callable[..., Any], *arguments: z3.BitVecRef) -> tuple[Any, list[z3.BoolRef]]:
-    """Run a function on bit-vectors; return the result, and the obligations against overflow.
+    """Run a function on bit-vectors; return the result, and the conditions that rule out overflow.
 
     The result is a bit-vector or a tuple of bit-vectors.
     """

@@ -22,9 +22,9 @@ from mxnum import errors
 from mxnum.prove.circuit import Answer, Circuit
 from mxnum.prove.execution import UnsupportedCode
 
-#: A yosys selection of the outputs of latches.
+#: A yosys selection expression for the outputs of latches.
 _LATCHES = "t:$dlatch t:$adlatch %u t:$dlatchsr %u %co1:+[Q] w:* %i"
-#: A yosys selection of the outputs of registers whose clock is not an input of the module.
+#: A yosys selection expression for the outputs of registers whose clock is not an input.
 _UNCLOCKED = "t:$ff t:$dff %u i:* %co1:+[CLK] %d %co1:+[Q] w:* %i"
 
 
@@ -84,7 +84,7 @@ def read_verilog(
     notes = ["The proof trusts yosys's translation of the module. An undefined bit may be 0 or 1."]
     if latency:
         cycles = "1 cycle" if latency == 1 else f"{latency} cycles"
-        notes.append(f"The outputs are read {cycles} after the inputs, whatever the initial state and later inputs.")
+        notes.append(f"The outputs are read {cycles} after the inputs, for any initial state and any later inputs.")
     return Circuit(name, inputs, ports["output"], run, tuple(notes))
 
 
@@ -138,8 +138,8 @@ def _smt2(files: Sequence[Path], top: str | None, parameters: Mapping[str, int],
         includes = " ".join(f"-I{each.resolve()}" for each in (*(file.parent for file in files), *include))
         script = (
             f"read_verilog -sv {includes} {' '.join(sources)}; hierarchy -check {chosen} {changed}; proc; "
-            # Latches are selected before prep, because prep removes the latch of a variable that is
-            # read only in its own block. Then nothing holds the variable's last value.
+            # Latches are selected before `prep`, which silently removes the latch of a variable
+            # that is read only in its own block.
             f"select -write latches {_LATCHES}; prep -flatten; "
             "memory_map; async2sync; dffunmap; opt_clean -purge; setundef -undriven -anyseq; "
             f"select -write unclocked {_UNCLOCKED}; write_smt2 -stbv out.smt2"

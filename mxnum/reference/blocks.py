@@ -194,14 +194,14 @@ def _codes(scales: Array, scale: ScaleFormat) -> Array:
 
 
 def _numbers(codes: Array, scale: ScaleFormat) -> Array:
-    """Return the scales of an array, 8-bit codes or floats, from the codes of the scales."""
+    """Return codes of float scales as floats, and 8-bit codes unchanged."""
     return codes if scale.bits == 8 else codes.view(scale.name)
 
 
 def _tensor_scale(array: Array, fmt: MXFormat, asked: Any) -> Array | None:
     """Return the tensor scale as an array that broadcasts with x; None if the format has none."""
     if fmt.tensor_scale is None:
-        errors.require(asked is None, "tensor_scale", f"None for {fmt.name}, which has none", asked)
+        errors.require(asked is None, "tensor_scale", f"None for {fmt.name}, which has no tensor scale", asked)
         return None
     if asked is not None and not isinstance(asked, str):
         return np.asarray(asked, np.float32)
@@ -232,10 +232,10 @@ def dequantize(
     offsets: Any = None,
     tensor_scale: Any = None,
 ) -> Array:
-    """Return each element times the scale of its block, exact and then rounded once to `dtype`.
+    """Return each element times the scale of its block, rounded once to `dtype`.
 
-    Rounding is to nearest even (RNE). Before rounding, the product is multiplied by the tensor
-    scale, and the block's offset is added, if the array has a tensor scale or offsets.
+    Rounding is to nearest even (RNE). Before the rounding, a tensor scale multiplies the product,
+    and an offset of the block is added.
     """
     fmt, target, codes = (
         formats.get(format),

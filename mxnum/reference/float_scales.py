@@ -77,11 +77,11 @@ def float_scale(numbers: Sequence[Fraction], fmt: MXFormat, rule: FloatScaleRule
     """Return the code of a block's scale; t is the tensor scale, or 1 if there is none.
 
     `numbers` are the finite numbers of the block, and m is their largest magnitude. The quotient q
-    = m / (largest element * t) is rounded once to the format of the scale. If q is beyond the
-    largest number of this format, the scale is the largest number. The rules called four over six
-    have two candidates: the scales for q and for 3/2 q. The four-over-six rules round the elements
-    to nearest even with each candidate and take the candidate with the smaller sum of errors. If
-    both sums of errors are equal, the rules take the scale for q.
+    = m / (largest element * t) is rounded once to the format of the scale. If q is beyond the scale
+    format's largest number, the scale is this largest number. The rules called four over six have
+    two candidates: the scales for q and for 3/2 q. The rules round the elements to nearest even
+    with each candidate scale, and take the scale with the smaller sum of errors. If both sums are
+    equal, the rules take the scale for q.
     """
     e, number = fmt.element, fmt.scale.number
     assert number is not None

@@ -1,4 +1,4 @@
-"""Compute sums as matrix units do: the rule of a `MatrixUnit`, step by step."""
+"""Compute sums as matrix units do, by the rule of a `MatrixUnit`, step by step."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ONE = Exact("finite", False, Fraction(1))
 
 
 class Part(NamedTuple):
-    """A number with its significand and exponent. The significand need not be normalized."""
+    """An exact number, and its significand and exponent. The significand need not be normalized."""
 
     exact: Exact
     significand: Fraction
@@ -97,7 +97,8 @@ def _operand(x: Array | Blocked, unit: MatrixUnit, name: str) -> _Operand:
 def fused_sum(terms: Sequence[tuple[Fraction, int]], fraction_bits: int) -> Fraction:
     """Return the sum of terms (significand, exponent) after aligning and truncating them.
 
-    Aligned to the largest exponent of all terms, each term keeps `fraction_bits` bits of fraction.
+    Each term is aligned to the largest exponent of all terms, and keeps `fraction_bits` bits of
+    fraction.
     """
     largest = max(exponent for _, exponent in terms)
     unit = two_to(largest - fraction_bits)
@@ -142,7 +143,7 @@ def _groups(
 
 
 def _at(parts: Sequence[Part], index: int) -> Part:
-    """Return the part at an index of a vector, or a zero beyond the vector's end."""
+    """Return the `Part` at an index of a vector, or zero beyond the vector's end."""
     return parts[index] if index < len(parts) else _ZERO
 
 

@@ -92,18 +92,18 @@ def floor_log2(v: Fraction) -> int:
 
 
 class Layout(NamedTuple):
-    """The codes of a format that have a special role."""
+    """The special codes of a format, and the exponent of its smallest normal numbers."""
 
     sign: int  # The value of the sign bit; lower codes are positive.
     largest: int  # The code of the largest finite number.
     infinity: int | None
     nan: int | None  # The NaN code that quantization writes, with the sign bit clear.
-    emin: int  # The exponent of the smallest normal numbers; it sets the spacing of subnormals and integers.
+    emin: int  # The least normal exponent, which sets the spacing of subnormals and of integer codes.
 
 
 @cache
 def layout(e: ElementFormat) -> Layout:
-    """Return the codes of a format that have a special role.
+    """Return the special codes of a format (see `Layout`).
 
     If the format has infinity or NaN, their codes have the largest exponent.
     """
@@ -168,7 +168,7 @@ def round_to(
 
     The positive codes count the representable magnitudes upward from zero. The code is (exponent -
     emin) * 2**m + significand, where the significand of a normal number includes the leading 1. The
-    count continues beyond the largest number, so that numbers are rounded as if there were no
+    codes continue beyond the largest number, so that numbers are rounded as if there were no
     largest exponent.
     """
     sign, largest, infinity, nan, emin = layout(e)
@@ -261,7 +261,7 @@ def decode(code: int, element: Element, *, dtype: str = "float64", scale: int = 
 
 
 def shared_scale(values: Iterable[float | Fraction], element: Element, *, scale_rule: str = "floor") -> int:
-    """Return the E8M0 code of the scale of a block with these values.
+    """Return the E8M0 code of the scale of a block that holds `values`.
 
     The block's largest finite magnitude is A = f * 2**E with 1 <= f < 2, and emax is the exponent
     of the largest element. The rule `floor`, of section 6.3 of OCP MX v1.0, takes the exponent E -

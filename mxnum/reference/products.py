@@ -96,8 +96,8 @@ def dot(
     - `sequential`: the operands are rounded to float32, and each product in order is added with a
       fused multiply-add, which rounds once.
 
-    Sums start from c, rounded to float32; in the exact sum, c is one more term. If `out_dtype` is
-    not float32, the float32 result is rounded to `out_dtype`.
+    Sums start from c, which is first rounded to float32. In the exact sum, c is one more term. If
+    `out_dtype` is not float32, the float32 result is rounded to `out_dtype`.
     """
     how = errors.choose_member("accumulate", accumulate, (Accumulate.EXACT, Accumulate.BLOCK, Accumulate.SEQUENTIAL))
     target = FLOATS[errors.choose("out_dtype", out_dtype, ("float32", "bfloat16", "float16"))]

@@ -29,8 +29,8 @@ def random_words(shape: int | tuple[int, ...], *, seed: int, stream: int = 0) ->
     """Return the random words that stochastic rounding uses for an array of this shape.
 
     The words depend only on seed, stream and index. The word at C-order index i is word i mod 4 of
-    the four that Philox returns. The counter holds the low and the high half of i // 4, then the
-    low and the high half of the stream. The key holds the low and the high half of the seed.
+    the four words that Philox returns. The counter holds the low and the high half of i // 4, then
+    the low and the high half of the stream. The key holds the low and the high half of the seed.
     """
     seed_high, seed_low = divmod(errors.integer("seed", seed, 0, 2**64 - 1), 2**32)
     stream_high, stream_low = divmod(errors.integer("stream", stream, 0, 2**64 - 1), 2**32)

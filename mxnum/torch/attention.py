@@ -1,4 +1,4 @@
-"""Attention with two quantized products, and how it replaces torch's attention inside a module."""
+"""Attention with two quantized products, and its use in place of torch's attention."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from mxnum.torch.functions import How, _check, _key, made_ready, matmul_how
 from mxnum.torch.operands import Key
 
 Tensor = Any
-#: XORed into the seed of attention's second product, so that its random bits differ from those of
-#: the first.
+#: The number that is XORed into the seed of attention's second product, so that the two products
+#: draw different random bits.
 _SECOND = 0x5BD1E9959E3779B9
-#: The names of the two operands of each product of attention. The dictionary's key is the product's
-#: seed XOR the module's seed.
+#: The names of the two operands of each product of attention. Each dictionary key is the XOR of a
+#: product's seed and its module's seed.
 OPERANDS = {0: ("queries", "keys"), _SECOND: ("probabilities", "values")}
 
 #: True if this version of torch is known to set `Intercepted.was_used` in compiled code.
@@ -84,7 +84,7 @@ def attend(
     A boolean `mask` is True for each key that a query may attend to. The caller sets `has_keys` if
     each query may attend to at least one key.
     """
-    scores = matmul_how(query, key, how, drawn, transposed=True).mul_(scale)  # In place: fresh memory costs time.
+    scores = matmul_how(query, key, how, drawn, transposed=True).mul_(scale)  # In place, because new memory costs time.
     dtype = scores.dtype  # A mask of a wider type widens the scores.
     if mask is not None:
         scores = torch.where(mask, scores, -math.inf) if mask.dtype == torch.bool else scores + mask

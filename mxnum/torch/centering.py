@@ -1,6 +1,7 @@
 """Subtract the mean row from the weight of the layer that makes the logits.
 
-All logits of a token then change by the same number, which softmax ignores.
+Subtracting the mean row changes all logits of a token by the same number. Softmax ignores this
+change.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def center_output_weights(model: nn.Module, name: str, *, vocabulary: int | None
 def _parameter(layer: Any, name: str, kind: str, axes: int) -> Any:
     """Return a parameter of the layer, or raise ValueError if it cannot be changed in place."""
     parameter = layer._parameters.get(kind)
-    if parameter is None:  # the parameter is computed (parametrize, weight_norm) or part of a flat one (FSDP 1)
+    if parameter is None:  # the parameter is computed (parametrize, weight_norm) or part of a flat parameter (FSDP 1)
         raise ValueError(f"Module {name!r} must have its {kind} as a parameter, not computed from other parameters.")
     is_known = type(parameter) is nn.Parameter or hasattr(parameter, "placements")  # or a DTensor
     if not is_known or parameter.ndim != axes or parameter.dtype not in _DTYPES or parameter.is_meta:

@@ -52,7 +52,7 @@ class Coverage:
 
     @property
     def emulated(self) -> float:
-        """The emulated share of the floating-point operations of all products."""
+        """The FLOPs of emulated products, divided by the FLOPs of all products."""
         return float(sum(row["share"] for row in self.rows() if row["emulated"]))
 
     def __str__(self) -> str:
@@ -77,10 +77,7 @@ class Coverage:
 
 
 def patterns(names: Iterable[str]) -> dict[str, str]:
-    """Return a pattern for each name.
-
-    The pattern has ``*`` for numbers if another name differs only in numbers.
-    """
+    """Return each name, with ``*`` for its numbers if another name differs only in numbers."""
     starred = {name: re.sub(r"(?<![^.])\d+(?![^.])", "*", name) for name in names}
     counts = Counter(starred.values())
     shown = {name: pattern if counts[pattern] > 1 and pattern != "*" else name for name, pattern in starred.items()}
@@ -163,7 +160,7 @@ def _attention(_: Tensor, query: Tensor, key: Tensor, value: Tensor, *__: Any) -
 
 
 def _recurrent(_: Tensor, x: Tensor, *rest: Any) -> Any:
-    weights = rest[0] if isinstance(rest[0], list | tuple) else rest[:2]  # cuDNN takes a list, oneDNN two weights
+    weights = rest[0] if isinstance(rest[0], list | tuple) else rest[:2]  # cuDNN gets a list, oneDNN two tensors
     return 2 * prod(x.shape[:-1]) * sum(weight.numel() for weight in weights if weight.ndim > 1)
 
 

@@ -24,8 +24,8 @@ from mxnum.torch.modules import Emulated, Site, enter, kind_of, leave, sites_of,
 from mxnum.torch.randomness import STEPS, Steps, module_seed, position_of, seed_of, worker_of
 
 #: A recipe, the name of a recipe, a mapping from patterns of module names to recipes, or a function
-#: of name and module that returns a recipe. In a mapping, the first pattern that matches counts. A
-#: module whose recipe is None is not emulated.
+#: of name and module that returns a recipe. In a mapping, the first pattern that matches a module's
+#: name decides. A module whose recipe is None is not emulated.
 Recipes = Recipe | str | Mapping[str, Any] | Callable[[str, nn.Module], Any]
 #: Patterns of module names, with the wildcards of a shell, or a function of name and module that
 #: returns True for chosen modules.
@@ -39,7 +39,7 @@ _PART = "is inside a MultiheadAttention that is left out"
 #: Matches names of parameters that are looked up or added but not multiplied: positions,
 #: embeddings, class tokens.
 _TABLE = re.compile("pos|emb|token|bias")
-#: The classes of torch's encoders, and the attribute that enables the fast path of each.
+#: The classes of torch's encoders, each with the attribute that enables its fast path.
 _FAST_PATHS = (
     (nn.TransformerEncoderLayer, "activation_relu_or_gelu"),
     (nn.TransformerEncoder, "use_nested_tensor"),
@@ -79,7 +79,7 @@ class Emulation:
     def set_samples(self, first: int, count: int) -> None:
         """Set which samples of the whole batch this process holds: `count` samples from `first` on.
 
-        By default all processes hold equally many samples, in the order of the process numbers.
+        By default each process holds the same number of samples, in the order of the processes.
         """
         first, count = errors.integer("first", first, 0, (1 << 31) - 1), errors.positive_integer("count", count)
         self._steps.position = position_of(self.step, first, count)
@@ -100,7 +100,9 @@ class Emulation:
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
         """Set the seed and the step from `state_dict`, to continue a training run."""
-        errors.require(set(state) == {"seed", "step"}, "state", "a mapping with 'seed' and 'step' alone", sorted(state))
+        errors.require(
+            set(state) == {"seed", "step"}, "state", "a mapping with the two keys 'seed' and 'step'", sorted(state)
+        )
         step = errors.integer("step", state["step"], 0, STEPS - 1)
         self.seed = seed_of(state["seed"])
         self._steps.position = position_of(step, *self._steps.position[1:].tolist())
@@ -153,9 +155,10 @@ def emulate(
     recipe
         Which operands are rounded and how: a `Recipe`, its name, a format, a mapping from patterns
         of module names to recipes, or a function of name and module. In a mapping such as
-        ``{"head": None, "*": recipe}``, the first pattern that matches counts. A module whose
-        recipe is None is not emulated. A recipe applies to embeddings and to the products of
-        MultiheadAttention too, which NVIDIA's recipe for NVFP4 leaves in higher precision.
+        ``{"head": None, "*": recipe}``, the first pattern that matches a module's name decides. A
+        module whose recipe is None is not emulated. A recipe applies to embeddings and to the
+        products of MultiheadAttention too, which NVIDIA's recipe for NVFP4 leaves in higher
+        precision.
     filter
         The modules to emulate: patterns of names, or a function of name and module. By default all.
         A MultiheadAttention is emulated as a whole.
@@ -166,20 +169,21 @@ def emulate(
     accumulate
         None: torch sums the products of the rounded operands. "block", "exact" and "sequential"
         define the order and rounding of sums (see `mxnum.Accumulate`), and so does a matrix unit or
-        its name (see `mxnum.units`). Convolutions are emulated only if torch or AMX sums. If
-        `accumulate` is None, a recipe may name a matrix unit that sums. "amx" is like None, but
-        Intel's AMX units for bfloat16 (torch 2.9) compute a product if both operands are rounded to
-        bfloat16 or to formats with power-of-two scales. AMX products are as exact as torch's and
-        several times as fast, but they are summed in another order.
+        its name (see `mxnum.units`). Convolutions are emulated only if torch or AMX units sum their
+        products. If `accumulate` is None, a recipe may name the matrix unit that sums its products.
+        "amx" is like None, but Intel's AMX units for bfloat16 (torch 2.9) compute a product if both
+        operands are rounded to bfloat16 or to formats with power-of-two scales. AMX products are as
+        exact as torch's and several times as fast, but they are summed in another order.
     gradient
         "straight": gradients pass through rounding unchanged. "clipped": a gradient is zero where
         the operand was *clamped* (see the glossary).
     seed
         Seed of stochastic rounding: an integer, or a `torch.Generator` that draws one.
     worker
-        The number of this process among the processes that share the parameters. The default is the
-        rank in `torch.distributed`. Each process has equally many samples of a batch. Together the
-        processes draw the random bits that one process would draw for the whole batch.
+        The number of this process among the processes that share the parameters. The default of
+        `worker` is the rank in `torch.distributed`. Each process has equally many samples of a
+        batch. Together the processes draw the random bits that one process would draw for the whole
+        batch.
     """
     _check_model(model)
     if _ATTRIBUTE in model.__dict__:
@@ -192,7 +196,7 @@ def emulate(
     found: list[tuple[str, nn.Module, str, How]] = []
     emulated: tuple[str, ...] = ()  # Prefixes of names inside emulated MultiheadAttention modules.
     attentions: tuple[str, ...] = ()  # Prefixes of names inside any MultiheadAttention.
-    attending: tuple[str, ...] = ()  # Prefixes of names inside modules that attention= names.
+    attending: tuple[str, ...] = ()  # Prefixes of names inside modules that `attention` selects.
     for name, module in model.named_modules():
         if isinstance(module, Emulated):
             raise ValueError(
@@ -255,7 +259,8 @@ def restore(model: nn.Module) -> None:
     emulation = emulation_of(model)
     for name, module in emulation.modules.items():
         exchanged = "emulates" in type(module).__dict__
-        errors.require(exchanged, "model", f"as emulate() left it at {name!r}", type(module).__name__)
+        accepted = f"one whose module {name!r} still has the class that emulate() gave it"
+        errors.require(exchanged, "model", accepted, type(module).__name__)
     for module in emulation.modules.values():
         leave(module)
     for fast, attribute, value in emulation._fast_paths:
@@ -294,13 +299,13 @@ def _check_shared(found: Iterable[tuple[str, nn.Module, How]]) -> None:
             first, before = seen.setdefault(id(weight), (name, operand))
             if before != operand:
                 raise ValueError(
-                    f"Argument 'recipe' must round the weight that {first!r} and {name!r} share in one way, not to "
+                    f"Argument 'recipe' must round the shared weight of {first!r} and {name!r} in one way, not to "
                     f"{before} and to {operand}."
                 )
 
 
 def _attention_reason(module: nn.Module) -> str | None:
-    """Return why a module's attention is not emulated, or None if there is no attention code."""
+    """Return why a module's attention is not emulated, or None if the module has none."""
     forward = inspect.unwrap(getattr(type(module), "forward", nn.Module.forward))  # a ScriptModule has no forward
     names = getattr(getattr(forward, "__code__", None), "co_names", ())
     if "ALL_ATTENTION_FUNCTIONS" in names:  # transformers calls the function that the model's configuration names
@@ -316,15 +321,15 @@ def _attention_reason(module: nn.Module) -> str | None:
 
 
 def _has_weights(module: nn.Module) -> bool:
-    """Return True if a module has own parameters.
+    """Return True if a module has parameters of its own.
 
-    The packed parameters of torch's quantized modules count too.
+    The packed parameters of torch's quantized modules count as parameters too.
     """
     return next(module.parameters(recurse=False), None) is not None or hasattr(module, "_packed_params")
 
 
 def _may_multiply(module: nn.Module) -> bool:
-    """Return True if a module has an own weight of two or more axes that is no embedding table."""
+    """Return True if a module itself has weights of two or more axes, except embedding tables."""
     if isinstance(module, nn.Embedding | nn.EmbeddingBag):
         return False
     parameters = [p for name, p in module.named_parameters(recurse=False) if not _TABLE.search(name)]
@@ -343,9 +348,9 @@ def _warn(model: nn.Module, left_alone: Mapping[str, str]) -> None:
     }
     if multiplying:
         warnings.warn(
-            f"emulate() leaves alone modules that may multiply by their weights: {_reasons(multiplying)}. If you "
-            "mean this, leave them out by filter= or the recipe None; emulation.coverage(inputs) shows their share of "
-            "the FLOPs.",
+            f"emulate() leaves alone modules that may multiply by their weights: {_reasons(multiplying)}. If "
+            "this is intended, leave them out by filter= or the recipe None; emulation.coverage(inputs) shows their "
+            "share of the FLOPs.",
             stacklevel=3,
         )
 

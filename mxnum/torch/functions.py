@@ -42,8 +42,8 @@ class How:
     #: `mxnum.Accumulate`, or the name of a matrix unit.
     accumulate: str | None = None
     gradient: str = "straight"
-    #: The settings of products with weights, as a text from `product_text`. `matmul` has the
-    #: settings of products of two activations.
+    #: The settings of products with weights, as a text from `product_text`. The field `matmul` has
+    #: the settings of products of two activations.
     linear: str = field(init=False)
     matmul: str = field(init=False)
     weights: str = field(init=False)
@@ -97,7 +97,7 @@ class How:
 
 
 def _accumulation(value: Any) -> str:
-    """Return the name of a mode of `Accumulate`, of AMX, or of a registered matrix unit."""
+    """Return the name of a summation: an `Accumulate` mode, AMX, or a registered matrix unit."""
     unit = units.find(value)
     if unit is None:
         return str(errors.choose("accumulate", value, (*(str(mode.value) for mode in Accumulate), AMX)))
@@ -154,8 +154,7 @@ def fake_quantize(
 def _from_the_end(axis: int, x: Tensor) -> int:
     """Return the axis counted from the end.
 
-    In the operations of `library`, an axis that is counted from the front is an axis of a
-    convolution.
+    The operations in `library` treat an axis counted from the front as an axis of a convolution.
     """
     most = max(x.ndim, 1)
     axis = errors.integer("axis", axis, -most, most - 1)
@@ -165,8 +164,8 @@ def _from_the_end(axis: int, x: Tensor) -> int:
 def quantize(x: Tensor, format: str | MXFormat | Operand, *, axis: int = -1, **operand: Any) -> mx.MXArray:
     """Return the codes and scales of a tensor, as an `MXArray` of tensors.
 
-    The codes carry no gradient. `fake_quantize` has a gradient, and returns the values of these
-    codes if `seed` and `stream` are the same.
+    The codes carry no gradient. With the same `seed` and `stream`, `fake_quantize` returns the
+    values of the codes, with a gradient.
     """
     _check(x=x)
     how = Operand.of(format)
@@ -198,11 +197,11 @@ def linear(
     """Compute x W^T + bias with quantized operands, in the forward pass and both backward products.
 
     Operands are quantized along the summed axis. If `accumulate` is a `mxnum.Accumulate`, the bits
-    are those of `mxnum.linear_forward` and `linear_backward`. With stochastic rounding, the bits
-    are the same if both functions get the same seed and the streams `4 * stream` (activations),
-    `4 * stream + 1` (weights) and `4 * stream + 2` (gradients). If `accumulate` is a matrix unit,
-    or its name, the unit sums all three products. With "amx", the processor's AMX units multiply
-    rounded operands (see `emulate`).
+    are those of `mxnum.linear_forward` and `linear_backward`. With stochastic rounding, `mxnum`'s
+    functions must get the same seed and the streams `4 * stream` (activations), `4 * stream + 1`
+    (weights) and `4 * stream + 2` (gradients). If `accumulate` is a matrix unit, or its name, the
+    unit sums all three products. With "amx", the processor's AMX units multiply rounded operands
+    (see `emulate`).
     """
     _check(x=x, weight=weight, **({} if bias is None else {"bias": bias}))
     errors.require(weight.ndim == 2, "weight", "of two axes", tuple(weight.shape))
@@ -271,8 +270,8 @@ def rms_norm(
     return rms_norm_how(x, _lengths(normalized_shape), weight, eps, how, _key(how.is_stochastic, seed, stream))
 
 
-# The next functions do the same as the functions above, for callers that have a prepared recipe
-# (`How`) and the `Key` of a module.
+# A function with the suffix `_how` does the same as the function without the suffix, for callers
+# that have a prepared recipe (`How`) and the `Key` of a module.
 
 
 def linear_how(x: Tensor, weight: Tensor, bias: Tensor | None, how: How, key: Key) -> Tensor:
@@ -318,7 +317,7 @@ def layer_norm_how(x: Tensor, shape: Any, weight: Any, bias: Any, eps: float, ho
     if how.is_stepwise:
         last = x.shape[-1:]
         is_plain = last == tuple(shape) and all(p is not None and p.shape == last for p in (gamma, beta))
-        accepted = "the last axis alone, with weight and bias of its length, for vector_steps"
+        accepted = "the last axis alone, with weight and bias of that length, because the recipe has vector_steps"
         errors.require(is_plain, "normalized_shape", accepted, tuple(shape))
         return LayerNorm.apply(x, gamma, beta, eps, how.rounding)[0]
     return _between(lambda x: torch.nn.functional.layer_norm(x, shape, gamma, beta, eps), x, how)
@@ -388,7 +387,7 @@ def _affine(parameter: Any, operand: str, slot: int, how: How, key: Key) -> Any:
 def _vector(x: Tensor, how: How, backward: bool = True) -> Tensor:
     """Return x rounded to bfloat16 for vector operations.
 
-    If `backward`, the gradient of x is rounded too.
+    If `backward` is True, the gradient of x is rounded too.
     """
     if x.dtype == torch.bfloat16:
         return x
@@ -422,7 +421,7 @@ def _refuse_studies(argument: str, operand: Operand) -> None:
 def _refuse_alone(operand: Operand) -> None:
     """Raise ValueError if an operand outside of products has settings that only products allow."""
     _refuse_studies("operand", operand)
-    errors.require(operand.transform is None, "transform", "None where there is no product", operand.transform)
+    errors.require(operand.transform is None, "transform", "None for an operand outside of products", operand.transform)
 
 
 def _refuse_function_transforms() -> None:

@@ -51,7 +51,7 @@ class Site:
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Set the state of a copied `Site`, and give it a new number.
 
-        `watch` distinguishes the copy from the original by the number.
+        The new number lets `watch` distinguish the copy from the original.
         """
         self.__dict__.update(state, number=next(_numbers))
 
@@ -116,9 +116,9 @@ def register(cls: Any, kind: str) -> None:
 
 
 def why_not(module: Any, kind: str | None, accumulate: str | None) -> str | None:
-    """Return why a module with own parameters is not emulated, or None if it is emulated."""
+    """Return why a module with parameters of its own is not emulated, or None if it is emulated."""
     if "forward" in module.__dict__:
-        return "has a forward function on the instance"
+        return "has a forward method set on the instance"
     if isinstance(module, nn.modules.lazy.LazyModuleMixin):
         return "has no parameters before its first call"
     if kind is None:
@@ -126,7 +126,7 @@ def why_not(module: Any, kind: str | None, accumulate: str | None) -> str | None
     if kind.startswith("conv") and module.groups != 1:
         return "convolves in groups"
     if kind.startswith("conv") and accumulate not in (None, AMX):
-        return "is a convolution, whose products only torch can sum"
+        return "is a convolution, whose products only torch or AMX can sum"
     if kind == "embedding" and module.max_norm is not None:
         return "renormalizes its weights"
     return None
@@ -177,7 +177,7 @@ def _norm(self: Any, input: Tensor) -> Tensor:
 
 
 class _Replaced:
-    """A view of a module that has other tensors as `weight` and `bias`."""
+    """A view of a module, with another `weight` and another `bias`."""
 
     def __init__(self, module: Any, weight: Any, bias: Any):
         self.module, self.weight, self.bias = module, weight, bias
@@ -221,7 +221,9 @@ def _attention(self: Any, *arguments: Any, **keywords: Any) -> Any:
         y = self.emulates.forward(self, *arguments, **keywords)
     is_known = COMPILED_TOO or not torch.compiler.is_compiling()
     if is_known and not (mode.was_used or any(map(_attends, list(self.modules())[1:]))):
-        accepted = "names of modules that call scaled_dot_product_attention (or contain another named module)"
+        accepted = (
+            "names of modules that call scaled_dot_product_attention (or contain a module that attention= selects)"
+        )
         errors.require(False, "attention", accepted, site.name)
     return y
 

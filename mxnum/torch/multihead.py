@@ -16,8 +16,9 @@ Tensor = Any
 #: Multiples of this number are XORed into the seeds of the projections, so that projections draw
 #: different random bits.
 _STEP = 0x1E3779B97F4A7C15 >> 3
-#: The names of all projections but the first. The first projection makes the queries, or queries,
-#: keys and values together. The dictionary's key is the projection's seed XOR the module's seed.
+#: The names of all projections but the first. The first projection makes either the queries, or the
+#: queries, keys and values together. Each dictionary key is the XOR of a projection's seed and its
+#: module's seed.
 PROJECTIONS = {2 * _STEP: "k_proj", 3 * _STEP: "v_proj", 4 * _STEP: "out_proj"}
 
 
@@ -34,7 +35,7 @@ def forward(
 ) -> tuple[Tensor, Tensor | None]:
     """Compute the forward pass of `torch.nn.MultiheadAttention`."""
     if is_causal and attn_mask is None:
-        raise ValueError("Argument 'attn_mask' must be given with is_causal=True, which is a hint.")
+        raise ValueError("Argument 'attn_mask' must be given with is_causal=True, which is only a hint about the mask.")
     how, drawn, heads = self._mx.how, self._mx_key, self.num_heads
     is_batch, is_self = query.ndim == 3, query is key and key is value
     query, key, value = (_batch_first(x, is_batch, self.batch_first) for x in (query, key, value))

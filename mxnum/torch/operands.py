@@ -27,7 +27,7 @@ from mxnum.torch import amx
 from mxnum.torch.transform import hadamard, narrowed
 
 Tensor = Any
-#: The value of `accumulate` for Intel's AMX units. `mxnum.Accumulate` does not have this value.
+#: The value of `accumulate` for Intel's AMX units, which is no member of `mxnum.Accumulate`.
 AMX = "amx"
 
 #: A slot is the number of an operand's Philox stream within one step of one module. An operand that
@@ -40,10 +40,10 @@ _SHARED = (RIGHT, RIGHT + 1, GAMMA, BETA)
 #: ``function(slot, operand, axis, x, value, key)``.
 watching: dict[int, Callable[..., None]] = {}
 _memory = threading.local()
-#: The approximate number of views of buffers that each thread keeps.
+#: Each thread keeps at most about this many views of buffers.
 _MOST_VIEWS = 512
-#: Users' kernels, which `rounding_by` was called with. The last kernel replaces this library's
-#: rounding.
+#: The kernels of all active `rounding_by` contexts, the innermost last. The innermost kernel
+#: replaces this library's rounding.
 _others: list[Callable[..., Any]] = []
 
 
@@ -54,8 +54,8 @@ class Product(NamedTuple):
     right: Operand
     left_backward: Operand
     right_backward: Operand
-    #: How the output's gradient is rounded to compute the left operand's gradient. `gradient_right`
-    #: is how it is rounded for the right operand's.
+    #: The output's gradient is rounded as `gradient_left` to compute the left operand's gradient,
+    #: and as `gradient_right` to compute the right operand's gradient.
     gradient_left: Operand
     gradient_right: Operand
     #: How the product is summed: None (by torch), "amx" (by AMX units if both operands fit
@@ -66,8 +66,8 @@ class Product(NamedTuple):
     #: True if the right operand is no parameter, but depends on the samples of the batch, like the
     #: left operand.
     of_samples: bool = False
-    #: The matrix unit that sums the two products of gradients. If None, `accumulate` sums the
-    #: products of gradients too.
+    #: The matrix unit that sums the two products of gradients. If `backward` is None, `accumulate`
+    #: says how the products of gradients are summed.
     backward: str | None = None
 
     @property
@@ -77,7 +77,7 @@ class Product(NamedTuple):
 
 
 class Key(NamedTuple):
-    """The data on which an operation's random bits depend, and the number of its watcher.
+    """The data on which an operation's random bits depend, and the number of the module's `Site`.
 
     The first four fields are arguments of the operations in `library`.
     """
@@ -127,8 +127,8 @@ def product(text: str) -> Product:
     table, accumulate, clipped, of_samples = json.loads(text)
     r = Recipe.from_dict(table)
     right, right_backward = r.weights, r.weights_backward
-    # If `of_samples`, both operands are activations. In the backward pass, the right operand is
-    # multiplied by gradients, and both factors of a product need the same transform.
+    # If `of_samples` is True, both operands are activations. In the backward pass, the right
+    # operand is multiplied by gradients, and both factors of a product need the same transform.
     if of_samples:
         right, right_backward = r.activations, replace(r.activations_backward, transform=r.gradients.transform)
     operands = r.activations, right, r.activations_backward, right_backward, r.gradients
@@ -181,7 +181,7 @@ def rounded(x: Tensor, operand: Operand, axis: int, key: Key, slot: int, buffer:
             fits = isinstance(value, torch.Tensor) and (value.shape, value.dtype) == (x.shape, x.dtype)
             got = f"{tuple(value.shape)}, {value.dtype}" if isinstance(value, torch.Tensor) else type(value).__name__
             errors.require(
-                fits, "kernel", f"a function that returns tensors of shape {tuple(x.shape)} and {x.dtype}", got
+                fits, "kernel", f"a function that returns tensors of shape {tuple(x.shape)} and type {x.dtype}", got
             )
         elif buffer is None or not x.is_cpu:
             value = mx.fake_quantize(x, fmt, out=torch.empty_like(x), **keywords, **drawn)
@@ -199,8 +199,8 @@ def rounding_by(kernel: Callable[..., Tensor]) -> Iterator[None]:
 
     The kernel is called as ``kernel(x, operand, axis)`` and returns a tensor of the shape and type
     of x. For stochastic rounding, the kernel also gets the keywords `seed` and `stream`, and
-    `first` if it is not 0. Products with `accumulate`, except "amx", raise ValueError, because they
-    are computed from codes and not from values.
+    `first` if it is not 0. Products raise ValueError if `accumulate` is neither None nor
+    "amx", because such products use codes, not values.
     """
     errors.require_type(callable(kernel), "kernel", "a function", kernel)
     _others.append(kernel)
@@ -270,7 +270,7 @@ def _for_unit(x: Any, unit: mx.units.MatrixUnit) -> Any:
 
 
 def _fits_bfloat16(operand: Operand) -> bool:
-    """Return True if bfloat16 holds all values of the operand.
+    """Return True if bfloat16 can represent all values of the operand.
 
     If the scale is a power of two, an MX value has at most eight significant bits.
     """
@@ -300,7 +300,7 @@ def cut(grad: Tensor, x: Tensor, operand: Operand, axis: int) -> Tensor:
 
 
 def is_beyond_max(x: Tensor, q: mx.MXArray) -> Tensor:
-    """Return True for each element of x, quantized as q, beyond the largest value of its block."""
+    """Return a mask of the elements of x that are beyond the largest value of their block in q."""
     largest = q.format.element.max
     return _exceeds(x, q, (largest, False), (largest, False))
 
@@ -320,13 +320,13 @@ def is_clamped(x: Tensor, q: mx.MXArray, rounding: str = "rne") -> Tensor:
 def _first_clamped(e: ElementFormat, rounding: Rounding) -> list[tuple[float, bool]]:
     """Return the thresholds from which positive and negative numbers are clamped.
 
-    A threshold is a pair (magnitude, inclusive). If `inclusive` is True, the magnitude itself is
-    clamped.
+    A threshold is a pair (magnitude, inclusive). If `inclusive` is True, a number exactly at the
+    threshold is clamped.
     """
     wider = ElementFormat("wider", e.exponent_bits + 1, e.mantissa_bits, e.bias)
     following = wider.value(e.max_code + 1)
     middle = (e.max + following) / 2
-    # The thresholds that may be right, each with the smallest number that it clamps.
+    # The candidate thresholds, each with the smallest number that it clamps.
     candidates = {
         (e.max, False): math.nextafter(e.max, math.inf), (middle, True): middle,
         (middle, False): math.nextafter(middle, math.inf), (following, True): following,
@@ -346,7 +346,7 @@ def _exceeds(x: Tensor, q: mx.MXArray, positive: tuple[float, bool], negative: t
     unit, magnitude = cast(Tensor, ones.dequantize(torch.float64)), x.double().abs()
 
     def exceeds(threshold: float, inclusive: bool) -> Tensor:
-        limit = unit * (threshold / q.format.element.value(1))  # exact, because both factors have few digits
+        limit = unit * (threshold / q.format.element.value(1))  # exact, because both factors have few bits
         return magnitude >= limit if inclusive else magnitude > limit
 
     return torch.where(x > 0, exceeds(*positive), exceeds(*negative)) & (magnitude > 0)

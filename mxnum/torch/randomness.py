@@ -96,7 +96,7 @@ class Steps:
 
     @property
     def current(self) -> Any:
-        """The position for random bits; in a recomputation, the position of the forward pass."""
+        """The position for random bits; in a recomputation, the position of the recomputed pass."""
         return self._returning if self._returning is not None and recomputing() else self.position
 
     def advance(self) -> None:
@@ -111,7 +111,7 @@ class Steps:
     def require_counted(self, name: str) -> None:
         """Raise RuntimeError if no step was counted for the current forward pass.
 
-        Without a new step, the pass would draw the random bits of the last step again.
+        Without a new step, the pass would draw the random bits of the previous step again.
         """
         if not (self._counted or recomputing() or exporting()):
             raise RuntimeError(

@@ -57,9 +57,8 @@ def scaled_mm(
 
     The unit applies the scales of blocks. Scales of whole tensors or rows are applied after the
     sum: the product of both operands' scales, in float32, multiplies the unit's sum. The bias is
-    added in float32 before the result is rounded to `output_dtype`. The order of these
-    multiplications, the addition and the rounding is an assumption: it was not compared with
-    outputs of GPUs.
+    added in float32 before the result is rounded to `output_dtype`. The order of scaling, adding
+    the bias and rounding is assumed, and was not compared with outputs of GPUs.
     """
     accepted = "() or (1, 0), which are the summed axes"
     errors.require(tuple(contraction_dim) in ((), (1, 0), (-1, -2)), "contraction_dim", accepted, contraction_dim)
@@ -76,7 +75,7 @@ def scaled_mm(
 
 
 def _parts(argument: str, value: Any) -> list[Any]:
-    """Return a list of one value, or of two (for the block scales and for the tensor scale)."""
+    """Return an argument's one or two parts: for block scales and, in NVFP4, for a tensor scale."""
     parts = list(value) if isinstance(value, list | tuple) else [value]
     errors.require(1 <= len(parts) <= 2, argument, "one value, or a list of two for NVFP4", len(parts))
     return parts

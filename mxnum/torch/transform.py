@@ -10,7 +10,8 @@ import torch
 import mxnum as mx
 
 Tensor = Any
-#: The signs and the size of TransformerEngine's transform of weight gradients.
+#: The signs and the size of the Hadamard transform that TransformerEngine applies to weight
+#: gradients.
 _SIGNS, _SIZE = "transformer_engine", 16
 
 
@@ -36,9 +37,8 @@ def hadamard(x: Tensor, axis: int, inverse: bool = False) -> Tensor:
 def by_products(x: Tensor, axis: int, inverse: bool = False) -> Tensor | None:
     """Return the transform by torch's products in float64 if these are exact, otherwise None.
 
-    The products are exact, in any order of additions, if the condition of
-    `engine.rotations.by_floats` holds: every partial sum is a multiple of the same power of two,
-    and less than 2**53 times this power.
+    The products are exact, in any order of additions, if every partial sum is a multiple of the
+    same power of two, and less than 2**53 times this power (see `engine.rotations.by_floats`).
     """
     rows = x.movedim(axis, -1)
     wide = rows.reshape(*rows.shape[:-1], -1, _SIZE).double() if x.numel() else rows.new_empty(0, _SIZE).double()

@@ -1,6 +1,6 @@
 """Watch an emulated model: record what rounding does to each operand of each layer.
 
-Operations pass each operand and its rounded values to the `Watch` of the module. Therefore watching
+Operations pass each operand and its rounded values to the `Watch` of the module, so that watching
 also works in compiled models.
 """
 
@@ -43,7 +43,7 @@ BIASES = ("zeta", "cosine")
 SHOWN = ("rmse", "beyond max", "underflow", "scales", "scales at ends", "flips")
 #: The meaning of each column of `Watch.table`.
 LEGEND = {
-    "rmse": "root of the sum of squared errors over the sum of squares",
+    "rmse": "root of (sum of squared errors / sum of squared values)",
     "beyond max": "share of elements that lie, before rounding, beyond the largest value of their block",
     "underflow": "share of elements that became zero",
     "scales": "least and greatest scale code (or scale, if scales have no 8-bit codes)",
@@ -52,7 +52,7 @@ LEGEND = {
     "zeta": "|g~ - g| / |g|, where g is float32's gradient and g~ the emulated one",
     "cosine": "cosine of the angle between g~ and g",
 }
-#: The number of operands that `Watch.table` shows, unless `full`.
+#: The number of operands that `Watch.table` shows, unless `full` is True.
 WORST = 10
 #: The largest width of `Watch.table`, in characters.
 WIDTH = 80
@@ -73,7 +73,7 @@ class Watch:
         """Return the observations as a list of dictionaries, which ``pandas.DataFrame`` takes.
 
         rmse
-            Relative error: the root of the sum of squared errors over the sum of squares.
+            Relative error: the root of (sum of squared errors / sum of squared values).
         beyond_max, underflow
             `beyond_max` is the share of elements that lie, before rounding, beyond the largest
             value of their block. `underflow` is the share of elements that became zero.
@@ -107,7 +107,7 @@ class Watch:
             of_kind = [row for row in rows if quantity in row]
             shown = of_kind if full else _worst(of_kind, quantity)
             if len(shown) < len(of_kind):
-                parts.append(f"{len(shown)} of {len(of_kind)} rows, by {quantity} (full=True shows all)")
+                parts.append(f"{len(shown)} of {len(of_kind)} rows, chosen by {quantity} (full=True shows all)")
             parts += _table(names, shown)
         return "\n\n".join(parts)
 
@@ -138,7 +138,7 @@ class Watch:
 
         `loss` runs the model and returns the loss. `compare` calls it twice. The parameters'
         `grad`, buffers (such as batch norm's), the step and torch's random state do not change. The
-        result is the row of the whole model, whose operand is "gradient".
+        result is the row of the whole model, with the operand "gradient".
         """
         emulation = emulation_of(model)
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
@@ -166,7 +166,7 @@ class Watch:
         return dict(row)
 
     def stop(self) -> None:
-        """Stop watching the model. The rows that were observed stay."""
+        """Stop watching the model. The observed rows are kept."""
         for number in self._numbers:
             watching.pop(number, None)
         self._codes.clear()

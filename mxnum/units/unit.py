@@ -69,9 +69,10 @@ class MatrixUnit:
     """
 
     name: str
-    #: The formats of operands. The two operands of a product may differ.
+    #: The formats of operands. The two operands of a product may have different formats.
     operands: tuple[str, ...]
-    #: The values of K of the unit's instructions. `matmul` chains instructions with the last K.
+    #: The values of K of the unit's instructions. `matmul` chains instructions of the last K in
+    #: this tuple.
     k: tuple[int, ...]
     #: The number of products of one fused sum.
     terms: int
@@ -86,17 +87,17 @@ class MatrixUnit:
     #: "term": the addend is a term of the first fused sum. "after": the sums start from zero, and
     #: their result plus the addend is rounded to nearest even in the accumulator's type.
     addend: str = "term"
-    #: The indices of an instruction in the order in which the sums take them; () for index order.
+    #: The order in which sums take the indices of an instruction; () for ascending order.
     order: tuple[int, ...] = ()
     #: The number of products that are added exactly to make one term. A term that adds several
     #: products takes its exponent from the scales.
     group: int = 1
     #: The pairs (scale format, block length) of MX operands; () if the unit has no scales.
     scales: tuple[tuple[str, int], ...] = ()
-    #: After `promotion` products, software adds the accumulator to a float32 total, to nearest
-    #: even, and restarts the accumulator from zero; 0 for never. Operands may have float32 scales
-    #: in blocks of `promotion` products. With float32 scales, the total becomes fma(scale of a *
-    #: scale of b, accumulator, total).
+    #: After every `promotion` products (0: never), software adds the accumulator to a float32
+    #: total, to nearest even, and restarts the accumulator from zero. Operands may have float32
+    #: scales in blocks of `promotion` products. With float32 scales, the total becomes fma(scale of
+    #: a * scale of b, accumulator, total).
     promotion: int = 0
     #: The evidence for each clause. A clause that is left out counts as assumed.
     evidence: tuple[Evidence, ...] = ()
@@ -120,9 +121,10 @@ class MatrixUnit:
         ):
             errors.choose(argument, value, accepted)
         errors.require(bool(self.operands), "operands", "at least one format", self.operands)
-        errors.require(bool(self.k), "k", "one positive length or more", self.k)
         for k in self.k:
             errors.positive_integer("k", k)
+        ascends = bool(self.k) and list(self.k) == sorted(self.k)
+        errors.require(ascends, "k", "one positive length or more, in ascending order", self.k)
         errors.integer("terms", self.terms, 1, max(self.k))
         errors.integer("group", self.group, 1, self.terms)
         errors.require(self.terms % self.group == 0, "terms", f"a multiple of group ({self.group})", self.terms)
@@ -208,7 +210,7 @@ class MatrixUnit:
             "fraction bits",
         ]
         if self.promotion:
-            lines.append(f"promotion: every {self.promotion} products to float32, to nearest")
+            lines.append(f"promotion: every {self.promotion} products, the sum is added to a float32 total, to nearest")
         lines += [f"evidence: {self._evidence_text(clause)}" for clause in self.clauses]
         return "\n".join(lines)
 

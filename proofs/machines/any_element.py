@@ -55,9 +55,9 @@ class AnyElement(SimpleNamespace):
 def any_element(mantissa_bits: int, kind: str, width: int = 32) -> AnyElement:
     """Return a symbolic element that stands for every element of a kind.
 
-    The kinds are "integer", floats with "nan" or "ieee" special codes, and "float" for all floats.
-    Floats differ in their special codes and in their largest code. If no code above that of the
-    largest value occurs, special codes do not matter, so "float" allows any largest code.
+    The kinds are "integer", "nan" and "ieee" (floats with these special codes), and "float" (all
+    floats). The kind "float" allows any largest code, because it is for theorems in which no code
+    above the largest value's code occurs.
     """
     obligations: list[z3.BoolRef] = []
     bits, bias, largest = (z3.BitVec(f"{name}_{width}", width) for name in ("bits", "bias", "max_code"))
@@ -96,10 +96,10 @@ def any_element(mantissa_bits: int, kind: str, width: int = 32) -> AnyElement:
 
 
 def kinds(mantissa_bits: int, specials_met: bool) -> tuple[str, ...]:
-    """Return the kinds of formats of at most `MOST_BITS` bits.
+    """Return the kinds of elements of at most `MOST_BITS` bits, for `any_element`.
 
-    If `specials_met` is True, codes above that of the largest value occur, so only kinds that have
-    such codes are returned.
+    If `specials_met` is True, codes above the largest value's code occur, so only the kinds with
+    special codes are returned.
     """
     integers = ("integer",) if 1 <= mantissa_bits <= MOST_BITS - 2 else ()
     if not specials_met:

@@ -10,8 +10,7 @@ from typing import Any
 from proofs.machines.ratios import Hidden
 from proofs.theorem import Outcome, Verdict
 
-#: Replacements of the functions that store to and load from tables, for tables that are
-#: dictionaries.
+#: Replacements of `store` and `load` that use a dictionary as the table.
 ON_DICTIONARIES: dict[str, Any] = {
     "store": lambda table, index, value: table.__setitem__(index, value),
     "load": lambda table, index: table[index],

@@ -1,8 +1,8 @@
-"""Symbolic arguments of a kernel, with the number of bits that its real inputs have.
+"""Symbolic arguments of a kernel, as wide as the values that callers pass.
 
-Theorems need no hypotheses about ranges: "scale" has eight bits, so it is any scale code. A
-pattern that is narrower than the kernel's word is either sign- or zero-extended, because kernels
-have to accept both.
+Theorems therefore need no hypotheses about ranges. The argument "scale", for example, has eight
+bits, so it stands for any scale code. A pattern that is narrower than the kernel's word is either
+sign- or zero-extended, because kernels have to accept both.
 """
 
 from __future__ import annotations
@@ -42,15 +42,12 @@ def word(value: z3.BitVecRef, width: int) -> z3.BitVecRef:
 
 
 def natural(value: z3.BitVecRef, width: int) -> z3.BitVecRef:
-    """Return a nonnegative integer (a scale code, random bits) in the kernel's word."""
+    """Return a nonnegative integer (scale code, random bits) zero-extended to the kernel's word."""
     return z3.ZeroExt(width - value.size(), value)
 
 
 def code_of(result: z3.BitVecRef, bits: int) -> tuple[z3.BitVecRef, z3.BoolRef]:
-    """Return the low bits of a result, and the condition that no bit is set above them.
-
-    The condition that no higher bit is set is always true if the result has only `bits` bits.
-    """
+    """Return the low `bits` bits of a result, and the condition that no higher bit is set."""
     if result.size() == bits:
         return result, z3.BoolVal(True)
     return z3.Extract(bits - 1, 0, result), z3.LShR(result, bits) == 0

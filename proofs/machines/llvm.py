@@ -31,7 +31,7 @@ _UNANSWERED = (
 
 
 def theorems() -> list[Theorem]:
-    """Return theorems on kernels with loops' types, and on float32 kernels with Python ints."""
+    """Return theorems about kernels as loops call them, and float32 kernels with Python ints."""
     answered = [family for family in families() if not family.name.startswith(_UNANSWERED)]
     return [theorem(family, "llvm", STATEMENT, machine) for family in (*answered, *plain_families())]
 
@@ -42,7 +42,7 @@ def machine(function: Callable[..., Any], types: tuple[str, ...], arguments: Seq
 
 
 def compiled(function: Callable[..., Any], types: tuple[str, ...]) -> Any:
-    """Compile a function for the given numba types alone, not as part of a loop."""
+    """Compile a function by itself, not as part of a loop, for the given numba types."""
     import numba
 
     from mxnum.engine.machine.jit import register

@@ -2,9 +2,8 @@
 
 If remainders were formulas, a solver would have to try both values of each digit of a quotient.
 Therefore this machine replaces each remainder by a new unknown. The proof that a remainder lies in
-[0, divisor) uses only the previous remainder, and a linear equation relates both remainders. A
-digit is stored with the product digit * divisor, so the product of quotient and divisor stays
-linear.
+[0, divisor) uses only the previous remainder and a linear equation. A digit is stored with the
+product digit * divisor, so the product of quotient and divisor stays linear.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Division:
     digits: list[Digit] = field(default_factory=list)
 
     def cut(self, value: z3.ArithRef) -> z3.ArithRef:
-        """Return a new unknown for a remainder, which is required to lie in [0, divisor)."""
+        """Check that a remainder lies in [0, divisor); return a new unknown for the remainder."""
         name = z3.Int(f"remainder{len(self.remainders)}")
         nearby = [*self.known[:2], *self._of_the_last()]
         self.require(z3.And(value >= 0, value < self.divisor), nearby, f"remainder {len(self.remainders)}")
@@ -54,7 +53,7 @@ class Division:
 
 
 class Whole:
-    """An integer; for a quotient, the product of quotient and divisor is stored, too."""
+    """An integer; a quotient also stores its product with the divisor."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -93,7 +92,7 @@ class Digit(Whole):
         division.digits.append(self)
 
     def __ror__(self, whole: Whole | int) -> Whole:
-        """Return an even number with its last digit replaced by this digit."""
+        """Return an even number plus this digit, which becomes the last binary digit."""
         value, times = (whole, whole * self.division.divisor) if isinstance(whole, int) else (whole.value, whole.times)
         return Whole(self.division, value + self.value, times + self.times)
 
@@ -103,7 +102,7 @@ class Digit(Whole):
 
 @dataclass
 class Answer:
-    """The outcome of a comparison; `of` is the number compared with a constant, or None."""
+    """The outcome of a comparison; `of` is the number compared with a constant, if any."""
 
     division: Division
     holds: z3.BoolRef
@@ -166,9 +165,9 @@ class _Positive(Whole):
 
 
 class _Divisor(_Positive):
-    """The divisor that `divide` passes to the function.
+    """The divisor that `divide` passes to the checked function.
 
-    The function shifts the divisor left to the width of the dividend, which gives
+    The checked function shifts the divisor left to the width of the dividend, which gives
     `Division.divisor`.
     """
 

@@ -12,8 +12,8 @@ from typing import Any
 def offline(capability: tuple[int, int]) -> Iterator[None]:
     """Make numba-cuda compile for a compute capability, in a `with` statement, without a GPU.
 
-    numba-cuda compiles nested functions for the current device. This function replaces that device
-    by one of the given capability.
+    numba-cuda compiles nested functions for the current device, so this function replaces the
+    current device by one of the given capability.
     """
     from numba.cuda import dispatcher
 

@@ -14,8 +14,8 @@ import z3
 from mxnum.definition.word import dialect, select
 from mxnum.prove.execution import Execution
 
-#: numba types of the arguments a, b and c of every program. The types differ, because array loops
-#: mix types, too.
+#: numba types of the arguments a, b and c of every program. Programs mix these types because array
+#: loops mix types, too.
 TYPES = ("int32", "int64", "uint8")
 _BITS = {"int32": 32, "int64": 64, "uint8": 8}
 _RELATIONS = ("<", "<=", ">", ">=", "==", "!=")
@@ -46,7 +46,7 @@ def program(seed: int) -> Callable[..., Any]:
     source = random.Random(seed)
     lines = [
         "def program(a, b, c):",
-        "    a, b, c = a + 0, b + 0, c + 0",  # makes all three int64, because numba mixes signs badly
+        "    a, b, c = a + 0, b + 0, c + 0",  # + 0 makes all int64, because numba mixes signed and unsigned badly
         "    zero = a & 0",  # Without `zero`, Python could fold constants to integers that fit no word.
     ]
     names = ["a", "b", "c"]
@@ -100,7 +100,7 @@ def symbols() -> list[z3.BitVecRef]:
 
 
 def evaluate(execution: Execution, arguments: Sequence[z3.BitVecRef], values: Sequence[int]) -> int | None:
-    """Return the signed result for the given values, or None where the result is undefined."""
+    """Return the signed result for given argument values, or None if the result is undefined."""
     pairs = [(name, z3.BitVecVal(value, name.size())) for name, value in zip(arguments, values, strict=True)]
     for obligation in execution.obligations:
         holds = z3.simplify(z3.substitute(obligation, *pairs))

@@ -56,7 +56,7 @@ def theorems() -> list[Theorem]:
 
 
 def _as_run(family: Family) -> Family:
-    """Return the kernels with the argument types of `mxnum.engine.cuda.functions`."""
+    """Return the family with the argument types of `mxnum.engine.cuda.functions`."""
     return replace(family, kernels=tuple(_with_words(kernel) for kernel in family.kernels))
 
 
@@ -67,7 +67,7 @@ def _with_words(kernel: Kernel) -> Kernel:
 
 
 def _in_fast_tier(name: str) -> bool:
-    """Return True if a kernel of the CPU's fast tier is in the fast tier for PTX, too."""
+    """Return True if the fast tier also checks the PTX of a kernel whose LLVM IR it checks."""
     return not name.endswith("/ieee") and (not name.startswith("shared_scale/") or name.endswith("/e4m3"))
 
 

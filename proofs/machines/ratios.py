@@ -3,9 +3,9 @@
 A division uses its operands only in comparisons, doublings and subtractions. A `Form` is a X + b D
 for unknown positive numbers X and D. Comparing two forms, or a form with zero, amounts to comparing
 X / D with a rational number. `paths` executes a function once for each possible sequence of
-outcomes of its comparisons. Each such execution is a path. The ratios X / D of a path are a single
-ratio or an open interval, and all paths together cover all numbers X and D of any size. Nothing is
-sampled, and no solver is needed.
+outcomes of its comparisons. A path is one execution of the function. The ratios X / D of a path are
+a single ratio or an open interval, and all paths together cover all numbers X and D of any size.
+Nothing is sampled, and no solver is needed.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import numpy as np
 
 #: The number of bits of the word in which each `Form` must fit.
 WORD = 64
-#: Integers that add one or two to the exponent field of float32 or bfloat16, and the factor by
-#: which each of these additions multiplies a normal number.
+#: Adding a key to the bits of a normal float32 or bfloat16 number multiplies the number by the
+#: key's value.
 DOUBLED = {1 << 23: 2, 2 << 23: 4, 1 << 7: 2, 2 << 7: 4}
 
 
@@ -54,19 +54,19 @@ class Ratios:
 
 
 class _Explorer:
-    """The answers to comparisons in one execution, and the sequences of answers to be tried."""
+    """The outcomes of comparisons in one execution, and the sequences of outcomes still to try."""
 
     def __init__(self, low: Fraction, high: Fraction) -> None:
         self.start = Ratios(low, high)
         self.left: list[list[int]] = [[]]
 
     def begin(self, bits: tuple[int, int]) -> None:
-        """Begin the next execution, for any X of `bits[0]` bits and any D of `bits[1]` bits."""
+        """Begin the next execution, for all X of `bits[0]` bits and all D of `bits[1]` bits."""
         self.ratios, self.given, self.taken = self.start, self.left.pop(), list[int]()
         self.bits, self.divisor = bits, (Fraction(1 << (bits[1] - 1)), Fraction(1 << bits[1]))
 
     def is_divisor_below(self, bound: Fraction) -> bool:
-        """Return True if D < bound on this path, and drop the ratios that contradict the answer."""
+        """Return True if D < bound on this path; drop the ratios that contradict the outcome."""
         low, high = self.divisor
         if high <= bound or low >= bound:
             return high <= bound
@@ -151,7 +151,7 @@ class Form:
 def paths(
     function: Callable[[Form, Form], Any], bits: tuple[int, int], low: Fraction, high: Fraction
 ) -> Iterator[tuple[Ratios, Any]]:
-    """Yield (the ratios X / D of a path, the result) for all ratios between `low` and `high`."""
+    """Yield (ratios X / D, result) of each path; the paths cover `low` to `high`."""
     explorer = _Explorer(low, high)
     while explorer.left:
         explorer.begin(bits)

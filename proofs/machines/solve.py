@@ -4,9 +4,8 @@ A theorem is proved if its hypotheses and the negated goal are unsatisfiable tog
 solvers can answer, both are asked, and a disagreement is an error; `unknown` never counts as
 proved. Premises are checked to be satisfiable, so that nothing is proved about an empty set.
 
-z3 translates floating-point terms to bit-vectors once; its SAT core and bitwuzla then answer the
-same bit-vector question, because bitwuzla's wheel rejects wide floats. z3's translation of
-floating-point terms is therefore trusted.
+bitwuzla's wheel rejects wide floats, so z3 translates floating-point terms to bit-vectors. z3's SAT
+core and bitwuzla then answer the same question. The translation by z3 is trusted.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ def prove(
 ) -> Outcome:
     """Prove that the hypotheses imply the goal; every engine must confirm the proof.
 
-    A witness lists the inputs in `show`. `example` has values of inputs that satisfy the
-    hypotheses, which makes it cheap to check that the hypotheses can be satisfied. Without
-    `example`, a solver searches for inputs that satisfy the hypotheses.
+    A witness gives the values of the inputs in `show`. `example` has values of inputs that satisfy
+    the hypotheses, so it is cheap to check that the hypotheses can be satisfied. Without `example`,
+    a solver searches for inputs that satisfy the hypotheses.
     """
     started = time.perf_counter()
     hypotheses = list(hypotheses)
@@ -69,7 +68,7 @@ def together(cases: Iterable[tuple[str, Callable[[], Outcome]]]) -> Outcome:
     """Return one outcome for a family of cases.
 
     The outcome is "proved" if there is a case and each case is proved. If a case is not proved, the
-    outcome is that of the first such case, with the label of the case.
+    outcome is that of the first unproved case; the case's label precedes the detail.
     """
     seconds, solvers = 0.0, dict[str, None]()
     for label, check in cases:

@@ -158,7 +158,7 @@ class Condition(SymBool):
 
 
 class Word(Sym):
-    """A bit pattern in a word of 32 bits, and its number if a float operation made it."""
+    """A symbolic word of 32 bits, with its float32 number if a float operation made the word."""
 
     __slots__ = ("machine", "number")
 

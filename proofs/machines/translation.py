@@ -1,9 +1,8 @@
 """Check that compilers translate kernels correctly (translation validation).
 
-The code that a compiler makes of a kernel is executed on bit-vectors. The Python function object is
-executed on bit-vectors, too. For every input of the kernel's domain, the compiled code and the
-function object must give equal results. `llvm.py` and `ptx.py` are the two machines; this module
-has the code that both machines use.
+The code that a compiler makes of a kernel, and the kernel's Python function, are executed on
+bit-vectors. Compiled code and Python function must give equal results for every input of the
+kernel's domain. `llvm.py` executes LLVM IR and `ptx.py` executes PTX; both use this module.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ from proofs.machines.solve import BOTH, TIMEOUT, ask, prove
 from proofs.theorem import Outcome, Theorem
 
 Tier = Literal["fast", "full"]
-#: bitwuzla alone, for kernels on which z3 takes several times as long.
+#: The only solver for kernels on which z3 takes several times as long as bitwuzla.
 QUICK = ("bitwuzla",)
 
 
@@ -79,7 +78,7 @@ class Argument:
 
     @property
     def passed(self) -> z3.BitVecRef:
-        """The argument in the width that its type has in compiled code."""
+        """The argument as a word of the width that compiled code uses for the argument's type."""
         return self.widened(32 if self.type == "lane" else int(self.type.removeprefix("u").removeprefix("int")))
 
     @property
@@ -94,10 +93,10 @@ class Argument:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A function object of `mxnum.definition`, and the arguments of a compiled call of it."""
+    """A Python function of `mxnum.definition`, and the arguments of a compiled call."""
 
     make: Callable[[], Callable[..., Any]]
-    #: Bits of the word (32 or 64) in which the function object is executed.
+    #: Bits of the word (32 or 64) in which the Python function is executed.
     word: int
     arguments: tuple[Argument, ...]
 
@@ -106,7 +105,7 @@ class Kernel:
         return tuple(argument.type for argument in self.arguments)
 
     def plain(self) -> Kernel:
-        """Return the kernel with arguments as for Python ints, which numba passes as int64."""
+        """Return the kernel with int64 arguments, the type in which numba passes Python ints."""
         return replace(self, arguments=tuple(replace(argument, type="int64") for argument in self.arguments))
 
 
@@ -120,13 +119,13 @@ class Family:
     engines: tuple[str, ...] = BOTH
 
 
-#: A function that compiles a function object for the named types, and executes the code on
-#: arguments that have the widths of these types.
+#: A machine compiles a Python function for the named numba types, and executes the compiled code on
+#: bit-vectors of the types' widths.
 Machine = Callable[[Callable[..., Any], tuple[str, ...], Sequence[z3.BitVecRef]], Execution]
 
 
 def theorem(family: Family, prefix: str, statement: str, machine: Machine) -> Theorem:
-    """Return the theorem that a machine's translation of the family's kernels is right."""
+    """Return the theorem that a compiler translates the kernels of a family correctly."""
     functions = tuple(kernel.make() for kernel in family.kernels)
     return Theorem(
         name=f"{prefix}/{family.name}",
@@ -140,7 +139,7 @@ def theorem(family: Family, prefix: str, statement: str, machine: Machine) -> Th
 
 
 def check(family: Family, machine: Machine) -> Outcome:
-    """Check that a family has kernels, and that all of them are translated rightly."""
+    """Check that a family has kernels, and that compiled code of every kernel is right."""
     started = time.perf_counter()
     if not family.kernels:
         return Outcome("error", "-", 0.0, "there is no kernel: nothing was checked")
@@ -152,7 +151,7 @@ def check(family: Family, machine: Machine) -> Outcome:
 
 
 def compare(kernel: Kernel, machine: Machine, engines: Sequence[str]) -> Outcome:
-    """Prove that the compiled kernel is defined and returns what the function object returns."""
+    """Prove that a compiled kernel has no undefined behaviour and equals its Python function."""
     started = time.perf_counter()
     function = kernel.make()
     arguments = kernel.arguments
@@ -161,8 +160,8 @@ def compare(kernel: Kernel, machine: Machine, engines: Sequence[str]) -> Outcome
     except UnsupportedCode as problem:
         return Outcome("error", "-", time.perf_counter() - started, f"not understood: {problem}")
     result, _ = run(function, *(argument.widened(kernel.word) for argument in arguments))
-    # By another theorem the function is int-safe: the function's word and every wider word then
-    # give the same integer result.
+    # By the theorems of `proofs.theorems.safety`, the function gives the same integer in its own
+    # word and in every wider word.
     expected = z3.SignExt(compiled.result.size() - kernel.word, result)
     conditions = [compiled.result == expected, *compiled.obligations]
     goal = z3.And(*conditions) if len(conditions) > 1 else conditions[0]
@@ -174,9 +173,9 @@ def _decide(
 ) -> Outcome:
     """Prove like `prove`, but first try the question without z3's simplifications.
 
-    `prove` lets z3 simplify every question, because questions with floats need it. The compiled
-    code and the function object are nearly the same circuit. After z3's simplifications bitwuzla
-    does not recognize this similarity, and takes three times as long.
+    `prove` has z3 simplify every question, as questions with floats require. Without z3's
+    simplifications bitwuzla is three times as fast, because it recognizes that compiled code and
+    Python function are nearly the same circuit.
     """
     started = time.perf_counter()
     question = z3.Goal()
@@ -192,9 +191,9 @@ def _decide(
 
 
 def families() -> list[Family]:
-    """Return a family for every kernel that the array loops call.
+    """Return the families of all kernels that the array loops call.
 
-    Each float32 encoder is a family; all other kernels are grouped into families.
+    Each float32 encoder has a family of its own; most other families have several kernels.
     """
     return [*_encoders(), *_decoders(), *_scales(), *_offsets(), *_words(), *_float_scales()]
 
@@ -218,7 +217,7 @@ _RANDOM = Argument("random", SR_BITS, False, "int64")
 
 
 def _pattern(source: ElementFormat, name: str = "x", type_: str | None = None) -> Argument:
-    """Return a bit pattern of a float type as an argument, signed as the array loops read it."""
+    """Return an argument that is a float type's bit pattern, read as a signed integer."""
     return Argument(name, source.bits, True, type_ or f"int{source.bits}")
 
 
@@ -250,7 +249,8 @@ def _encoders() -> list[Family]:
             if source.name == "float32" and target.name in ELEMENTS:
                 found += [Family(f"{name}/{mode}", (kernel,), "fast", QUICK) for mode, kernel in encoders]
             else:
-                # The fast tier checks one mode for some targets; the full tier checks all modes.
+                # The full tier checks all modes; the fast tier checks one mode for e4m3, e2m1 and
+                # bfloat16.
                 sample = {"e4m3": "rne/saturate", "e2m1": "sr/saturate", "bfloat16": "rne/ieee"}.get(target.name)
                 found += [Family(f"{name}/{mode}", (one,), "fast", QUICK) for mode, one in encoders if mode == sample]
                 found.append(Family(name, tuple(kernel for _, kernel in encoders)))

@@ -16,7 +16,7 @@ Check = Callable[[ModuleType], Outcome]
 
 
 def stated(name: str, statement: str, module: ModuleType, old: str, new: str, theorem: Check) -> Theorem:
-    """Return a theorem that is proved if the check `theorem`, run on the mutant, refutes it."""
+    """Return a theorem that is proved if the check `theorem` refutes the mutant."""
     return Theorem(
         name=name,
         statement=statement,

@@ -1,7 +1,7 @@
 """Make mutants of the definition, and judge them.
 
 A mutant is a module of `mxnum.definition` whose text has one change. The changed text is executed
-in a namespace of its own, so that the factories in this text make real function objects. A solver
+in a namespace of its own, so that the factories in this text make Python functions. A solver
 searches for an input on which mutant and original differ; the exact reference then confirms that
 the original is right for this input and the mutant wrong. If mutant and original differ on no
 input, two solvers prove that they are the same function.
@@ -36,9 +36,9 @@ Fate = Literal["refuted", "unsafe", "equivalent"]
 class Mutant:
     """A change to one module of `mxnum.definition`, tried on one kernel.
 
-    Each mutant declares its fate. "refuted": some input has a wrong result. "unsafe": results are
-    right in the kernel's word, but Python ints, int32 and int64 may give different results.
-    "equivalent": the mutant computes the same function.
+    `fate` is the verdict that the mutant must get. "refuted": some input has a wrong result.
+    "unsafe": results are right in the kernel's word, but Python ints, int32 and int64 may give
+    different results. "equivalent": the mutant computes the same function.
     """
 
     module: str
@@ -57,7 +57,7 @@ def of_module(module: str, *entries: tuple[Any, ...]) -> list[Mutant]:
 
 
 def judge(mutant: Mutant) -> tuple[Fate, str, str]:
-    """Return (the mutant's fate, the solver that found it, the witness in words)."""
+    """Return (verdict on the mutant, solver that reached the verdict, witness in words)."""
     original = mutant.probe.build(originals())
     changed = mutant.probe.build(variant(mutant.module, mutant.old, mutant.new))
     if isinstance(mutant.probe, ConcreteProbe):
@@ -69,7 +69,7 @@ def _judge(probe: Probe, original: Callable[..., Any], changed: Callable[..., An
     variables = probe.variables()
     right, kept = run(original, *probe.words(variables))
     wrong, obligations = run(changed, *probe.words(variables))
-    # Other theorems prove the obligations of the original.
+    # Other theorems prove the obligations of the original module, so only new obligations count.
     known = {obligation.get_id() for obligation in kept}
     obligations = [obligation for obligation in obligations if obligation.get_id() not in known]
     inputs = probe.assumptions(variables)
@@ -146,7 +146,7 @@ def variant(module: str, old: str, new: str) -> Modules:
 
 
 def source(module: str) -> str:
-    """Return the text of a scalar module."""
+    """Return the source text of a module of `mxnum.definition`."""
     return (Path(mxnum.definition.__path__[0]) / f"{module}.py").read_text()
 
 

@@ -1,6 +1,6 @@
 """Plant small mistakes in kernels, and check that the solvers find each mistake.
 
-A mistake must be found, unless its declared fate is "equivalent".
+A mistake must be found, unless its `fate` is "equivalent".
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def mutants() -> list[Mutant]:
 
 
 def theorems() -> list[Theorem]:
-    """Return one theorem per mutant, which is proved if the mutant has its declared fate."""
+    """Return a theorem for each mutant, proved if the verdict equals the mutant's `fate`."""
     return [
         Theorem(
             name=f"mutant/{mutant.module}/{mutant.name}",
@@ -40,7 +40,7 @@ def theorems() -> list[Theorem]:
 
 
 def check(mutant: Mutant) -> Outcome:
-    """Judge the mutant; the outcome is "proved" if the mutant has its declared fate."""
+    """Judge the mutant; the outcome is "proved" if the verdict equals the mutant's `fate`."""
     started = time.perf_counter()
     try:
         fate, solver, detail = judge(mutant)

@@ -21,12 +21,12 @@ Modules = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Input:
-    """An argument of a kernel, with the number of bits that real inputs have."""
+    """An argument of a kernel, and the number of bits of the values that callers pass."""
 
     name: str
     bits: int
-    #: True if the input is sign-extended to the kernel's word, as arrays of floats are;
-    #: False if it is a natural number.
+    #: True if the input is sign-extended to the kernel's word, as bit patterns of floats are; False
+    #: if the input is a natural number.
     signed: bool = False
     #: The exclusive end of the values that callers pass; None if callers pass all values.
     end: int | None = None

@@ -1,8 +1,8 @@
 """The specification of conversions, stated over the reals with SMT-LIB's floating-point theory.
 
-A real number is represented exactly, as a float of a sort wide enough for every operation to be
-exact; adding to the exponent field multiplies the number by a power of two. This formula gives the
-value of an element of any format, before the overflow rule applies:
+A real number is a float that is wide enough for every operation to be exact. Adding to the exponent
+field multiplies the number by a power of two. This formula gives the value of an element of any
+format, before the overflow rule applies:
 
     round(v / 2**q) * 2**q    with v = x / 2**scale, q = max(floor(log2 |v|), emin) - mantissa bits
 
@@ -22,7 +22,7 @@ from proofs.specs.tables import RANDOM_BITS, SCALE_BIAS, SCALE_NAN, Element, Flo
 ROUNDINGS = ("rne", "rna", "rtz", "rtp", "rtn", "rto", "sr")
 OVERFLOWS = ("saturate", "ieee")
 MODES = {"rne": z3.RNE(), "rna": z3.RNA(), "rtz": z3.RTZ(), "rtp": z3.RTP(), "rtn": z3.RTN()}
-EXACTLY = z3.RNE()  # the rounding of operations whose exact result is representable, so that no rounding occurs
+EXACTLY = z3.RNE()  # the mode for operations whose result is exact
 
 #: Equations that define new constants, and that theorems take as hypotheses. Each equation has a
 #: solution for all inputs, so the hypotheses exclude no input.
@@ -30,21 +30,21 @@ Definitions = list[z3.BoolRef]
 
 
 def sort_of(float_type: Float) -> z3.FPSortRef:
-    """Return the solver's sort of a float type."""
+    """Return the solver's own type ("sort") for a float type."""
     return z3.FPSort(float_type.exponent_bits, float_type.precision)
 
 
 def wide_sort(*types: Float | Element, extra: int = 0) -> z3.FPSortRef:
-    """Return a sort that holds values of the given types times 2**-128 to 2**128 exactly.
+    """Return a solver float type that represents x * 2**k exactly, for x in `types` and |k| <= 128.
 
-    The sort has at least 11 bits of significand.
+    The significand has at least 11 bits.
     """
     exponent_bits = 12 if any(t.name == "float64" for t in types) else 10
     return z3.FPSort(exponent_bits, extra + max(11, *(t.precision for t in types if isinstance(t, Float))))
 
 
 class Exact:
-    """An exact real number: a float of a wide sort times a power of two."""
+    """An exact real number: a wide float of the solver, times a power of two."""
 
     def __init__(self, base: z3.FPRef, definitions: Definitions) -> None:
         self.base = base
@@ -69,7 +69,7 @@ class Exact:
 
     @property
     def exponent(self) -> z3.BitVecRef:
-        """floor(log2(|number|)) of a number that is not zero, and therefore normal in this sort."""
+        """floor(log2(|number|)) of a nonzero number, which is normal in the wide float type."""
         return self.field - ((1 << (self.exponent_bits - 1)) - 1)
 
     @property
@@ -86,7 +86,7 @@ class Exact:
 
 
 def widen(x: z3.BitVecRef, source: Float, sort: z3.FPSortRef) -> z3.FPRef:
-    """Return the value of a bit pattern of `source`, in a sort that holds it exactly."""
+    """Return the value of a bit pattern of `source`, as a float wide enough to be exact."""
     return z3.fpToFP(EXACTLY, z3.fpBVToFP(x, sort_of(source)), sort)
 
 
@@ -315,9 +315,10 @@ class Conversion(Rounding):
 
 
 def element_special(element: Element) -> int | None:
-    """Return the result of overflow="ieee" beyond the largest value.
+    """Return the code that overflow="ieee" gives beyond the largest value.
 
-    The result is infinity, or NaN if the element has no infinity, or None if it has neither.
+    The code is that of infinity, or that of NaN if the element has no infinity, or None if the
+    element has neither.
     """
     return element.nan if element.infinity is None else element.infinity
 
@@ -330,9 +331,10 @@ def decodes(
     pattern: z3.BitVecRef,
     definitions: Definitions,
 ) -> z3.BoolRef:
-    """Return the condition that the pattern is the exact value, rounded to nearest even.
+    """Return the condition that `pattern` is the exact value of `code`, rounded to nearest even.
 
-    The exact value is element value * 2**(scale - 127), where every code has an element value.
+    The exact value is element value * 2**(scale - 127). The most negative code of an integer has a
+    value, too.
     """
     negative, magnitude = sign_and_magnitude(code, element)
     number = scaled(element_value(code, element, wide_sort(target), every_code=True), scale, definitions)

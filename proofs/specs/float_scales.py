@@ -21,16 +21,16 @@ from proofs.machines.ratios import EXPONENTS, Form, Ratios, leading, paths
 
 FLOAT32 = formats.FLOATS["float32"]
 FACTOR = "x is any finite number and the factor any finite one: a scale code times a tensor scale without sign"
-#: The largest number of binary digits for which proofs go through all sequences of digits.
+#: Proofs go through all sequences of digits only for scales of at most this many mantissa bits.
 MOST_DIGITS = 10
 SCALES: Any = tuple(scale for scale in formats.SCALES.values() if scale.number is not None)
 
 
 def unpacking(make_unpack: Any, *exponents: Any, sign: int = 0) -> Any:
-    """Return a replacement of `make_unpack` whose functions take significands as arguments.
+    """Return a replacement of `make_unpack` that makes functions with a significand as argument.
 
-    The n-th function that the replacement makes returns the n-th entry of `exponents` as its
-    exponent. For an exponent of None, the replacement makes the real function.
+    Call n of the replacement makes a function that returns entry n of `exponents` as the exponent.
+    If the entry is None, call n makes the original function.
     """
     left = iter(exponents)
 
@@ -42,12 +42,12 @@ def unpacking(make_unpack: Any, *exponents: Any, sign: int = 0) -> Any:
 
 
 def pack_nothing(*how: Any) -> Any:
-    """Return a function that returns exponent and digits, to replace a packing function."""
+    """Return a function that replaces a packing function and returns (exponent, significand)."""
     return lambda sign, exponent, significand, kind, random: (exponent, significand)
 
 
 def packing(over: Any, make: str, *how: Any) -> Any:
-    """Return the packing function that `over.make_pack` makes for the factory named `make`."""
+    """Return the packing function that the factory named `make` gets from `over.make_pack`."""
     kept, make_pack = dict[str, Any](), over.make_pack
     with patched(over, make_pack=lambda *how: kept.setdefault("pack", make_pack(*how))):
         getattr(over, make)(*how)
@@ -55,7 +55,7 @@ def packing(over: Any, make: str, *how: Any) -> Any:
 
 
 def over_factors(encode: Any, source: Any, width: int) -> Iterator[tuple[Ratios, Any]]:
-    """Yield (ratios of significands, result) of `encode` for every x and every factor.
+    """Yield (ratios of significands, result of `encode`) for every x and every factor.
 
     A factor has `width` bits after its leading bit.
     """
@@ -78,13 +78,13 @@ def over_tensor_scales(find: Any, source: Any) -> Iterator[tuple[Ratios, Any]]:
 
 
 def is_leading(got: tuple[Any, int], ratios: Ratios, digits: int, down: int = 0) -> bool:
-    """Return True if `got` is the ratios' exponent minus `down`, and their leading digits."""
+    """Return True if `got` is `leading` of the ratios, with `down` subtracted from the exponent."""
     exponent, significand = leading(ratios, digits)
     return got[1] == significand and bool(np.all(got[0] == EXPONENTS + exponent - down))
 
 
 def any_quotient() -> tuple[z3.BitVecRef, list[z3.BoolRef]]:
-    """Return the bits of a float64 number, with premises: neither negative nor subnormal."""
+    """Return symbolic bits of a float64, and premises that it is neither negative nor subnormal."""
     q = z3.BitVec("quotient", 64)
     return q, [q >= 0, q <= 0x7FF << 52, z3.Or(q == 0, q >= 1 << 52)]
 

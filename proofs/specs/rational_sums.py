@@ -48,7 +48,7 @@ def total(a: Number, b: Number) -> Number:
 
 
 def rounded(target: Float, number: Number, saturate: bool = False) -> int:
-    """Return the unsigned bit pattern after one rounding to nearest even."""
+    """Return the unsigned bit pattern of the number, rounded once to nearest even."""
     negative, magnitude = number
     if magnitude == "nan":
         return target.nan

@@ -25,8 +25,8 @@ class Element:
     bits: int
     #: The values of the magnitude codes 0, 1, 2, ... up to the largest finite value.
     magnitudes: tuple[Fraction, ...]
-    #: The value that would follow the largest if the exponent had no upper limit. Under rounding to
-    #: nearest, overflow begins half-way from the largest value to the value that would follow.
+    #: The value that would follow the largest value if the exponent had no upper limit. Under
+    #: rounding to nearest, overflow begins half-way from the largest value to `beyond`.
     beyond: Fraction
     #: The number of mantissa bits, which the scale rule "even" needs.
     mantissa_bits: int
@@ -174,9 +174,9 @@ def floor_magnitude(source: Float, numerator: int, denominator: int, exponent: i
     The second result is True if the value equals the number. The number is numerator /
     denominator * 2**exponent.
 
-    A float is an integer multiple of its quantum, with at most `fraction_bits` + 1 significant
-    bits. The significand is this integer without the lower bits that do not fit. The exponent field
-    is the number of dropped bits, plus one from the significand's implicit bit.
+    The number is first rounded down to n times the smallest subnormal. The leading `fraction_bits`
+    + 1 bits of n are the significand. The pattern is the significand plus (number of lower bits of
+    n) * 2**fraction_bits, so the implicit bit adds 1 to the exponent field.
     """
     shift = exponent - source.quantum_exponent
     if shift >= 0:
@@ -203,7 +203,7 @@ def round_to_float(target: Float, number: Fraction, saturate: bool = False) -> i
     value = magnitude_value(target, below)
     if below < target.largest:
         above = magnitude_value(target, below + 1)
-    # Beyond the largest value, values are as far apart as just below the largest value.
+    # The gap above the largest value is as wide as the gap below it.
     else:
         above = 2 * value - magnitude_value(target, below - 1)
     twice = 2 * number
@@ -248,26 +248,34 @@ def rounded_position(
     table = (*element.magnitudes, element.beyond)
     low = bisect_right(table, number) - 1
     fraction = (number - table[low]) / (table[low + 1] - table[low])
-    if fraction == 0:
-        return low
+    return low + (fraction > 0 and rounds_up(rounding, negative, low % 2 == 1, fraction, random, random_bits))
+
+
+def rounds_up(
+    rounding: str, negative: bool, is_odd: bool, fraction: Fraction, random: int = 0, random_bits: int = RANDOM_BITS
+) -> bool:
+    """Return True if a magnitude is rounded up to the upper end of its gap.
+
+    The magnitude lies inside the gap, at `fraction` of its width. `is_odd` tells whether the code
+    of the lower end is odd.
+    """
     match rounding:
         case "rne":
-            up = fraction > Fraction(1, 2) or (fraction == Fraction(1, 2) and low % 2 == 1)
+            return fraction > Fraction(1, 2) or (fraction == Fraction(1, 2) and is_odd)
         case "rna":
-            up = fraction >= Fraction(1, 2)
+            return fraction >= Fraction(1, 2)
         case "rtz":
-            up = False
+            return False
         case "rtp":
-            up = not negative
+            return not negative
         case "rtn":
-            up = negative
+            return negative
         case "rto":
-            up = low % 2 == 0
+            return not is_odd
         case "sr":
-            up = (fraction.numerator << random_bits) // fraction.denominator + random >= 1 << random_bits
+            return (fraction.numerator << random_bits) // fraction.denominator + random >= 1 << random_bits
         case _:
             raise ValueError(rounding)
-    return low + up
 
 
 def overflowed(element: Element, rounding: str, overflow: str, negative: bool) -> int:
@@ -313,8 +321,8 @@ def scale_threshold(element: Element, rule: str, code: int) -> tuple[Fraction, b
     """Return (t, inclusive): the scale is at least `code` iff A > t, or A = t if inclusive.
 
     `code` is from 1 to 254. The rule floor takes the scale for which the largest magnitude A is in
-    [2**emax, 2**(emax+1)) times the scale. The other rules define for which largest magnitudes A
-    the scale `code` - 1 is too small.
+    [2**emax, 2**(emax+1)) times the scale. Every rule except floor says for which largest
+    magnitudes A the scale `code` - 1 is too small.
     """
     lower = power_of_two(code - 1 - 127)
     match rule:

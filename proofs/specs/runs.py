@@ -1,4 +1,4 @@
-"""Exact references as runs: the bit patterns of a float type at which the right answer changes.
+"""Exact references, stored as runs of bit patterns that have the same right answer.
 
 For one sign and one scale, a larger magnitude never gets a smaller code. The exact reference for
 2**32 patterns is therefore a list of a few hundred breakpoints. A breakpoint is the smallest
@@ -26,6 +26,7 @@ from proofs.specs.rationals import (
     decode,
     floor_magnitude,
     overflowed,
+    rounds_up,
     scale_threshold,
     with_sign,
 )
@@ -49,10 +50,11 @@ class Random:
 
 @lru_cache(maxsize=64)
 def _floors(source: str, element: str, points: str, random: Random) -> tuple[Array, Array]:
-    """Return the largest pattern up to a point in each gap, and True if it equals the point.
+    """Return, for each gap, the largest pattern up to a point, and True if it is at the point.
 
     The results have a row for each scale. `points` selects a point in each gap: "start", "middle",
-    "end", or "random". "random" is the point from which the random word `random` rounds up.
+    "end", or "random". The point "random" is the lowest point that stochastic rounding with the
+    word `random` rounds up.
     """
     table = (*ELEMENTS[element].magnitudes, ELEMENTS[element].beyond)
     part = {
@@ -70,33 +72,22 @@ def _floors(source: str, element: str, points: str, random: Random) -> tuple[Arr
 
 
 def breakpoints(source: str, element: str, rounding: str, negative: bool, random: Random | None = None) -> Array:
-    """Return, for each scale and magnitude code k, the smallest pattern that rounds above k."""
-    parity = np.arange(1, len(ELEMENTS[element].magnitudes) + 1) % 2
-    everywhere, nowhere = parity >= 0, parity < 0
-    away = "start", nowhere
-    toward = "end", everywhere
-    match rounding:
-        case "rne":
-            points, inclusive = "middle", parity == 0
-        case "rna":
-            points, inclusive = "middle", everywhere
-        case "rtz":
-            points, inclusive = toward
-        case "rtp":
-            points, inclusive = toward if negative else away
-        case "rtn":
-            points, inclusive = away if negative else toward
-        case "sr":
-            points, inclusive = "random", everywhere
-        case "rto":
-            # An inexact number is rounded to the end of its gap that has an odd code.
-            start, _ = _floors(source, element, "start", Random())
-            end, end_exact = _floors(source, element, "end", Random())
-            return np.where(parity == 1, start + 1, end + ~end_exact)
-        case _:
-            raise ValueError(rounding)
-    floor, exact = _floors(source, element, points, (random or Random()) if points == "random" else Random())
-    return np.where(exact & inclusive, floor, floor + 1)
+    """Return, for each scale and magnitude code k, the least pattern that gets a code above k."""
+    if rounding == "sr":
+        floor, exact = _floors(source, element, "random", random or Random())
+        return np.where(exact, floor, floor + 1)
+    rows = [_breakpoints(source, element, rounding, negative, is_odd) for is_odd in (False, True)]
+    return np.where(np.arange(rows[0].shape[1]) % 2 == 1, rows[1], rows[0])
+
+
+def _breakpoints(source: str, element: str, rounding: str, negative: bool, is_odd: bool) -> Array:
+    """Return the breakpoints as if every gap began at an odd code (even, if not `is_odd`)."""
+    ups = [rounds_up(rounding, negative, is_odd, Fraction(quarters, 4)) for quarters in (1, 2, 3)]
+    point = ("start", "middle", "middle", "end")[3 - sum(ups)]
+    floor, exact = _floors(source, element, point, Random())
+    # If a point itself rounds up, as the end of a gap does, the pattern at the point is the
+    # breakpoint.
+    return np.where(exact & (point == "end" or (point == "middle" and ups[1])), floor, floor + 1)
 
 
 def position_codes(element: Element, rounding: str, overflow: str, negative: bool) -> list[int]:
@@ -129,7 +120,7 @@ def expected(
 
 @dataclass(frozen=True)
 class Runs:
-    """Values of the patterns 0..end-1: `values[i]` from `starts[i]` up to the next start."""
+    """Runs of equal values: run i starts at pattern `starts[i]` and has value `values[i]`."""
 
     starts: Array
     values: Array
@@ -137,7 +128,7 @@ class Runs:
 
     @classmethod
     def of(cls, pieces: list[tuple[int, int]], end: int) -> Runs:
-        """Make runs from (start, value) in order; drop runs that have no patterns."""
+        """Make runs from ordered pairs (start, value); leave out runs without patterns."""
         kept = [
             piece for piece, following in zip(pieces, [*pieces[1:], (end, 0)], strict=True) if piece[0] < following[0]
         ]
@@ -164,7 +155,7 @@ def encode_runs(
 
 
 def scale_runs(source: str, element: str, rule: str) -> Runs:
-    """Return the scale code for each finite nonnegative pattern as a block's largest magnitude."""
+    """Return, for each finite largest magnitude of a block, the block's scale code."""
     float_type = FLOATS[source]
     pieces = [(0, 0)]
     for code in range(1, SCALE_NAN):

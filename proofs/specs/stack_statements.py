@@ -1,7 +1,7 @@
 """The operations of software stacks for NVFP4, stated with the solver's IEEE floats.
 
-Each statement repeats the operations of the source that it names: `fminf` is SMT-LIB's fp.min,
-`torch.clamp` lets NaN through. This module uses nothing of `mxnum`; constants are literal bit
+Each statement repeats the operations of the program that it names. `fminf` is SMT-LIB's fp.min, and
+`torch.clamp` returns NaN for NaN. This module uses nothing of `mxnum`; constants are literal bit
 patterns.
 """
 
@@ -28,7 +28,7 @@ LARGEST = bits(0x7F7FFFFF)
 SIXTH = bits(0x3E2AAAAB)  # The float32 number that is nearest to 1/6.
 # The bit patterns of 448, 2^-9 and 2^-6.
 LARGEST_E4M3, LEAST_E4M3, LEAST_NORMAL_E4M3 = bits(0x43E00000), bits(0x3B000000), bits(0x3C800000)
-# The bit patterns of 448 * 6, and of the float32 number nearest to its inverse.
+# The bit patterns of 448 * 6, and of the float32 number nearest to 1 / (448 * 6).
 BOTH, BOTH_INVERSE = bits(0x45280000), bits(0x39C30C31)
 HUNDRED_MILLION = bits(0x4CBEBC20)
 
@@ -36,7 +36,7 @@ mul, div = partial(z3.fpMul, RNE), partial(z3.fpDiv, RNE)
 
 
 def clamp(x: z3.FPRef, least: z3.FPRef, most: z3.FPRef) -> z3.FPRef:
-    """Return torch.clamp of a number, which lets NaN through."""
+    """Return torch.clamp of a number; a NaN stays NaN."""
     return z3.If(z3.fpIsNaN(x), x, z3.fpMin(z3.fpMax(x, least), most))
 
 
@@ -47,8 +47,9 @@ class Statement:
     #: `of_tensor(largest magnitude)` is the global scale that the software stores. If `in_type`,
     #: `of_tensor` computes in the type of its argument, else in float32.
     of_tensor: Callable[[z3.FPRef], z3.FPRef]
-    #: `of_block(largest magnitude, global scale)` is the block's scale before it is rounded
-    #: to E4M3. If `in_type`, a further argument `narrow` rounds to the tensor's type.
+    #: `of_block(largest magnitude, global scale)` is the block's scale before it is rounded to
+    #: E4M3. If `in_type`, `of_block` has a third argument, the function that rounds to the tensor's
+    #: type.
     of_block: Callable[..., z3.FPRef]
     #: `factor(block scale, global scale)` is the number by which elements are multiplied, or
     #: divided.
@@ -58,8 +59,7 @@ class Statement:
     reads: Callable[[z3.FPRef, z3.FPRef, z3.FPRef, z3.FPRef], z3.FPRef]
     #: True if elements are x / factor, False if they are x * factor.
     divides: bool = False
-    #: True if every zero becomes +0, even if it comes from a negative number that became zero in
-    #: float32.
+    #: True if every zero becomes +0, even one from a negative number that underflowed in float32.
     zero_loses_sign: bool = False
     in_type: bool = False
     #: The E4M3 code that replaces a scale of zero; 0 if the stack keeps a scale of zero.
@@ -190,8 +190,8 @@ STATEMENTS = {
     ),
 }  # fmt: skip
 
-#: Thresholds between E2M1 codes, and True if a number at the threshold gets the larger code, which
-#: then is the even code.
+#: Thresholds between E2M1 codes, each with True if the threshold itself gets the larger code. The
+#: code that a threshold gets is even.
 PLACES = (
     (0x3E800000, False), (0x3F400000, True), (0x3FA00000, False), (0x3FE00000, True),
     (0x40200000, False), (0x40600000, True), (0x40A00000, False),

@@ -1,8 +1,8 @@
 """The tables of the standards, typed in as literals.
 
 Elements are those of OCP Microscaling v1.0, section 5, and OFP8 v1.0; e3m0 and int4 are extensions.
-Float types are those of IEEE 754. Nothing is computed from `mxnum.formats`, so that a wrong field
-of a format cannot hide in a theorem.
+Float types are those of IEEE 754, and bfloat16. Nothing is computed from `mxnum.formats`, so that a
+wrong field of a format cannot hide in a theorem.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ class Element:
 
     name: str
     bits: int
-    #: Explicit fraction bits, and the exponent of the smallest normal number. For an integer, the
-    #: exponent of its only binade.
+    #: `mantissa` is the number of stored fraction bits. `emin` is the exponent of the smallest
+    #: normal number, or, for an integer, of its only binade.
     mantissa: int
     emin: int
     #: Exponent of the largest value.
@@ -190,5 +190,6 @@ EVEN_BUMP = {
     "int4": Fraction(15, 8),
 }
 
-#: For every element, the scale rule half_up adds one to floor's exponent iff f is at least 7/4.
+#: For every element, the scale rule half_up adds one to floor's exponent iff the significand of the
+#: largest magnitude is at least 7/4.
 HALF_UP_BUMP = Fraction(7, 4)

@@ -1,7 +1,7 @@
 """The fast formulations equal the definition for every element of at most eight bits.
 
-The theorems of this module also cover elements that are in no standard. Bits, bias and largest code
-are symbolic (`proofs.machines.any_element`).
+The theorems of this module also cover elements that are in no standard. The element's width in
+bits, its bias and its largest code are symbolic (`proofs.machines.any_element`).
 """
 
 from __future__ import annotations
@@ -113,10 +113,9 @@ def _check_source(source: Any, mantissa_bits: int, kind: str, rounding: Rounding
 
 
 def _widened(source: Any, mantissa_bits: int, kind: str) -> tuple[Any, Any, list[z3.BoolRef], AnyElement, AnyElement]:
-    """Return a finite x, the float32 number of x, the premises, and two symbolic elements.
+    """Return a finite x, x as float32, the premises, and a symbolic element in two word widths.
 
-    Both symbolic elements stand for the same element, the first in words of the width of x, the
-    second in words of 32 bits.
+    The element is returned in words of the width of x, and in words of 32 bits.
     """
     lanes.LOW_WORD[Sym] = low_word
     width = 64 if source.bits == 64 else 32
@@ -201,10 +200,10 @@ def _codes(element: AnyElement, kind: str, code: Any, scale: Any) -> list[z3.Boo
 def check_safety(mantissa_bits: int) -> Outcome:
     """Prove the obligations of encoding and decoding.
 
-    If the left operand of an operation is a symbolic field of the element, the obligation goes to
-    the element's list.
+    An operation whose left operand is a symbolic field of the element adds its obligation to that
+    field's list.
     """
-    # Roundings with the same domain are checked together.
+    # Roundings for which the fast formulation has the same domain are checked together.
     drawn = (Rounding.SR,), tuple(rounding for rounding in ROUNDINGS if rounding != Rounding.SR)
     cases = [
         (f"encode {kind} {overflow} {some[0]}", partial(_check_safe_encoding, mantissa_bits, kind, overflow, some))
@@ -240,7 +239,7 @@ def _prove_safe(element: AnyElement, premises: list[z3.BoolRef], owed: list[z3.B
 
 
 def _converted(value: z3.BitVecRef, target: Any) -> z3.BitVecRef:
-    """Return the result of `make_convert_value` for a value.
+    """Return a float32 value, as bits, converted to a float type.
 
     The conversion is that of IEEE 754; NaN becomes the target's own NaN.
     """

@@ -1,6 +1,6 @@
-"""Fast formulations beyond their domain: a product brings a number under any scale to scale 1.
+"""A fast formulation whose domain lacks a scale multiplies numbers so that the scale becomes 1.
 
-The theorems say that such products change no code and no value.
+The theorems say that these products change no element code and no value.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def check_code(name: str, rounding: Rounding, overflow: Overflow) -> Outcome:
 
 
 def check_decoding(name: str) -> Outcome:
-    """Compare fast decoding and the definition on all codes under all scales."""
+    """Compare fast decoding with the definition, for all codes under all scales."""
     started = time.perf_counter()
     element = ELEMENTS[name]
     least, greatest = float_additions.decoding_domain(element)

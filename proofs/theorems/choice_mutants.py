@@ -24,7 +24,7 @@ def decided(bits: int) -> Callable[..., Outcome]:
 
 
 def of(check: Callable[..., Outcome], name: str) -> Callable[..., Outcome]:
-    """Return a function that runs a check on one function of the changed module."""
+    """Return a function that runs `check` on the function `name` of a changed module."""
     return lambda changed: check(getattr(changed, name))
 
 

@@ -48,7 +48,7 @@ DETERMINISTIC = tuple(rounding for rounding in conversions.ROUNDINGS if rounding
 
 
 def encoder(source: str, target: str, rounding: str, overflow: str = "saturate") -> Callable[..., Any]:
-    """Return the function object of an encoder between named formats."""
+    """Return the Python function of an encoder between named formats."""
     formats = {**FLOATS, **ELEMENTS}
     return make_encode(formats[source], formats[target], Rounding(rounding), Overflow(overflow))
 

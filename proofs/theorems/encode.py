@@ -49,7 +49,7 @@ def check(source: str, target: str, rounding: str, engines: tuple[str, ...]) -> 
     x, scale, random = inputs.pattern("x", source_type.bits), inputs.scale(), inputs.random()
     target_type = tables.ELEMENTS[target] if target in tables.ELEMENTS else tables.FLOATS[target]
     conversion = conversions.Conversion(source_type, target_type, rounding, x, scale, random)
-    # Equal goals are proved once: without special codes both overflow modes have the same goals.
+    # Without special codes, both overflow modes have the same goals, which are proved only once.
     goals: dict[int, z3.BoolRef] = {}
     for overflow, kernel in zip(conversions.OVERFLOWS, kernels(source, target, rounding), strict=True):
         result, _ = run(kernel, inputs.word(x, width), inputs.natural(scale, width), inputs.natural(random, width))

@@ -47,13 +47,12 @@ DOUBLED_NUMBERS = (
     "one less makes the rounded half. No sum leaves the nonnegative words of 32 bits."
 )
 CONVERSIONS = "conversions round to nearest even"
-#: The number of leading bits of a float64 number that are divided; the last of them says whether
-#: lower bits are nonzero.
+#: Fast formulations round a float64 dividend to `LEADING` bits, by rounding to odd.
 LEADING = 48
 
 
 def check_first(from_on: bool, fast: Any = by_factors) -> Outcome:
-    """Prove the statement `FIRST`, for "at or above" if `from_on`, else for "above"."""
+    """Prove the statement `FIRST` for "at or above" a threshold if `from_on`, else for "above"."""
     place, magnitude = z3.BitVec("place", 64), z3.BitVec("magnitude", 32)
     results, obligations = list[z3.BoolRef](), list[z3.BoolRef]()
     first = _bits_of_first(fast, from_on, Sym(place, obligations), results)
@@ -69,7 +68,7 @@ def check_first(from_on: bool, fast: Any = by_factors) -> Outcome:
 def check_doubled(target: Any, fast: Any = by_factors) -> Outcome:
     """Prove the statement `DOUBLED_NUMBERS` for all thresholds and values made by doubling.
 
-    Factors lie between the limits that `prepare` tests.
+    The proof covers all factors between the limits that `prepare` of the fast formulation tests.
     """
     least, most = fast._DOUBLES_FROM, fast._DOUBLES_TO
     e2m1, roundings = formats.ELEMENTS["e2m1"], fast_paths.PLACES.roundings
@@ -131,7 +130,7 @@ def _conversions(results: list[z3.BoolRef], obligations: list[z3.BoolRef]) -> di
 def _factor_bits(scale: Any) -> int:
     """Return the number of significant bits of a factor.
 
-    Scales whose range covers all numbers have no tensor scale.
+    A factor is a scale, multiplied by a tensor scale if the scale format allows one.
     """
     alone = scale.name in formats._REACH_ALL
     return int(scale.number.mantissa_bits + 1 + (0 if alone else FLOAT32.mantissa_bits + 1))
@@ -158,7 +157,7 @@ def check_gap(fast: Any = by_factors) -> Outcome:
         gap, rounded = 1 + Fraction(1, 2**LEADING), Fraction(1, 2**53)
         if not ((1 + rounded) / gap < 1 < (1 - rounded) * gap):
             yield "rounding reaches over the gap"
-        # Fast formulations divide only the leading bits of float64 numbers.
+        # Fast formulations round float64 dividends to odd.
         magnitude, place = z3.BitVec("magnitude", 64), z3.BitVec("place", 64)
         kept, safe = run(fast.make_number(formats.FLOATS["float64"]), magnitude)
         below, above = (kept < place) == (magnitude < place), (kept > place) == (magnitude > place)
@@ -223,7 +222,7 @@ def check_exact(scale: Any, over: Any = float_scale, fast: Any = by_factors) -> 
 
 
 def check_exact_alone(scale: Any, over: Any = float_scale, fast: Any = by_factors) -> Outcome:
-    """Prove the statement `EXACT` by a solver, for scales that are too many to list."""
+    """Prove the statement `EXACT` by a solver, for a scale format with too many codes to list."""
     code, results, obligations = z3.BitVec("code", 64), list[z3.BoolRef](), list[z3.BoolRef]()
 
     def subtract(a: Sym, b: int) -> Sym:

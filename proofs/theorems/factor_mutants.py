@@ -44,7 +44,7 @@ def found(rule: FloatScaleRule) -> Callable[..., Outcome]:
 
 
 def packed(element: str, rounding: str) -> Callable[..., Outcome]:
-    """Return a function that checks the definition's packing for a changed module `pack`."""
+    """Return a function that checks the statement `PACKED` for a changed module `pack`."""
     number, mode = ELEMENTS[element], Rounding(rounding)
     digits = number.mantissa_bits + (31 if mode.is_stochastic else 2)
 

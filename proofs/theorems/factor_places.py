@@ -1,8 +1,8 @@
-"""Float scales, elements of four bits: codes from comparisons of |x| with thresholds.
+"""Float scales: comparing |x| with thresholds gives the definition's codes of 4-bit elements.
 
-A threshold is the boundary between two codes (in names: `place`) times the factor. By the theorems
-of `factor_arithmetic` the products of boundary and factor are exact in float64, and loops may
-compare float32 numbers with thresholds that are rounded up to float32.
+A threshold is the factor times the boundary between two codes (named `place`). By the theorems of
+`factor_arithmetic`, thresholds are exact in float64. Before loops compare float32 numbers with
+thresholds, they may round the thresholds up to float32.
 """
 
 from __future__ import annotations
@@ -87,10 +87,10 @@ def _code_by_places(
 ) -> tuple[Callable[[Size], int], Callable[[int], int]]:
     """Return two functions that find a code by comparing |x| with thresholds.
 
-    The first function returns the code of a magnitude under the factor 1. Other factors need no
-    check, because the product of threshold and factor is exact and only the ratio of x to the
-    factor matters. The second function returns, for a sign, the code of the largest x under a
-    factor of zero.
+    The first returned function maps a `Size` to its code under the factor 1. No other nonzero
+    factor needs a check: products of thresholds and factors are exact, so only the ratio of x to
+    the factor matters. The second returned function maps a sign to the code of the largest x under
+    the factor 0.
     """
 
     def multiply(factor: int, place: int) -> Any:
@@ -125,7 +125,7 @@ def _defined_codes(
 ) -> Iterator[tuple[Ratios, int, Any]]:
     """Yield (ratios of significands, sign, the definition's codes under all exponents).
 
-    The results together cover every x and every factor.
+    The ratios together cover every x and every factor.
     """
     for sign in (0, 1):
         with patched(over, make_unpack=unpacking(over.make_unpack, EXPONENTS, sign=sign)):
@@ -135,10 +135,10 @@ def _defined_codes(
 
 
 def _defined_zeros(over: Any, source: Any, element: Any, scale: Any, rounding: Rounding, sign: int) -> list[int]:
-    """Return three of the definition's codes of zeros.
+    """Return the definition's codes in three cases whose result is zero.
 
-    The codes are of zero under a nonzero factor, and of the largest number and of zero under a
-    factor of zero.
+    The cases are zero under a nonzero factor, the largest number under the factor 0, and zero under
+    the factor 0.
     """
     encode = over.make_encode_over(source, element, scale, rounding, Overflow.SATURATE)
     some, negative = 1 << over.factor_width(scale), sign << (source.bits - 1)

@@ -1,4 +1,4 @@
-"""Float scales, all elements: the digits of the definition, and codes from a quotient.
+"""Float scales, all elements: the definition and the fast formulation divide correctly.
 
 By the theorems of `factor_arithmetic` a quotient rounded to 53 bits lies on the same side of every
 threshold as the exact quotient.
@@ -111,7 +111,7 @@ def check_rounded(
 
 
 class _Changed:
-    """A wrapper of a module in which some names have other values."""
+    """A wrapper of a module that replaces the values of some names."""
 
     def __init__(self, module: Any, **names: Any) -> None:
         self.module, self.names = module, names

@@ -1,8 +1,8 @@
 """Finding float scales: the definition and the fast formulation give the same scale.
 
-Definition and fast formulation divide the largest magnitude by the product of largest element and
-tensor scale. The definition computes the leading digits of the quotient; the fast formulation
-computes a float64 quotient.
+Definition and fast formulation divide the largest magnitude by (tensor scale * largest value of the
+element). The definition computes the leading digits of the quotient; the fast formulation computes
+a float64 quotient.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def check_found(scale: Any, rule: FloatScaleRule, over: Any = float_scale, fast:
 
 
 def check_scale_digits(source: Any, scale: Any, over: Any = float_scale) -> Outcome:
-    """Prove the statement `DIVIDED` for a source and a scale, by all sequences of digits."""
+    """Prove the statement `DIVIDED` for a source and a scale, by trying all sequences of digits."""
     count, digits = [0], scale.number.mantissa_bits + 2
 
     def problems() -> Iterator[str]:
@@ -100,9 +100,9 @@ def check_scale_digits(source: Any, scale: Any, over: Any = float_scale) -> Outc
 
 
 def check_scale_digits_alone(source: Any, scale: Any, over: Any = float_scale) -> Outcome:
-    """Prove the statement `DIVIDED` by a solver, for scales with too many digits to list.
+    """Prove the statement `DIVIDED` by a solver, for scales whose digits are too many to list.
 
-    These scales have no tensor scale, so the divisor is one of few integers.
+    Formats with such long scales have no tensor scale, so only a few divisors occur.
     """
     return together(
         (element.name, partial(_digits_alone, source, element, scale, over)) for element, _ in _goals().values()
@@ -110,9 +110,9 @@ def check_scale_digits_alone(source: Any, scale: Any, over: Any = float_scale) -
 
 
 def _goals() -> dict[int, tuple[Any, int]]:
-    """Return a dictionary of elements by the significand of their largest number.
+    """Return a mapping from the significands of elements' largest numbers to (element, exponent).
 
-    Each entry has an element and the exponent of its largest number.
+    If several elements have the same significand, the mapping has only one of them.
     """
     largest = (
         (element, *float_scale._number_of_code(element, element.max_code)) for element in formats.ELEMENTS.values()
@@ -130,9 +130,9 @@ def _digits_alone(source: Any, element: Any, scale: Any, over: Any) -> Outcome:
     is_less = z3.SignExt(wide, -(exponent.value + shift + last))
     amount, found = z3.ZeroExt(wide, x), z3.ZeroExt(wide, quotient.value)
     whole, rest = z3.LShR(found, 1), found & 1
-    # Dividend and divisor are in [1, 2): ``x / 2**source.mantissa_bits`` and ``goal / 2**last``.
-    # `exact` is their quotient times ``goal * 2**source.mantissa_bits``, in units of the quotient's
-    # last digit.
+    # The dividend is ``x / 2**source.mantissa_bits`` and the divisor ``goal / 2**last``, both in
+    # [1, 2). `exact` is the quotient times ``goal * 2**source.mantissa_bits``, in units of the
+    # quotient's last digit.
     exact = amount << (digits + last + is_less)
     low, high = (whole * goal) << source.mantissa_bits, ((whole + 1) * goal) << source.mantissa_bits
     right = [

@@ -83,7 +83,7 @@ def check_values(element: Any, target: Any, over: Any = float_scale, fast: Any =
 
 
 def _defined_products(over: Any, element: Any, target: Any, scale: Any, code: int) -> Iterator[Any]:
-    """Yield the definition's product of a code and any factor, before it is packed.
+    """Yield, for all factors, the definition's product of a code and the factor, before packing.
 
     A product is (position of the leading bit, sign, exponent, significand, kind).
     """
@@ -125,7 +125,7 @@ def _tables_of_values(fast: Any, element: Any, target: Any) -> list[Callable[[in
 
 
 def _value_by_places(fast: Any, element: Any, target: Any, code: int) -> Any:
-    """Return the value that comparisons with thresholds choose for a number with this code."""
+    """Return the value that comparisons with thresholds choose if x is a code's number * factor."""
     magnitude, sign = _magnitude_of(element, code)
     if magnitude > element.max_code:  # the most negative integer, which encoders never produce
         return _values(fast, element, target)(code)
@@ -153,7 +153,7 @@ def _value_by_code(fast: Any, element: Any, code: int) -> Any:
 
 
 def product_of(value: Any) -> Any:
-    """Return a value as a product; a value that is not a product is a zero with a sign."""
+    """Return a product unchanged, and the bit pattern of a zero as a product with the number 0."""
     return value if isinstance(value, _Product) else _Product(Fraction(0), int(value != 0))
 
 
@@ -162,7 +162,7 @@ def _unchanged(number: Any) -> Any:
 
 
 def on_products(fast: Any) -> Any:
-    """Patch `fast` so that its functions store products with a nonzero factor in dictionaries."""
+    """Patch `fast` to multiply by a symbolic nonzero factor and store products in dictionaries."""
     return patched(
         fast,
         _make_factor=lambda scale: lambda code, tensor: _Factor(),

@@ -1,4 +1,4 @@
-"""Asymmetric scaling by float32 additions equals the definition, in both directions."""
+"""Asymmetric scaling by float32 additions equals the definition, in encoding and decoding."""
 
 from __future__ import annotations
 

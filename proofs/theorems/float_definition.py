@@ -2,8 +2,8 @@
 
 The definition divides, keeps the leading digits and a digit that says whether a remainder is left,
 and packs these digits. The digits are right by the theorems of `factor_quotients` (elements),
-`factor_scales` (scales) and this module (tensor scales). For elements, scales and tensor scales,
-this module also proves that packing the digits rounds the quotient.
+`factor_scales` (scales) and this module (tensor scales). This module also proves that packing the
+digits of a quotient rounds the quotient, for elements, scales and tensor scales.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _packed(number: Any, rounding: Rounding, overflow: Overflow, digits: int, pa
     target, definitions, width = NUMBERS[number.name], list[z3.BoolRef](), digits + 1
     sign, exponent, fraction = z3.BitVec("sign", 1), z3.BitVec("exponent", 64), z3.BitVec("fraction", width)
     is_zero, random = z3.Bool("zero"), inputs.random()
-    # The number is 1.fraction, a float of a sort that represents it exactly, times a power of two.
+    # The number is 1.fraction times a power of two. `sort` represents 1.fraction exactly.
     sort = z3.FPSort(12, max(16, width + 1, getattr(target, "precision", 0)))
     behind = sort.sbits() - 1 - width
     padded = z3.Concat(fraction, z3.BitVecVal(0, behind)) if behind else fraction
@@ -82,7 +82,7 @@ def _packed(number: Any, rounding: Rounding, overflow: Overflow, digits: int, pa
 
 
 def check_tensor(source: Any, over: Any = float_scale) -> Outcome:
-    """Prove the statement `TENSOR` for every element, with every scale that has a tensor scale."""
+    """Prove the statement `TENSOR` for all elements and all scale formats with a tensor scale."""
     started, problems = time.perf_counter(), []
     widths: dict[tuple[int, int], int] = {}
     for element, scale in _pairs():
@@ -112,15 +112,15 @@ def _pairs() -> list[tuple[Any, Any]]:
 
 
 def _made(source: Any, element: Any, scale: Any, over: Any) -> tuple[Any, list[Any], list[Any]]:
-    """Return a function that computes a tensor scale, and two lists that record its calls.
+    """Return a function that computes a tensor scale, and lists of its divisions and packings.
 
-    The function takes a significand and the code that packing shall return. The first list gets the
-    arguments of each division, and the second list the arguments of each packing.
+    The arguments of the returned function are the largest magnitude's significand, and the code
+    that the replacement of the packing function returns.
     """
     calls, packed, code = list[Any](), list[Any](), [0]
 
     class X:
-        """The significand of the largest magnitude, which may only be compared with zero."""
+        """The largest magnitude's significand, as an object that can only be compared with zero."""
 
         __hash__ = None  # type: ignore[assignment]
 

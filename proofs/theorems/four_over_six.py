@@ -1,9 +1,10 @@
 """Four over six: lemmas about the choice between two scales.
 
-The loop first adds the errors under each scale in float32, and decides if both sums are far apart.
-For undecided blocks, the loop adds pairs of float64 numbers, and decides if the sums differ by more
-than their error bound. If the float64 sums do not decide either, the loop adds rational numbers.
-This module proves the steps in float32 and float64.
+A block takes the scale with the smaller sum of rounding errors. The loop first sums the errors in
+float32. If the two sums differ by more than their error bound, these sums decide. For undecided
+blocks, the loop sums the errors in pairs of float64 numbers. For blocks that are still undecided,
+the loop's caller sums the errors in rational numbers. This module proves that decisions by float32
+and float64 sums are right.
 """
 
 from __future__ import annotations
@@ -49,11 +50,11 @@ LOST = (
 )
 E2M1 = formats.ELEMENTS["e2m1"]
 RULE = FloatScaleRule.FOUR_OVER_SIX_SQUARED
-#: The error bound of the distance between an element and its value, relative to the largest
-#: element.
+#: The bound on the float32 error of the distance between an element and its rounded value, relative
+#: to the block's largest element.
 KNOWN = Fraction(2.0**-20.82)
-#: The relative error bound of rounding to float32, and the absolute error bound of products below
-#: the normal numbers.
+#: `HALF_UNIT` bounds the relative error of rounding to float32, and `UNDERFLOW` bounds the absolute
+#: error of products below the normal numbers.
 HALF_UNIT = Fraction(1, 2**24 + 1)
 UNDERFLOW = Fraction(1, 2**150)
 
@@ -119,7 +120,7 @@ def _float64(name: str) -> tuple[z3.BitVecRef, z3.FPRef]:
 
 
 def _is_exact(operation: Any, a: z3.FPRef, b: z3.FPRef) -> z3.BoolRef:
-    """Return the condition that a result is the same rounded up and rounded down."""
+    """Return the condition that an operation gives the same result rounded up and rounded down."""
     return z3.fpEQ(operation(z3.RTP(), a, b), operation(z3.RTN(), a, b))
 
 
@@ -170,7 +171,7 @@ def _rounded(operation: str, a: Any, b: Any) -> _Near:
 
 
 def _near(exact: z3.ArithRef, known: list[z3.BoolRef]) -> z3.ArithRef:
-    """Return a symbolic number to which `exact` may be rounded."""
+    """Return a symbolic number that differs from `exact` by at most one rounding error."""
     found, most = z3.FreshReal("rounded"), z3.If(exact < 0, -exact, exact) * z3.RealVal(HALF_UNIT)
     known += [found - exact <= most, exact - found <= most]
     return found
@@ -212,12 +213,12 @@ def check_terms(difference: Any = four_over_six._difference) -> Outcome:
 def check_added(loop: Any = four_over_six) -> Outcome:
     """Check the statement `ADDED` in rational numbers.
 
-    All bounds are in units of the largest element, which is at least 2**-50.
+    All bounds are relative to the block's largest element, which is at least 2**-50.
     """
     one = 1 + HALF_UNIT
     levels = 4
-    # Each difference is rounded, goes through four additions in float32, and is then added in
-    # float64 to up to 2**31 other sums.
+    # Each difference is rounded and goes through four additions in float32. In a block of 2**31
+    # elements, 2**27 sums of 16 differences are then added in float64.
     by_adding = one ** (levels + 1) - 1 + Fraction(1, 2**26)
     slack = 1 - Fraction(1, 2**50)
 
@@ -247,10 +248,10 @@ def check_lost(loop: Any = four_over_six) -> Outcome:
     unit = Fraction(1, 2**53)
 
     def problems() -> Iterator[str]:
-        # An addition with a sum of at most 1 has an error of at most `unit`. The sum `low` of k
-        # errors is therefore at most about k * unit, and adding an error to `low` loses at most the
-        # fraction `unit` of the new `low`. The first check below is the induction step. The second
-        # check is the bound after all steps; each term takes two steps.
+        # An addition whose sum is at most 1 has an error of at most `unit`, so the sum `low` of k
+        # errors is at most about k * unit. Adding an error to `low` loses at most `unit` times the
+        # new `low`. The first check below is the induction step from k to k + 1. The second check
+        # bounds the loss of a whole sum, in which each term takes two additions.
         low, error, k, made, lost = z3.Reals("low error k made lost")
         more = 1 + z3.RealVal(Fraction(1, 2**20))
         u = z3.RealVal(unit)

@@ -1,7 +1,7 @@
 """Fused sums of matrix units: splitting codes, aligning terms, short sums, and rounding.
 
-The statements compute in exact integers of 128 bits, from the standards' tables. They use neither
-the normalization nor the rounding of the definition.
+The statements compute in exact integers of 128 bits, from the standards' tables. The statements use
+neither the definition's normalization nor its rounding.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ ROUNDED = (
 )
 #: The number of bits of the integers in the statements.
 WIDE = 128
-#: The range of exponents of terms and sums, which is that of products of two float32 numbers under
-#: two E8M0 scales.
+#: A bound on the magnitude of exponents of terms and sums; a term is a product of two float32
+#: numbers and two E8M0 scales.
 FARTHEST = 600
 MOST_BITS = 40
 WORD = 64
@@ -55,7 +55,7 @@ UNIT = 60
 
 
 def check_parts(name: str) -> Outcome:
-    """Compare the parts of all codes of a format with its table."""
+    """Compare the sign, exponent, significand and kind of every code with the standards' tables."""
     started = time.perf_counter()
     own = FLOATS.get(name) or ELEMENTS[name]
     codes = np.arange(1 << own.bits, dtype=np.int64)
@@ -91,7 +91,7 @@ def _table_parts(name: str, code: int) -> tuple[int, int, int, int]:
 
 
 def check_align(point: int) -> Outcome:
-    """Prove that terms with `point` fraction bits are aligned rightly to any number of bits."""
+    """Prove the statement `ALIGNED` for terms with `point` fraction bits."""
     significand, exponent, largest, kept = (z3.BitVec(n, WORD) for n in ("significand", "exponent", "largest", "kept"))
     sign = z3.BitVec("sign", WORD)
     zero = z3.BitVecVal(0, WORD)
@@ -101,7 +101,7 @@ def check_align(point: int) -> Outcome:
         sign >= 0, sign <= 1, significand >= 0, significand < 1 << (point + 14), kept >= 1, kept <= MOST_BITS,
         exponent >= -FARTHEST, exponent <= largest, largest <= FARTHEST,
     ]  # fmt: skip
-    # The term is significand * 2**(exponent - point). The unit of aligned terms is
+    # The term is significand * 2**(exponent - point). `align` returns the term in units of
     # 2**(largest - kept).
     magnitude = z3.LShR(_wide(significand) << WORD, _wide(WORD - (kept - point) + (largest - exponent)))
     want = z3.If(sign == 0, magnitude, -magnitude)
@@ -114,7 +114,7 @@ def _wide(value: z3.BitVecRef) -> z3.BitVecRef:
 
 
 def check_sum(name: str, kept: int) -> Outcome:
-    """Prove a fused sum of two products of an element's numbers and an addend of a similar size."""
+    """Prove the statement `SUMS` for two products of element values and a float32 addend."""
     element = tables.ELEMENTS[name]
     codes, c = [z3.BitVec(f"x{i}", element.bits) for i in range(4)], z3.BitVec("c", 32)
     parts, given, safe = make_parts(ELEMENTS[name]), [], []
@@ -138,7 +138,7 @@ def check_sum(name: str, kept: int) -> Outcome:
         aligned, of_term = run(align, sign, e, m, largest, *shifts)
         safe += [*of_term, z3.BVAddNoOverflow(got, aligned, True), z3.BVAddNoUnderflow(got, aligned)]
         got = got + aligned
-        # Values are in units of 2**-UNIT. The fused sum truncates values to multiples of
+        # `magnitude` is in units of 2**-UNIT. The fused sum truncates each term to a multiple of
         # 2**(largest - kept).
         truncated = z3.LShR(magnitude, _wide(largest - kept + UNIT))
         want = want + z3.If(negative == 1, -truncated, truncated)
@@ -147,7 +147,7 @@ def check_sum(name: str, kept: int) -> Outcome:
 
 
 def _product(element: tables.Element, a: z3.BitVecRef, b: z3.BitVecRef) -> tuple[Any, Any]:
-    """Return the sign of a product of two numbers, and its magnitude in units of 2**-UNIT."""
+    """Return the sign and the magnitude, in units of 2**-UNIT, of a product of two values."""
     significands, shifts = [], []
     for code in (a, b):
         field = z3.Extract(element.bits - 2, element.mantissa, code)
@@ -168,7 +168,7 @@ def _float32(c: z3.BitVecRef) -> tuple[Any, Any]:
 
 
 def check_round(name: str, rounding: Rounding, bits: int) -> Outcome:
-    """Prove the rounding of every sum to a result of `bits` fraction bits."""
+    """Prove the statement `ROUNDED` for results with `bits` fraction bits."""
     accumulator = tables.FLOATS[name]
     below = accumulator.precision - 1 - bits
     total, largest, kept = (z3.BitVec(n, WORD) for n in ("total", "largest", "kept"))
@@ -216,7 +216,7 @@ def check_round(name: str, rounding: Rounding, bits: int) -> Outcome:
 def _compared(m: z3.BitVecRef, x: z3.BitVecRef, s: z3.BitVecRef, e: z3.BitVecRef) -> tuple[Any, Any]:
     """Return (m * 2**x >= s * 2**e, m * 2**x == s * 2**e).
 
-    m is below 2**61, and s below 2**26.
+    The arguments must satisfy m < 2**61 and s < 2**26.
     """
     distance = x - e
     far = z3.BitVecVal(64, WORD)

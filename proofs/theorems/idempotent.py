@@ -7,8 +7,8 @@ magnitude A gives the largest quantized magnitude T. If the largest magnitude A 
 the value to which an infinity saturates.
 
 The theorem about the largest magnitudes A and T extends to the whole block. The second quantization
-takes the block's scale or half of it. Under both scales the element format represents all quantized
-values, so the second quantization does not change them.
+uses the scale of the first quantization or half of this scale. Under both scales the element format
+represents all quantized values, so the second quantization does not change them.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ STATEMENT = (
     "as well, up to the largest. So a second quantization changes no value of a block."
 )
 ANY, NEAREST = ("rtz", "rtp"), ("rne", "rna")
-#: This entry in a list of rounding modes means that the largest magnitude A is an infinity, which
-#: saturates.
+#: The entry "infinity" in a list of rounding modes means that the largest magnitude A is an
+#: infinity, which saturates.
 INFINITY = "infinity"
 
 
@@ -51,18 +51,20 @@ FAST = (("float32", "e4m3"), ("float32", "e2m1"))
 
 
 def roundings(element: str, rule: str) -> tuple[str, ...]:
-    """Return the modes that round a block's largest magnitude A in the theorem.
+    """Return the modes in which the theorem rounds a block's largest magnitude A.
 
-    The modes are `ANY`, but `NEAREST` for the rule `even` in e4m3, since the last code of e4m3's
-    top binade is NaN. For every rule except `ceil`, the theorem also covers an infinite largest
-    magnitude, so the result includes `INFINITY`. Under `ceil` the theorem is false for an infinity.
+    The modes are `ANY`, except for the rule `even` in e4m3, where they are `NEAREST`. Under `even`,
+    rounding A toward zero can give a largest quantized magnitude that is 480 times its own scale,
+    but the largest e4m3 value is 448. For every rule except `ceil`, the theorem also covers an
+    infinite largest magnitude, so the result includes `INFINITY`. Under `ceil` the theorem is false
+    for an infinity.
     """
     modes = NEAREST if (element, rule) == ("e4m3", "even") else ANY
     return modes if rule == "ceil" else (*modes, INFINITY)
 
 
 def kernels(source: str, element: str, rule: str, rounding: str) -> tuple[Callable[..., Any], ...]:
-    """Return the kernels: scale, first quantization, decoding, two second quantizations."""
+    """Return the kernels that find a scale, quantize, decode, and quantize again by rtz or rtp."""
     float_type, target = FLOATS[source], ELEMENTS[element]
     return (
         make_shared_scale(float_type, target, ScaleRule(rule)),
@@ -76,7 +78,7 @@ def kernels(source: str, element: str, rule: str, rounding: str) -> tuple[Callab
 
 
 def check(source: str, element: str, rule: str, rounding: str) -> Outcome:
-    """Prove the theorem for blocks whose largest magnitude is rounded in one mode."""
+    """Prove the theorem for one rounding mode of a block's largest magnitude."""
     float_type, target = tables.FLOATS[source], ELEMENTS[element]
     scale_of, encode, decode, *again = kernels(source, element, rule, rounding)
     width = inputs.conversion_word(FLOATS[source], target)

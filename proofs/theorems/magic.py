@@ -39,8 +39,8 @@ ROUNDING_HYPOTHESES = (
     "random in 0..2**30-1",
     "float32 additions and products round to nearest even",
 )
-#: Equations that define the results of float operations while a function runs, since a float result
-#: has no bit-vector term.
+#: Each float operation of a running function adds an equation that defines the operation's result,
+#: because a float result has no bit-vector term.
 _results: list[z3.BoolRef] = []
 OPERATIONS = {"add": z3.fpAdd, "subtract": z3.fpSub, "multiply": z3.fpMul}
 
@@ -65,7 +65,7 @@ def _float_result(name: str, value: z3.FPRef, operand: Sym) -> Sym:
 
 
 def _truncate(a: Sym) -> Sym:
-    """Return the integer part of a float32, with the obligation that it is below 2**31."""
+    """Return the integer part of a float32; record the obligation that it is below 2**31."""
     field = z3.LShR(a.value & 0x7FFFFFFF, 23)
     a.obligations.append(z3.ULT(field, 127 + 31))
     significand = (a.value & 0x7FFFFF) | 0x800000
@@ -125,7 +125,7 @@ def check_decoding(name: str) -> Outcome:
 
 
 def check_conversion(name: str, type_name: str) -> Outcome:
-    """Compare fast decoding and the definition on all codes under all scales of the domain."""
+    """Compare fast decoding with the definition, for all codes under all scales of the domain."""
     started = time.perf_counter()
     element, target = formats.ELEMENTS[name], formats.FLOATS[type_name]
     least, greatest = float_additions.decoding_domain(element)
@@ -137,7 +137,7 @@ def check_conversion(name: str, type_name: str) -> Outcome:
 
 
 def check_product(name: str) -> Outcome:
-    """Compare decoding by a product and the definition on all codes and scales of the domain."""
+    """Compare decoding by a product with the definition, for all codes and scales of the domain."""
     started = time.perf_counter()
     element = formats.ELEMENTS[name]
     least, greatest = float_additions.product_domain(element)
@@ -148,7 +148,7 @@ def check_product(name: str) -> Outcome:
 
 
 def check_widening(type_name: str) -> Outcome:
-    """Compare fast widening and the definition on all finite patterns of a 16-bit type."""
+    """Compare fast widening with the definition, for all finite patterns of a 16-bit type."""
     started = time.perf_counter()
     source = formats.FLOATS[type_name]
     x = np.arange(1 << 16)
@@ -163,7 +163,7 @@ def check_widening(type_name: str) -> Outcome:
 
 
 def swept(got: Any, want: Any, bits: int, started: float) -> Outcome:
-    """Return the outcome of a comparison of the low bits of two arrays of patterns."""
+    """Compare the low `bits` bits of two arrays of patterns, and return the outcome."""
     if not want.size or got.shape != want.shape:
         return Outcome("error", "sweep", time.perf_counter() - started, f"{got.shape} is compared with {want.shape}")
     mask = (1 << bits) - 1
@@ -175,7 +175,7 @@ def swept(got: Any, want: Any, bits: int, started: float) -> Outcome:
 
 
 def run_fast(function: Callable[..., Any], *arguments: z3.BitVecRef) -> tuple[Any, list[z3.BoolRef]]:
-    """Run a function as `run` does, and collect the equations of its float operations."""
+    """Run a function like `run`, and record the equations of its float operations."""
     _results.clear()
     lanes.FLOAT_ARITHMETIC[Sym] = _float_arithmetic
     return run(function, *arguments)

@@ -39,7 +39,7 @@ HYPOTHESES = ("x is any finite number of its type", "scale is any E8M0 code but 
 
 
 def bound(code: z3.BitVecRef, sort: z3.FPSortRef, bounds: list[Fraction | None]) -> z3.FPRef:
-    """Return bounds[code] as an exact number; infinity for None."""
+    """Return bounds[code] as an exact number; None stands for infinity."""
     infinity = z3.fpPlusInfinity(sort)
 
     def entry(index: int) -> z3.FPRef:
@@ -50,7 +50,7 @@ def bound(code: z3.BitVecRef, sort: z3.FPSortRef, bounds: list[Fraction | None])
 
 
 def stands_for(code: z3.BitVecRef, size: z3.FPRef, negative: z3.BoolRef, element: Element, rounding: str) -> z3.BoolRef:
-    """Return the condition that a number of the given size has the magnitude code.
+    """Return the condition that `code` is the right magnitude code for the magnitude `size`.
 
     The condition is false for a code without a value.
     """
@@ -89,7 +89,7 @@ def stands_for(code: z3.BitVecRef, size: z3.FPRef, negative: z3.BoolRef, element
 
 
 def check(source: str, element: str, rounding: str) -> Outcome:
-    """Prove that every number gets the code that values and midpoints require."""
+    """Prove that every finite number gets the code that `stands_for` requires."""
     float_type, target = tables.FLOATS[source], tables.ELEMENTS[element]
     width = inputs.conversion_word(FLOATS[source], ELEMENTS[element])
     x, scale = inputs.pattern("x", float_type.bits), inputs.scale()

@@ -1,10 +1,9 @@
 """Asymmetric scaling: midpoint, difference, half range and decoding equal exact sums, rounded once.
 
-Exact sums and differences of two floats can need hundreds of bits. If SMT-LIB has the operation (x
-minus offset in one type), that operation is used. If SMT-LIB lacks the operation, the sum is
-rounded to odd in a sort with two more bits than all types involved. A sum rounded to odd lies on
-the same side of every number and midpoint of the next type as the exact sum, so rounding it again
-gives the same result as rounding the exact sum (Boldo and Melquiond, 2008).
+Exact sums and differences of two floats can need hundreds of bits. For the difference x - offset,
+SMT-LIB's own subtraction is used. For midpoint, half range and decoding, the sum is first rounded
+to odd, in a float type with two bits more than the widest type involved. A sum rounded to odd, and
+then to the narrower type, equals the exact sum rounded once (Boldo and Melquiond, 2008).
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ def word_of(float_type: tables.Float) -> int:
 
 
 def rounded_to_odd(a: z3.FPRef, b: z3.FPRef, definitions: conversions.Definitions) -> z3.FPRef:
-    """Return a + b rounded to odd in their sort; a zero has the sign that IEEE 754 gives it."""
+    """Return a + b rounded to odd in their float type; zeros have the sign that IEEE 754 gives."""
     down, up = z3.fpAdd(z3.RTN(), a, b), z3.fpAdd(z3.RTP(), a, b)
     odd = z3.Extract(0, 0, conversions.Exact(down, definitions).bits) == 1
     return z3.If(z3.fpEQ(down, up), z3.fpAdd(z3.RNE(), a, b), z3.If(odd, down, up))
@@ -117,7 +116,7 @@ def half_range_kernels(source: str) -> tuple[Callable[..., Any], ...]:
 def half_range(source: str) -> Outcome:
     """Prove the statement `HALF_RANGE` for all elements and rules in one question.
 
-    All elements and rules share the sum, which is the hard part of the question.
+    The sum, which is the hard part of the question, is the same for all elements and rules.
     """
     float_type = tables.FLOATS[source]
     width = word_of(float_type)

@@ -40,14 +40,13 @@ NUMBERS = (
 LARGEST = {"e4m3": 448, "e5m2": 57344}
 NEXT = {"e4m3": 480, "e5m2": 65536}
 HALFWAY = {"e4m3": 464, "e5m2": 61440}
-#: At the midpoint between the largest value and the value that would follow, rounding to nearest
-#: even gives the largest value of e4m3, 448, whose code is even, but not that of e5m2, 57344, whose
-#: code is odd.
+#: True if rounding to nearest even rounds the number in `HALFWAY` to the one in `LARGEST`. The code
+#: of the largest value is even in e4m3 (448), and odd in e5m2 (57344).
 TIE_STAYS = {"e4m3": True, "e5m2": False}
 
 
 def encoder(source: str, element: str, rounding: str, overflow: str) -> Callable[..., Any]:
-    """Return the function object of an encoder."""
+    """Return the Python function of an encoder."""
     return make_encode(FLOATS[source], ELEMENTS[element], Rounding(rounding), Overflow(overflow))
 
 

@@ -1,15 +1,15 @@
-"""Why float and integer instructions of the processor add the products of a block exactly.
+"""Prove that float and integer instructions add the products of a block exactly.
 
 Measured in the smallest step of their format, elements are integers. Float operations add integers
 exactly, in any order and with fused or separate multiplication, as long as no partial sum needs
-more bits than the significand has. So a sum is exact if the sum of the largest magnitudes fits in
-the significand. For a pair of element formats, the library decides how to add products
-(`exactness_of`). From the element values in `proofs/specs/tables.py`, the check computes the
-largest sum that can arise. If the decision depends on the smallest and the largest magnitude of a
-block, the check covers all pairs of these magnitudes.
+more bits than the significand has. So a sum of products is exact if the block length times the
+largest product fits in the significand. For a pair of element formats, the library decides how to
+add products (`exactness_of`). From the element values in `proofs/specs/tables.py`, the check
+computes the largest sum that can arise. If the decision depends on the smallest and the largest
+magnitude of a block, the check covers all pairs of these magnitudes.
 
 Integer instructions add modulo 2**32, so only the final sum has to fit in 32 bits. The final sum
-has the same bound of 2**24 units as float32 sums, since it becomes a float32 number. The check also
+becomes a float32 number, so it has the same bound as float32 sums: 2**24 units. The check also
 covers the 16-bit operands and sums of integer instructions.
 """
 
@@ -45,8 +45,8 @@ STATEMENT = (
 EXACT = {"float32": 24, "float64": 53, "int8": 24, "int16": 24}
 INSTRUCTIONS = ("", "avx2", "vnni")
 LONGEST = 1 << 12
-#: Significand bits of float scales, by format, and the longest blocks for which float scales are
-#: checked.
+#: The significand bits of each float format of scales. Under float scales, blocks of up to
+#: `LONGEST_WITH_FLOATS` elements are checked.
 SCALE_BITS = {"e4m3": 4, "ue5m3": 4, "bfloat16": 8, "float16": 11, "float32": 24}
 LONGEST_WITH_FLOATS = 1 << 8
 
@@ -99,7 +99,7 @@ def check(a: str, b: str) -> Outcome:
 
 
 def wrong_extra(a: str, b: str, run: int, total: int) -> str:
-    """Return in words the first sum under float scales that may be inexact, or "" if all are exact.
+    """Describe the first inexact sum under float scales; return "" if all sums are exact.
 
     One operand or both may have float scales.
     """
@@ -121,8 +121,8 @@ def wrong_extra(a: str, b: str, run: int, total: int) -> str:
 def adds_integers(a: tables.Element, b: tables.Element, run: int, word: str, instructions: str) -> bool:
     """Return True if integer instructions add the products of a block exactly.
 
-    A word must hold every element. Without VNNI, a sum over half of a block of 8-bit words must
-    also fit in 16 bits.
+    Every element must fit in the integer type `word`. If `word` is int8 and the processor lacks
+    VNNI, a sum over half of a block must also fit in 16 bits.
     """
     least, most = zip(*(extremes(x) for x in (a, b)), strict=True)
     if not instructions or run % integers.IN_WORD[word]:
@@ -144,18 +144,18 @@ def extremes(element: tables.Element) -> tuple[int, int]:
 
 
 def of(element: tables.Element) -> integers.Integers:
-    """Return the `Integers` of a format whose products integer instructions must add."""
+    """Return the `Integers` of a format for which integer instructions add products."""
     found = integers.integers_of(ELEMENTS[element.name])
     assert found is not None
     return found
 
 
 def bounds_widths(element: tables.Element) -> bool:
-    """Return True if `bits_between` bounds all magnitudes between the codes of every pair."""
+    """Return True if every block's magnitudes fit in as many bits as `bits_between` returns."""
     if element.twos_complement:
         return element.magnitudes[-1] + 1 <= 1 << ELEMENTS[element.name].bits
     for least in range(1, len(element.magnitudes)):
-        # The largest power of two that divides the magnitudes of this code and of all larger codes.
+        # The largest power of two that divides all magnitudes from the code `least` on.
         step = min(m & -m for m in element.magnitudes[least:])
         greatest = np.arange(least, len(element.magnitudes))
         bits = exactness.bits_between(np.array(least - 1), greatest, element.mantissa).tolist()
@@ -165,7 +165,7 @@ def bounds_widths(element: tables.Element) -> bool:
 
 
 def unpacks(element: tables.Element) -> bool:
-    """Return True if packing gives each code the table's value; zeros keep their signs."""
+    """Return True if `panels.pack` converts each code to its value and keeps the signs of zeros."""
     codes = np.arange(1 << element.bits, dtype=np.uint8)
     decoder, width = panels.decoder(ELEMENTS[element.name]), 16
     for word in ("float32", "float64"):
@@ -179,7 +179,7 @@ def unpacks(element: tables.Element) -> bool:
 
 
 def unpacks_integers(element: tables.Element, codes: np.ndarray[Any, Any]) -> bool:
-    """Return True if integer packing turns each code into its value in units, in both operands."""
+    """Return True if `integers.pack` converts each code to its value in units, in both operands."""
     found = integers.integers_of(ELEMENTS[element.name])
     if found is None:
         return True

@@ -1,4 +1,4 @@
-"""Int-safety: a theorem about words also holds for Python ints, int32, int64 and the GPU.
+"""No intermediate result leaves its word, so theorems hold for Python ints, int32, int64 and GPUs.
 
 `mxnum.prove.sym` records an obligation for every addition, subtraction, left shift and shift
 amount. This module proves the obligations of every kernel of the eight elements under E8M0 scales,
@@ -39,7 +39,7 @@ def safe(
 ) -> Outcome:
     """Prove the obligations of the kernels; an obligation that kernels share is proved once.
 
-    Bit patterns may be sign- or zero-extended.
+    The proof covers both sign and zero extension of bit patterns.
     """
     words = [inputs.natural(a, width) if str(a) in NATURALS else inputs.word(a, width) for a in symbols]
     distinct: dict[int, z3.BoolRef] = {}

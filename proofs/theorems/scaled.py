@@ -37,9 +37,10 @@ ENVIRONMENT = "float32 operations round to nearest even and keep subnormals"
 
 
 class Floats:
-    """The float operations of the functions that are executed.
+    """The float operations of an executed function, and the equations that define their results.
 
-    A float result has no bit-vector term, so each operation adds an equation that defines it.
+    A float result has no bit-vector term, so each operation adds an equation that defines the
+    result.
     """
 
     def __init__(self) -> None:
@@ -56,7 +57,7 @@ class Floats:
 
 
 def _finite(source: ElementFormat, x: z3.BitVecRef) -> list[z3.BoolRef]:
-    """Return the premises that x is a signed bit pattern of a finite number."""
+    """Return the premises that x is the sign-extended bit pattern of a finite number."""
     half = 1 << (source.bits - 1)
     within = [] if source.bits == 32 else [x >= -half, x < half]
     return [*within, (x & (half - 1)) <= source.max_code]

@@ -46,8 +46,8 @@ def reads(stack: str, *at: int) -> Callable[..., Outcome]:
 TE = "transformer_engine"
 
 #: (name, "arithmetic" or "fast", text, replacement, the check that must refute the changed module).
-#: Some checks get the numbers of a witness, because solvers take long to find two roundings that
-#: differ.
+#: Some checks get an input that shows the mistake, because a solver would take long to find such an
+#: input.
 MUTANTS: tuple[tuple[str, str, str, str, Callable[..., Outcome]], ...] = (
     ("sixth-last", "arithmetic", "block_largest * (S * _SIXTH)", "(block_largest * S) * _SIXTH",
      scale(TE, 0x41100000, 0x43600000)),

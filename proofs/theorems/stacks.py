@@ -1,4 +1,4 @@
-"""NVFP4 as other software computes it: mxnum runs the float32 operations of each source, in order.
+"""NVFP4 as other software computes it: mxnum runs the same float32 operations in the same order.
 
 Each theorem compares a function of `mxnum` with the operations of the software's source
 (`proofs.specs.stack_statements`). The solver's IEEE operations compute both results; the functions
@@ -43,7 +43,7 @@ READS = "The value that a code reads as, in a block that is not left to others, 
 NUMBER = "The float32 number that is made of a scale code is the one of the standard's table."
 NARROWED = "A float32 number that is not negative is rounded to the tensor's type to nearest even."
 
-#: The bit patterns of the only input for which a theorem is checked; empty for all inputs.
+#: The bit patterns of the one input that a check covers; empty if the check covers all inputs.
 Numbers = tuple[int, ...]
 INFINITY, _ONE = 0x7F800000, 0x3F800000
 FLOAT32 = FLOATS["float32"]
@@ -71,7 +71,7 @@ def _stack(name: str, arithmetic: Any = stack_arithmetic) -> Any:
 
 
 def _on_numbers(fast: Any, **names: Any) -> Any:
-    """Patch `fast` so that its functions compute with solver floats in words of 32 bits."""
+    """Patch `fast` so that its functions compute with the solver's floats, not with float32."""
     return patched(fast, number_of=number_of, bits_of=bits_of, wide=_same, **names)
 
 
@@ -128,7 +128,7 @@ def check_scale(
 
 
 def _e4m3(number: z3.FPRef) -> tuple[list[z3.BoolRef], z3.BitVecRef, z3.BoolRef]:
-    """Return (definitions, code, condition): `code` is the E4M3 code of a nonnegative number."""
+    """Return (definitions, code, the condition that `code` is the E4M3 code of `number`)."""
     y, code = z3.BitVec("found", 32), z3.BitVec("code", 8)
     one, random = z3.BitVecVal(tables.SCALE_BIAS, 8), z3.BitVecVal(0, tables.RANDOM_BITS)
     conversion = conversions.Conversion(tables.FLOATS["float32"], tables.E4M3, "rne", y, one, random)
@@ -152,10 +152,10 @@ def check_factor(name: str, arithmetic: Any = stack_arithmetic, fast: Any = by_s
 
 
 def _tables(scale: Word) -> dict[str, Any]:
-    """Return functions that replace functions of `fast`, so that the scale can be symbolic.
+    """Return replacements of functions of the module `by_stack`, so that the scale can be symbolic.
 
-    The replaced functions store a block's constants in a dictionary, and read the scale's number
-    from `scale`.
+    The replacements keep a block's constants in a dictionary, and use `scale` where the original
+    function decodes a scale code.
     """
     return {"_number_of_scale": lambda code: number_of(scale), **ON_DICTIONARIES}
 

@@ -1,9 +1,9 @@
 """Stochastic rounding equals exact integer arithmetic; the proof needs no theory of floats.
 
-|x| / 2**scale and the table's values are integers of 128 bits, in units of 2**-30 of the element's
-smallest step. Digits below 2**-30 of the smallest step are dropped. Dropped digits cannot change
-floor(delta * 2**30), where delta is the position of the number in its gap, because every gap is a
-multiple of the step.
+The proof represents |x| / 2**scale and the table's values by integers of 128 bits, in units of
+2**-30 of the element's smallest step. Smaller digits are dropped. Let delta be the position of the
+number in its gap, from 0 to 1. Dropped digits cannot change floor(delta * 2**30), because every gap
+is a multiple of the smallest step.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def fixed_point(
 
 
 class Gap:
-    """The gap between two neighbouring values of the element in which |x| / 2**scale lies."""
+    """The gap in which |x| / 2**scale lies, between two neighbouring values of the element."""
 
     def __init__(self, amount: z3.BitVecRef, element: Element) -> None:
         self.below = z3.FreshConst(z3.BitVecSort(element.bits), "below")
@@ -91,7 +91,7 @@ def threshold(source: str, element: str, engines: tuple[str, ...]) -> Outcome:
     amount, in_reach = fixed_point(x, scale, float_type, target)
     gap = Gap(amount, target)
     # delta30 = floor(delta * 2**30) means delta30 * gap <= (amount - low) * 2**30 < (delta30 + 1) *
-    # gap. The inequalities below are divided by 2**30, of which the gap is a multiple.
+    # gap. The gap is a multiple of 2**30, so the inequalities below are divided by 2**30.
     delta30 = z3.FreshConst(z3.BitVecSort(RANDOM_BITS + 1), "delta30")
     step = z3.LShR(gap.high - gap.low, RANDOM_BITS)
     lower = z3.ZeroExt(WIDE - delta30.size(), delta30) * step
@@ -127,7 +127,7 @@ def monotone(source: str, element: str) -> Outcome:
 
 
 def align(bits: int) -> Outcome:
-    """Prove the statement `ALIGN`: the leading `bits` bits of delta30 decide as defined.
+    """Prove the statement `ALIGN` for `bits` random bits.
 
     delta30 is floor(delta * 2**30), so its leading `bits` bits are floor(delta * 2**bits).
     """

@@ -1,9 +1,10 @@
 """Stochastic rounding under float scales: the definition and the fast formulation are right.
 
-The definition divides to 31 more digits than an element has. The definition's long division is
-proved right digit by digit (`proofs.machines.long_division`). The fast formulation compares |x|
-with a product of factor and random bits. Each step of the fast formulation is proved exact on
-symbolic words of 64 bits, and on symbolic words of 32 bits that wrap around.
+The definition computes 31 more binary digits of the quotient than an element has. The definition's
+long division is proved right digit by digit (`proofs.machines.long_division`). The fast formulation
+compares |x| with the factor times a threshold that depends on the random bits. Each step of the
+fast formulation is proved exact on symbolic words of 64 bits, and on symbolic words of 32 bits that
+wrap around.
 """
 
 from __future__ import annotations
@@ -98,9 +99,9 @@ def check_threshold(element: ElementFormat, over: Any = float_scale) -> Outcome:
     packed, safe = run(pack, sign, exponent, significand, z3.BitVecVal(FINITE, 64), bits)
     code = z3.If(sign == 0, packed, (1 << element.bits) - packed if element.integer else packed)
     magnitude = z3.Extract(element.bits - 1, 0, code) & ((1 << (element.bits - 1)) - 1)
-    # floor(quotient * 2**30), in units of the smallest step. The last digit, which says whether a
-    # remainder is left, does not change this floor: the last digit stands for at most 2**-32 of a
-    # gap between two values of the element.
+    # `amount` is floor(quotient * 2**30) in units of the smallest step. The last digit of
+    # `significand`, which says whether a remainder is left, does not change `amount`: it stands for
+    # at most 2**-32 of a gap between two values of the element.
     power = z3.SignExt(WIDE - 64, exponent) - leading - table.unit + RANDOM_BITS
     wide = z3.ZeroExt(WIDE - 64, significand)
     amount = z3.If(power < 0, z3.LShR(wide, -power), wide << power)
@@ -141,8 +142,8 @@ def check_compared() -> Outcome:
         more = whole - integer
         product = z3.Int("product")  # integer * divisor
         premises = [divisor > 0, whole * divisor <= dividend, dividend < whole * divisor + divisor]
-        # These two premises are the only nonlinear facts: the sign of more * divisor if `more` is
-        # nonnegative, and if `more` is negative.
+        # The proof needs only two nonlinear facts: for a nonnegative `more`, the sign of more *
+        # divisor; for a negative `more`, a bound on more * divisor.
         premises += [z3.Implies(more >= 0, more * divisor >= 0), z3.Implies(more <= -1, more * divisor <= -divisor)]
         premises.append(product == whole * divisor - more * divisor)
         if not follows((integer <= whole) == (product <= dividend), *premises):
@@ -164,8 +165,8 @@ def check_compared() -> Outcome:
 def check_product(multiply: Any = random.multiply_32x32) -> Outcome:
     """Prove the statement `PRODUCT` from the products of a factor's halves with the other factor.
 
-    Each half of 16 bits times the other factor has 48 bits. The whole product is the product of the
-    lower half plus 2**16 times the product of the upper half.
+    Half of a 32-bit factor has 16 bits, so its product with the other factor has 48 bits. The whole
+    product is the product of the lower half plus 2**16 times the product of the upper half.
     """
     a, b = z3.BitVecs("a b", 64)
     left, obligations = Factor(a, []), list[z3.BoolRef]()
@@ -201,7 +202,7 @@ def _decided(element: ElementFormat, bits: int, code: int, fast: Any) -> Outcome
 
     def multiply(a: Sym, b: Sym) -> tuple[Sym, ...]:
         seen.append((a.value, b.value))
-        given = z3.If(b.value == 0, z3.BitVecVal(0, 64), words)  # a word of 32 bits holds 0 for 2**32
+        given = z3.If(b.value == 0, z3.BitVecVal(0, 64), words)  # in 32 bits, 2**32 is stored as 0
         halves = z3.Extract(63, 32, given), z3.Extract(31, 0, given)
         return tuple(make(z3.ZeroExt(bits - 32, half), obligations) for half in halves)
 
@@ -211,8 +212,8 @@ def _decided(element: ElementFormat, bits: int, code: int, fast: Any) -> Outcome
         got = goes_up(arguments[0], code, *arguments[1:]).value
     field, fraction = z3.LShR(x, 23), x & 0x7FFFFF
     significand = z3.ZeroExt(WIDE - bits, z3.If(field == 0, fraction, fraction | 0x800000))
-    # `amount` is |x| * 2**30 divided by the units of the factor and of the gap. If the exponent
-    # field is not zero, x = significand * 2**(field - 150).
+    # `amount` is |x| * 2**30 / (g * u), where g is the gap's width and the factor is `digits` * u.
+    # If the exponent field is not zero, |x| = significand * 2**(field - 150).
     power_of_gap = table.unit + (gap.bit_length() - 1)
     power = z3.If(field == 0, z3.BitVecVal(1, bits), field) - 150 + RANDOM_BITS - power_of_gap
     power = power - (exponent - (DIGITS_OF_FACTOR - 1))
@@ -236,18 +237,18 @@ def _decided(element: ElementFormat, bits: int, code: int, fast: Any) -> Outcome
     return prove(premises, goal, engines=("bitwuzla",), show=(x, digits, exponent, drawn, words))
 
 
-# The constants of a block, and the codes and values that are made from them
+# The constants of a block, and the codes and values that functions compute from these constants
 
 
 class _Anything:
-    """The result of a function that another theorem covers; any operation on it is allowed."""
+    """A placeholder for a result that another theorem covers; ``result & other`` is `other`."""
 
     def __and__(self, other: Any) -> Any:
         return other
 
 
 def check_constants(fast: Any = stochastic_over) -> Outcome:
-    """Prove the statement `CONSTANTS` on a symbolic factor."""
+    """Prove the statement `CONSTANTS` for a symbolic factor."""
     factor, obligations, table = z3.BitVec("factor", 64), list[z3.BoolRef](), dict[int, Sym]()
     real = inspect.unwrap(by_factors.by_seven_places)
 
@@ -281,7 +282,7 @@ class _Number:
 
 
 def check_chosen(element: ElementFormat, target: ElementFormat | None, fast: Any = stochastic_over) -> Outcome:
-    """Check the statement `CHOSEN` for every lower code, both if x rounds up and if x does not."""
+    """Check the statement `CHOSEN` for every code, both if x rounds up and if x does not."""
     source, up = target or FLOAT32, 0
     real, asked, kept = inspect.unwrap(by_factors.by_seven_places), list[tuple[Any, ...]](), ("significand", "exponent")
 

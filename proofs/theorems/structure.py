@@ -39,7 +39,7 @@ ANYTHING = ("x is any number or infinity of its type", "scale is any E8M0 code",
 
 
 def encoder(source: str, element: str, rounding: str, overflow: str) -> Callable[..., Any]:
-    """Return the function object of an encoder."""
+    """Return the Python function of an encoder."""
     return make_encode(FLOATS[source], ELEMENTS[element], Rounding(rounding), Overflow(overflow))
 
 
@@ -49,7 +49,7 @@ def overflows(element: str) -> tuple[str, ...]:
 
 
 class Encoding:
-    """Symbolic inputs of the encoders from one source to one element."""
+    """Symbolic inputs of the encoders from a float type to an element."""
 
     def __init__(self, source: str, element: str) -> None:
         self.source: Float = tables.FLOATS[source]
@@ -87,8 +87,8 @@ def monotone(source: str, element: str, rounding: str, engines: tuple[str, ...])
     for overflow in overflows(element):
         here, next_out = (given.order(given.code(x, rounding, overflow)) for x in (given.x, given.x + 1))
         goals.append(z3.If(given.negative, next_out <= here, here <= next_out))
-        # The codes of +0 and -0 must both have order 0, which joins the order of the positive
-        # numbers to that of the negative numbers.
+        # The codes of +0 and -0 must have order 0, so that negative numbers are ordered below
+        # positive numbers.
         for zero in (0, 1 << (given.x.size() - 1)):
             goals.append(given.order(given.code(z3.BitVecVal(zero, given.x.size()), rounding, overflow)) == 0)
     premises = [z3.ULT(given.magnitude, given.source.infinity)]
@@ -117,7 +117,7 @@ def inverse(source: str, element: str) -> Outcome:
     x, _ = inputs.code_of(decoded, given.source.bits)
     definitions: conversions.Definitions = []
     sort = conversions.wide_sort(given.source, given.element)
-    # The value is NaN for a code without a value, and -2 for the most negative integer.
+    # The value is NaN for a code without a value, and -2 for an integer's most negative code.
     value = conversions.element_value(code, given.element, sort)
     exact = z3.fpEQ(conversions.scaled(value, given.scale, definitions).value, conversions.widen(x, given.source, sort))
     goals = [

@@ -1,4 +1,4 @@
-"""Tests that formulas have equal values in balls, intervals, symbols and floats."""
+"""Tests that formulas agree in ball arithmetic, interval arithmetic, sympy and floats."""
 
 from __future__ import annotations
 
@@ -86,7 +86,8 @@ def test_numbers_agree_with_rigorous_enclosures(case, of):
             gamma_bias(name, mu, sigma, block_size=block, scale_rule=rule).enclosure(of=of)
         return
     options = {"block_size": block, "scale_rule": rule, "rounding": rounding}
-    # Normal numbers come near zero, where integrals of the relative error diverge.
+    # A normal distribution includes numbers near zero, where integrals of the relative error
+    # diverge.
     if of in ("bias", "variance") and rounding in ("rto", "rtp", "rtn", "sr"):
         options["distribution"] = "uniform"
         sigma = min(sigma, mu / 4)

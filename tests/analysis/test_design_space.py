@@ -82,9 +82,7 @@ def test_nvfp4_beside_mxfp4():
         ValueError, match=r"'scale_rules' must be at least one of \['nearest', 'rceil'\] for mx_e4m3_128_f"
     ):
         explore(x, formats=["e4m3:block=128,scale=float32"], scale_rules=["floor"])
-    with pytest.raises(
-        ValueError, match="'asymmetric' must be a list that has False for nvfp4, whose scales are floats"
-    ):
+    with pytest.raises(ValueError, match="'asymmetric' must be a list with False, because nvfp4 has no offsets"):
         explore(x, formats=["nvfp4"], asymmetric=[True])
 
 

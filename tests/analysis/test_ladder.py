@@ -17,7 +17,7 @@ UE5M3 = np.array([c * 2.0**-17 if c < 8 else (8 + c % 8) * 2.0 ** (c // 8 - 18) 
 
 
 def nearest(v, table):
-    """Return the index of the nearest number in a table, or the even index in a tie."""
+    """Return the index of the nearest number in a table; in a tie, return the even index."""
     middles = (table[1:] + table[:-1]) / 2
     place = np.searchsorted(middles, v)
     tie = middles[np.minimum(place, len(middles) - 1)] == v
@@ -134,7 +134,7 @@ def test_sigma_of_0_gives_the_kernels_results(rounding):
 
 
 def test_scales_of_16_bits_are_nearly_exact_ones():
-    """Check that scales of 16 bits are nearly as good as exact scales, and E4M3 scales worse."""
+    """Check that the two 16-bit scale formats give nearly equal errors, and E4M3 a larger error."""
     e4m3, bfloat16, float16 = (
         float(block_error(f"e2m1:block=16,scale={scale}").mse) for scale in ("e4m3", "bfloat16", "float16")
     )

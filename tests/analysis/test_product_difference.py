@@ -1,4 +1,4 @@
-"""Tests that the difference of two stacks' products splits into parts with one cause each."""
+"""Tests that the difference of two software stacks' results is split into parts by cause."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def operands(kind="normal", k=512):
 
 
 def there(found):
-    """Return the names of the parts of a difference that are not zero."""
+    """Return the names of the nonzero parts of a difference."""
     return [part.name for part in found.parts if part.verdict != "equal"]
 
 
@@ -105,7 +105,7 @@ def test_a_difference_in_one_property_is_in_one_part(one, other, cause):
 def test_expected_errors_of_matrix_units_are_right(kind, unit, fmt):
     """Check that a matrix unit's error has the expected size, within a factor of three."""
     found = compare_products(*operands(kind), units=[ProductStack("exact", fmt), ProductStack(unit, fmt)])
-    if fmt == "tf32":  # rounding the operands to tf32 adds two further parts
+    if fmt == "tf32":  # rounding the operands to tf32 adds two parts of the error
         parts = [part for part in found.parts if part.name not in ("quantizer", "tensor scale")]
     else:
         assert found.total.expected / 3 <= found.total.rms <= 1.5 * found.total.expected
@@ -125,7 +125,7 @@ def test_a_quantizer_with_a_bias_is_larger_than_expected():
 
 
 def test_a_wrong_kernel_is_not_expected():
-    """Check that a quantizer that shifts columns makes a part larger than the model expects."""
+    """Check that a quantizer that shifts columns makes a larger difference than expected."""
 
     def broken(x, axis):
         q = mx.quantize(x, "mxfp8_e4m3", axis=axis)
@@ -169,7 +169,10 @@ def test_text_and_dictionary():
     ("units", "message"),
     [
         (["hopper_fp8"], "'units' must be two stacks, not 1"),
-        (["exact", np.ones((4, 4))], "'units' must be stacks, units, or names of units or modes, not 'ndarray'"),
+        (
+            ["exact", np.ones((4, 4))],
+            "'units' must be ProductStacks, matrix units, or names of units or modes, not 'ndarray'",
+        ),
         (["hoper_fp8", "exact"], "did you mean 'hopper_fp8'"),
         (
             [ProductStack("hopper_fp8", "mxfp4_e2m1"), "exact"],

@@ -1,4 +1,4 @@
-"""Tests that all counts and sums equal exact rational results, also for arrays in pieces."""
+"""Tests that all counts and sums equal exact rational results, also if arrays come in pieces."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def assert_agrees(got, rows):
 
 
 def sample(name, shape=(4, 20)):
-    """Return normal numbers of many sizes, zeros, NaN, infinities, and powers of two."""
+    """Return normally distributed numbers of many magnitudes, with zeros, NaN and infinities."""
     rng = generator("statistics", name)
     x = rng.standard_normal(shape) * np.exp2(rng.integers(-8, 3, shape))
     x[0, :4] = [0.0, -0.0, 7.9999995, -464.0]

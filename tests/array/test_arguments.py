@@ -12,7 +12,7 @@ from mxnum.engine.quantizing import host
 def test_codes_keep_their_high_bits_zero():
     codes = np.array([0, 15], np.uint8)
     assert arguments.checked_codes("codes", codes, 4) is codes
-    with pytest.raises(ValueError, match="'codes' must be below 8, its high bits zero, not 15"):
+    with pytest.raises(ValueError, match="'codes' must be below 8, not 15"):
         arguments.checked_codes("codes", codes, 3)
     assert arguments.checked_codes("codes", np.zeros(3, np.uint16), 12).dtype == np.uint16
 

@@ -17,7 +17,7 @@ from tests import samples
 
 
 def example(fmt="mxfp8_e4m3", shape=(4, 70), dtype=np.float32, **options):
-    """Return an MX array of normal numbers."""
+    """Quantize normally distributed numbers, and return the MX array."""
     x = samples.generator("array", fmt, shape).standard_normal(shape).astype(dtype)
     return mx.quantize(x, fmt, **options)
 
@@ -356,7 +356,7 @@ def test_bits_that_pad_a_row_are_zero_wherever_bytes_come_from(name, length, tmp
         clean[part].save(tmp_path / "clean.npz")
         assert (tmp_path / "again.npz").read_bytes() == (tmp_path / "clean.npz").read_bytes()
     rows = mx.MXArray.from_packed(stream[::2], clean.scales[::2], name, length=length)
-    assert np.shares_memory(held_parts(rows)[0], stream)  # bytes whose padding bits are 0 are not copied
+    assert np.shares_memory(held_parts(rows)[0], stream)  # packed bytes with padding bits of 0 are not copied
     assert mx.MXArray.from_packed(dirty[:0], clean.scales[:0], name, length=length).shape == (0, length)
 
 
@@ -368,7 +368,7 @@ def test_packed_bytes_come_in_c_order(name):
         bytes_ = view(packed).pack()
         assert bytes_.flags.c_contiguous
         assert np.array_equal(bytes_, view(q).pack())
-    assert packed[2].pack().base is not None  # `pack` does not copy a contiguous part
+    assert packed[2].pack().base is not None  # `pack` does not copy a contiguous part of a packed array
 
 
 @pytest.mark.parametrize("offset", [None, "float16"])

@@ -356,7 +356,6 @@ def test_every_line_of_the_common_set_can_be_run():
 
 
 def test_nvfp4_is_measured_in_the_arithmetic_of_every_stack():
-    """Check that NVFP4 is measured in the arithmetic of all seven stacks."""
     cases = [(case.row, case.column) for case in nvfp4._own(np.ones((2, 32), np.float32))]
     for stack in stacks.STACKS:
         assert [column for row, column in cases if row == f"arithmetic={stack!r}, out="] == [

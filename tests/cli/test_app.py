@@ -8,7 +8,7 @@ import pytest
 
 import mxnum.interop.safetensors
 
-#: The commands of groups ("lab", "unit") whose help has examples, and which have JSON output.
+#: Commands of the groups "lab" and "unit" with JSON output, and with examples in their help.
 WITH_EXAMPLES = [
     *(("lab", name) for name in ("sweep", "language-model", "ledger", "fit", "project")),
     ("unit", "identify"),

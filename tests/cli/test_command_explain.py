@@ -73,7 +73,6 @@ def test_ambiguous_numbers_and_options_without_effect_raise(run):
 
 
 def test_number_beyond_the_source_type_raises(run):
-    """Check that a number beyond the range of the source type raises an error."""
     for typed, source in (("1e300", "float32"), ("-1e300", "float32"), ("1e400", "float64"), ("65520", "float16")):
         told = run("explain", "--source", source, "--", typed, status=2)
         assert f"must be numbers in the range of {source}, or inf, not '{typed}'." in told

@@ -83,7 +83,7 @@ def test_probe_asks_a_gpu_and_keeps_the_answers_that_are_there(run, tmp_path):
     (folder / "mma_int8_int32.txt").unlink()
     again = run(*command)
     assert "mma_float16_float32.txt: kept" in again
-    assert "mma_int8_int32.txt: the answers are no exact int32 sums" in again
+    assert "mma_int8_int32.txt: the answers are not exact int32 sums" in again
 
 
 def test_probe_without_a_gpu_says_so(run, tmp_path, monkeypatch):

@@ -38,6 +38,7 @@ def test_choices_and_strictness(run, tmp_path):
     assert "Choice overflow" in run("verify", path)
     run("verify", path, "--strict", status=1)
     run("verify", path, "--strict", "--accept", "overflow,infinity")
+    run("verify", path, "--strict", "--accept", "overflow", "--accept", "infinity")
     run("verify", path, "--strict", "--accept", "all")
     assert "Option --accept must be one of" in run("verify", path, "--accept", "overflw", status=2)
 

@@ -32,7 +32,7 @@ def test_bfloat16_has_to_be_named(tmp_path):
 
 
 def test_bfloat16_in_the_other_byte_order_and_float16(tmp_path):
-    """Check that big-endian bfloat16 words are read correctly, and float16 not as bfloat16."""
+    """Check that big-endian bfloat16 words are read, and that float16 is not read as bfloat16."""
     x = np.array([1, -2.5], ml_dtypes.bfloat16)
     np.save(tmp_path / "big.npy", x.view(np.uint16).astype(">u2"))
     assert np.array_equal(inputs.read_array(tmp_path / "big.npy", as_dtype="bfloat16"), x)

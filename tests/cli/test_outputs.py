@@ -23,5 +23,5 @@ def test_files_that_exist_need_force(tmp_path):
 
 
 def test_dash_is_not_a_file():
-    with pytest.raises(ValueError, match=r"OUT must be a file, not '-'; /dev/stdout is standard output"):
+    with pytest.raises(ValueError, match=r"OUT must be a file, not '-'; for standard output, give /dev/stdout"):
         check_output("OUT", Path("-"), True)

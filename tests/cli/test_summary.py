@@ -19,7 +19,7 @@ def test_clamping_counted_element_by_element(fmt, rule):
     q = mx.quantize(x, fmt, scale_rule=rule)
     beyond, clamped, blocks = 0, 0, set()
     # `tie` is the midpoint between the largest value and the next value. Numbers above the midpoint
-    # round beyond the largest value; the midpoint too, if the largest value has an odd code.
+    # round beyond the largest value, and so does the midpoint if the largest value has an odd code.
     tie, largest_is_odd = {"mxfp8_e4m3": (464, False), "mxfp4_e2m1": (7, True), "mxint8": (127.5 / 64, True)}[fmt]
     for (i, j), v in np.ndenumerate(x):
         scale = int(q.scales[i, j // 32])

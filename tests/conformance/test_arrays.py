@@ -74,7 +74,7 @@ WRONG = [
         lambda x: quantize(abs(x)),
         r"shape \(128, 128\), contiguous, .*what losing all signs gives .*, and so are the right codes of \d+ blocks",
     ),
-    (transposed_scales, r"shape \(3, 65\), .*All answers are right if scales are read as written column by column"),
+    (transposed_scales, r"shape \(3, 65\), .*All answers are right if scales are read in column-major order"),
     (without_tails, r"shape \(3, 65\), contiguous, .*All answers are right if short last blocks are left zero"),
     (padded_with_ones, r"All answers are right if short last blocks are left out"),
     (one_block_late, r"All answers are right if codes are those at the scale of the previous block"),
@@ -287,7 +287,7 @@ def test_values_under_scales_that_are_floats(format, packed):
         (of_blocks_of_rows, "wrong"),
         (lambda x: nvfp4(x, arithmetic="torchao"), "all answers are what torchao computes"),
         (lambda x: nvfp4(contiguous(x)), "if x is taken for contiguous memory"),
-        (lambda x: (nvfp4(x)[0], nvfp4(x)[1].T.copy().reshape(nvfp4(x)[1].shape)), "as written column by column"),
+        (lambda x: (nvfp4(x)[0], nvfp4(x)[1].T.copy().reshape(nvfp4(x)[1].shape)), "in column-major order"),
         (lambda x: nvfp4(x, tensor_scale=1.0), "a tensor scale of 1"),
     ],
 )
@@ -322,7 +322,7 @@ def test_a_short_block_is_shown_as_long_as_it_is():
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda s: s.ravel().reshape(s.shape[::-1]).T, "read as written column by column"),
+        (lambda s: s.ravel().reshape(s.shape[::-1]).T, "read in column-major order"),
         (lambda s: unswizzle_scales(s.ravel(), s.shape), "read as swizzled"),
     ],
 )

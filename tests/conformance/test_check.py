@@ -99,7 +99,7 @@ def test_without_hypothesis_the_report_says_that_the_search_needs_it(monkeypatch
     monkeypatch.delitem(sys.modules, "mxnum.conformance.shrink", raising=False)
     monkeypatch.setitem(sys.modules, "hypothesis", None)
     with pytest.raises(
-        ConformanceError, match=r"smallest failing input needs hypothesis \(pip install \"mxnum\[test\]\"\)"
+        ConformanceError, match=r"smallest failing input needs Hypothesis \(pip install \"mxnum\[test\]\"\)"
     ):
         check(lambda x: np.zeros(len(x), np.uint8), format="mxfp4_e2m1", operation="encode")
 
@@ -148,7 +148,7 @@ def test_why_the_smallest_input_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "hypothesis", None)
     monkeypatch.delitem(sys.modules, "mxnum.conformance.shrink", raising=False)
     with pytest.raises(
-        ConformanceError, match=r"smallest failing input needs hypothesis \(pip install \"mxnum\[test\]\"\)\.$"
+        ConformanceError, match=r"smallest failing input needs Hypothesis \(pip install \"mxnum\[test\]\"\)\.$"
     ):
         check(ours("mxfp4_e2m1", rounding="rna"), format="mxfp4_e2m1")
 

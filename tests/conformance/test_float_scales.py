@@ -44,7 +44,7 @@ TASKS = (
 
 
 def some(task, count):
-    """Return a sample of the cases of level 1, and some of level 2."""
+    """Return random cases of level 1, followed by the first cases of level 2."""
     whole = next(cases(task))
     rows = Generator(0).integers(0, len(next(iter(whole.values()))) - 1, count)
     more = next(cases(task, level=2, count=count))
@@ -66,7 +66,7 @@ def test_answers_are_those_of_the_reference(fmt, modes):
             sr_bits=task.sr_bits, tensor_scale=None if tensors is None else tensors[i],
         )  # fmt: skip
         assert got["scale"][i].tolist() == unsigned(want.scales).tolist()
-        known = ~np.isnan(x)  # the sign of a NaN may be lost on the way to Python
+        known = ~np.isnan(x)  # converting a NaN to Python may lose its sign
         assert got["codes"][i][known].tolist() == want.codes[known].tolist()
     if task.has_tensor:
         for i in range(0, len(tensors), 7):
@@ -136,7 +136,7 @@ def test_the_arithmetic_of_a_stack_is_recognized(name):
     report, text = caught.value.report, str(caught.value)
     assert not report.conforms
     assert report.stacks == (name,)
-    assert f"Not the exact definition: all answers are what {name} computes (see mxnum.stacks)." in text
+    assert f"All answers, right or wrong, are what {name} computes (see mxnum.stacks)." in text
     assert {e.field for e in report.explanations} == {"scale", "codes"}
     for explanation in report.explanations:
         assert f"{name}'s arithmetic" in explanation.names
@@ -169,7 +169,7 @@ def test_stack_with_a_mistake_is_not_recognized():
 @pytest.mark.parametrize("source", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", stacks.STACKS)
 def test_hypotheses_are_what_stacks_compute(name, source):
-    """Check that the hypothesis of a stack has the bits of `mxnum.stacks.quantize`."""
+    """Check that a stack's hypothesis gives the same bits as `mxnum.stacks.quantize`."""
     stack, task = stacks.STACKS[name], make_task("quantize", "nvfp4", source=source)
     dtype = ml_dtypes.bfloat16 if source == "bfloat16" else np.float32
     draw = np.random.default_rng(5)
@@ -245,7 +245,7 @@ def test_the_exact_definition_conforms():
 
 
 def test_quotients_rounded_twice():
-    """Check that a kernel that first divides in float32, the smallest mistake, is found."""
+    """Check that a mistake as small as a division in float32 is found."""
 
     def kernel(x):
         m = np.where(np.isfinite(x).all(axis=1), abs(x).max(axis=1), np.float32(np.nan))
@@ -315,7 +315,7 @@ def test_scales_may_be_answered_in_several_types():
     # A NaN scale has no sign, so both NaN codes are the same.
     assert scales(lambda n: np.full(n, -np.nan, ml_dtypes.float8_e4m3fn)) == [0x7F] * 4
     assert scales(lambda n: np.full(n, 0xFF, np.uint8)) == [0x7F] * 4
-    # A scale with a sign bit is not a valid code, and must reach the judge unchanged.
+    # A scale with a sign bit is not a valid code, but the answer must keep the bit.
     assert scales(lambda n: np.full(n, 0xB8, np.uint8)) == [0xB8] * 4
     wide = make_task("scale", "e2m1:block=16,scale=float32")
     assert scales(lambda n: np.full(n, 1.5, np.float32), wide) == [0x3FC00000] * 4
@@ -371,7 +371,7 @@ def test_a_scale_that_does_not_fit():
 
 
 def test_choices():
-    """Check that float scales of zeros, and blocks of NaN, count as permitted choices."""
+    """Check that the scale of zeros and the treatment of infinity are permitted choices."""
     task = make_task("quantize", "nvfp4", nonfinite="block")
 
     def ones_for_zeros(inputs):
@@ -434,7 +434,7 @@ def test_vectors_go_out_and_come_back(fmt, operation):
 
 @pytest.mark.parametrize(("fmt", "modes"), TASKS)
 def test_explanations_agree_with_the_reference(fmt, modes):
-    """Check steps against the reference; `explain_block` raises if they lead to a wrong answer."""
+    """Check explained steps: `explain_block` raises if the steps lead to a wrong answer."""
     task = make_task("quantize", fmt, **modes)
     inputs = some(task, 6)
     tensors = tensor_scales(inputs)

@@ -49,7 +49,7 @@ def pytest_run(path):
 
 
 def test_the_fixtures(tmp_path):
-    """Check that a test of a right kernel passes, and that a wrong kernel fails with the reason."""
+    """Check that pytest passes for right kernels, and shows a failing input for a wrong kernel."""
     path = tmp_path / "test_kernels.py"
     path.write_text(KERNELS)
     answer = pytest_run(path)

@@ -73,8 +73,7 @@ def test_answers_may_have_too_many_bits():
 
 
 def test_one_number_may_hold_all_codes():
-    # A bus is one number that holds all codes. Operands of dot products can be buses, not only
-    # answers.
+    # A bus is one number that holds all codes. Answers and operands of dot products can be buses.
     task = make_task("dot", "mxfp6_e3m2:block=4", dot_blocks=1)
     fields = (*task.inputs, *task.outputs)
     one_by_one = b"7F 01 02 03 04 80 3F 3E 3D 3C 42000000\n"
@@ -92,7 +91,7 @@ def test_reader_keeps_line_numbers():
     reader = Reader(stream)
     assert reader.header == {"operation": "encode"}
     assert list(reader.chunks()) == [(5, [b"1 2\n"]), (8, [b"3 4\n", b"5 6\n"])]
-    with pytest.raises(ValueError, match="must be of version 1, not '2'"):
+    with pytest.raises(ValueError, match="must have the format version 1, not '2'"):
         Reader(io.BytesIO(b"# mxnum-vectors 2\n"))
 
 

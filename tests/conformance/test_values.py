@@ -76,7 +76,7 @@ def test_values_that_no_code_gives_at_the_right_scale_are_tried_at_others():
     parts = parts_of(task, {"x": x.view(np.uint32)}, values)
     assert parts["scale"].tolist() == [[125], [125]]
     assert [set(codes) for codes in parts["codes"].tolist()] == [{6}, {NO_CODE}]
-    values[1] = 0.0625  # the value is 0.25 if divided by 2^-2, and 0.5 if divided by 2^-3
+    values[1] = 0.0625  # 0.0625 is 0.5 * 2^-3; E2M1 lacks 0.25, so the scale is not 2^-2
     parts = parts_of(task, {"x": x.view(np.uint32)}, values)
     some = {"code": parts["codes"][:, :1].astype(np.uint8), "scale": parts["scale"].astype(np.uint8)}
     assert parts["scale"].tolist() == [[125], [124]]

@@ -170,7 +170,7 @@ def golden(head=OWN):
 
 
 def test_missing_answers_to_a_users_cases_raise():
-    # Regression: the number of cases was read from the header, which may lack it.
+    # Regression: the number of cases was read from the header, which need not have this number.
     lines = golden()
     whole, alone = b"".join(lines), [line.split()[1] + b"\n" for line in lines if line[:1] != b"#"]
     assert (lines[-5], lines[-1]) == (b"3F800000 2\n", b"# cases: 4\n")
@@ -258,7 +258,7 @@ def test_unknown_bits_of_a_simulation_are_one_wrong_answer(digits):
     report = verify(io.BytesIO(text))
     assert (report.bugs, report.unknown, report.cases) == (1, 1, whole.count(b"\n") - 14)
     line = text.splitlines().index(f"3F800000 {digits}".encode()) + 1
-    said = f"line {line} [unknown bits]: x = bits:3F800000 (1): got {digits}, unknown bits (X or Z), want 38"
+    said = f"line {line} [unknown bits]: x = bits:3F800000 (1): got {digits} with unknown bits (X or Z), want 38"
     assert said in report.text()
     assert report.as_dict()["unknown"] == 1
     alone = b"\n".join(line.split()[-1] for line in text.splitlines() if not line.startswith(b"#"))
@@ -292,7 +292,7 @@ def test_unknown_bits_do_not_hide_explanations_of_other_answers():
     report = verify(io.BytesIO(b"\n".join(lines)))
     assert report.unknown == 1
     assert "are, for the scales answered, what rounding rna gives" in report.text()
-    assert "got 7f 0X1z, unknown bits (X or Z), want " in report.text()
+    assert "got 7f 0X1z with unknown bits (X or Z), want " in report.text()
 
 
 @pytest.mark.parametrize("line", [b"3F80000x 38", b"3F800000 3g", b"3F800000 x8 1"])

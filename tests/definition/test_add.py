@@ -63,6 +63,6 @@ def test_infinities_and_nans():
 
 
 def test_cancellation_is_exact():
-    a, b = 0x3F800001, -0x40800000  # the float32 number after 1, and -1
+    a, b = 0x3F800001, -0x40800000  # a is the next float32 number above 1, and b is -1
     sign, exponent, significand, kind = add(*unpack(a), *unpack(b))
     assert (sign, exponent, significand, kind) == (0, -23, 1 << sum_width(WIDTH), FINITE)

@@ -1,4 +1,4 @@
-"""Tests of arrays in pieces of whole blocks, of sums of blocks, and of random words."""
+"""Tests of cutting arrays into pieces of whole blocks, of block sums, and of random words."""
 
 from __future__ import annotations
 

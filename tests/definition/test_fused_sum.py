@@ -1,4 +1,4 @@
-"""Tests of fused sums on integers and arrays: parts of numbers, alignment and rounding."""
+"""Tests of the steps of a fused sum: splitting numbers, aligning terms, and rounding."""
 
 from __future__ import annotations
 

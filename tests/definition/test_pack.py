@@ -30,5 +30,5 @@ def test_a_width_that_cannot_be_rounded_in_the_word_is_refused(width, word):
 
 def test_a_carry_out_of_the_significand_reaches_the_next_binade():
     round_magnitude = make_round(ELEMENTS["e4m3"], Rounding.RNE, 10, 32)
-    assert round_magnitude(0, 0, (1 << 11) - 1, 0) == (1 + 7) << 3  # The magnitude rounds up to 2.
-    assert round_magnitude(0, 8, (1 << 11) - 1, 0) == 0x7F  # The magnitude rounds to more than the largest value.
+    assert round_magnitude(0, 0, (1 << 11) - 1, 0) == (1 + 7) << 3  # 2 - 2**-10 rounds up to 2
+    assert round_magnitude(0, 8, (1 << 11) - 1, 0) == 0x7F  # 511.75 is beyond the largest value

@@ -117,8 +117,8 @@ def test_quantizing_twice_is_quantizing_once(source):
 
     The theorems (idempotent/...) cover float32 and float64.
     """
-    # All rounding modes are checked, because e4m3 with the rule even is an exception in all but
-    # rounding to nearest.
+    # With the scale rule `even`, E4M3 is checked only in rounding to nearest. In other modes, a
+    # second quantization can change E4M3 values.
     rng = np.random.default_rng(5)
     float_type = FLOATS[source]
     magnitudes = np.arange(1, float_type.max_code + 1)[:, None]
@@ -143,7 +143,7 @@ def test_quantizing_twice_is_quantizing_once(source):
         ("e5m2", "ceil", "rne", "saturate", [np.inf, 1.0, 2.0**-31]),
         # The number 447 rounds to 448 = 7/4 * 256, for which half_up doubles the scale.
         ("e4m3", "half_up", "rne", "saturate", [447.0, 2.0**-9]),
-        ("e2m1", "floor_plus_one", "rne", "saturate", [7.9, 1.0]),  # the values are (8, 1), then (8, 0)
+        ("e2m1", "floor_plus_one", "rne", "saturate", [7.9, 1.0]),  # (8, 1); quantized again: (8, 0)
     ],
 )
 def test_where_it_is_not(element, rule, rounding, overflow, x):

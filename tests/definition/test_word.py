@@ -1,4 +1,4 @@
-"""Tests of the dialect: `select` on ints, arrays and numba, and the rules in every module."""
+"""Tests of `select`, and of the rules of the dialect, the Python subset in `mxnum.definition`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import mxnum.definition
 from mxnum.definition.word import dialect, is_dialect, select, word_bits, working_width
 from mxnum.formats import ELEMENTS, FLOATS
 
-#: Modules outside the dialect: documentation, helpers, and the modules that run on numpy.
+#: Modules of `mxnum.definition` that are not in the dialect: documentation, helpers, and modules
+#: that run on numpy.
 PLAIN = ("__init__", "word", "by_hand", "by_numpy", "fused_by_numpy", "chunks", "stack_arithmetic")
 MODULES = sorted(p for p in Path(mxnum.definition.__file__).parent.glob("*.py") if p.stem not in PLAIN)
 ALLOWED_CALLS = {"select", "range"}

@@ -136,7 +136,7 @@ def test_every_boundary(answers, case):
     ("module", "blocks"), [(reference, 100), pytest.param(mx, 10_000, marks=pytest.mark.full)], ids=["some", "all"]
 )
 def test_random_blocks(answers, fmt, module, blocks):
-    """Check random blocks, each with one of all pairs of rounding mode and scale rule.
+    """Check random blocks; all pairs of a rounding mode and a scale rule take turns.
 
     The fast tier compares a few blocks with the reference, which compiles nothing.
     """
@@ -164,7 +164,7 @@ def test_random_blocks(answers, fmt, module, blocks):
 
 @pytest.mark.parametrize("rule", [rule for rule in modes.FloatScaleRule if rule.error_power])
 def test_four_over_six(answers, rule):
-    """Check blocks that become 4, blocks that become 6, and blocks for which both err equally."""
+    """Check blocks whose largest number becomes 4 or 6, and blocks where both errors are equal."""
     generator = np.random.default_rng(46)
     x = generator.standard_normal((120, 16)).astype(np.float32)
     x[:40] = generator.integers(-12, 13, (40, 16)) / 2
@@ -253,7 +253,7 @@ def test_steps_are_those_of_explain(answers, fmt, seed):
 
 @pytest.mark.parametrize("fmt", NAMES)
 def test_steps_beyond_the_largest_under_a_given_scale(answers, fmt):
-    """Check that numbers beyond the largest element are explained as with an unbounded exponent."""
+    """Check that the page explains numbers beyond the largest element as `explain_element` does."""
     scale = 120 if formats.get(fmt).scale.power_of_two else 0x18
     tensor = 2.0**-9 if formats.get(fmt).tensor_scale else None
     bits = np.array([1e3, -77, 13.37, 1e30, -0.33, 2.0**20], np.float32).view(np.uint32).tolist()
@@ -409,7 +409,7 @@ def test_keys_move_bars(page):
     assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Number 3"
     assert page.input_value("#x") == "0.05"
     page.keyboard.press("ArrowUp")
-    assert page.input_value("#x") == "0.125"  # a key press moves the bar by 1/32 of the axis, which ends at 4
+    assert page.input_value("#x") == "0.125"  # the axis ends at 4; a key press moves the bar by 1/32 of it
     page.keyboard.press("Shift+ArrowDown")
     assert page.input_value("#x") == "0.12109375"
     page.keyboard.press("-")
@@ -421,7 +421,7 @@ def test_keys_move_bars(page):
 
 
 def drag(page: Any, i: int, share: float) -> None:
-    """Move bar `i` up with the mouse, by a share of half the height of the picture."""
+    """Move bar `i` up with the mouse, by `share` times half the height of the picture."""
     box, bar = page.locator("#bars svg").bounding_box(), page.locator(f".bar[data-i='{i}'] .hit").bounding_box()
     x, y = bar["x"] + bar["width"] / 2, box["y"] + box["height"] / 2
     page.mouse.move(x, y)
@@ -442,7 +442,7 @@ def test_pointer_drags_bars(page):
 
 
 def test_fixed_scale_and_rules(page):
-    """Check that the table of rules chooses a rule, and has a row for a typed scale."""
+    """Check that users can choose a rule in the table of scale rules, or type a scale."""
     page.check("#scales input[value='rceil']")
     assert (state(page)["rule"], page.input_value("#rule")) == ("rceil", "rceil")
     page.click("#more summary")

@@ -19,8 +19,7 @@ from tests import samples
 from tests.emit.test_reference_models import needs
 
 NAMES = [name for name in units.names() if units.get(name).group == 1 and not units.get(name).scales]
-#: The units of the fast tier. These units accumulate in float32 or float16, and round in different
-#: ways.
+#: The units of the fast tier, which accumulate in float32 or float16 and round in different ways.
 SOME = ("hopper_fp8", "ampere_bfloat16", "hopper_fp8_acc16")
 
 

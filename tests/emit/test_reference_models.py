@@ -39,7 +39,7 @@ COVERING = covering(
 
 
 def settings(number: int, case: dict[str, Any]) -> dict[str, Any]:
-    """Return a case with a scale rule added, which varies with the number of the case."""
+    """Add a scale rule to a case; the rule varies with the number of the case."""
     rules = [r for r in modes.scale_rules(formats.get(case["fmt"])) if not getattr(r, "error_power", 0)]
     return {**case, "scale_rule": rules[number % len(rules)]}
 
@@ -81,7 +81,7 @@ class Built:
 
     @property
     def callable(self):
-        """The quantizer, with the parameters that `check` passes for these settings."""
+        """The quantizer, as a function of the arguments that `check` passes for these settings."""
         if self.tensor and self.random:
             return lambda x, random, tensor_scale: self.quantize(x, random, tensor_scale)
         if self.tensor:
@@ -92,7 +92,7 @@ class Built:
     slow = True
 
     def check(self) -> None:
-        """Check the program at each boundary, or on 200 other blocks if boundaries are slow."""
+        """Check the program at each rounding boundary; if this is slow, check 200 random blocks."""
         cases = {"level": 2, "count": 200} if self.slow and not self.format.scale.power_of_two else {}
         check(self.callable, format=self.format, source=self.source, **self.modes, strict=True, shrink=False, **cases)
 

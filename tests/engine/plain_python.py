@@ -1,7 +1,7 @@
 """Compare the engine's loops, run as plain Python, with the reference.
 
 `test_plain_python` runs this module with NUMBA_DISABLE_JIT=1. A case takes milliseconds, because
-nothing is compiled, so almost all pairs of choices are checked.
+nothing is compiled, so almost all pairs of parameter values are checked.
 """
 
 from __future__ import annotations

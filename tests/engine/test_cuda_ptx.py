@@ -32,8 +32,8 @@ pytestmark = [
     pytest.mark.skipif(os.environ.get("NUMBA_ENABLE_CUDASIM") == "1", reason="numba's simulator compiles nothing"),
 ]
 CAPABILITIES = [(9, 0), (10, 0)]
-#: Kernels whose speed is limited by memory bandwidth. Such kernels must use so few registers that
-#: a multiprocessor can run all its threads.
+#: Kernels whose speed is limited by memory bandwidth, and which must use few registers, so that a
+#: multiprocessor can run all its threads.
 TUNED = [
     (kind, "float32", element, "rne") for kind in ("quantize", "fake_quantize") for element in ("e4m3", "e2m1", "int8")
 ]
@@ -97,7 +97,7 @@ def test_kernels_use_vector_loads_and_no_fma_or_calls(case, capability):
     wide = {16: ["v4.u16"], 32: ["v4.u32"], 64: ["v2.u64"]}[bits]
     if kind != "dequantize":
         assert [op for op in found if op.startswith("ld.global")] == [f"ld.global.{w}" for w in wide]
-        assert sum(op.startswith("shfl.sync.bfly") for op in found) == 3  # eight lanes share a block
+        assert sum(op.startswith("shfl.sync.bfly") for op in found) == 3  # eight threads share a block of elements
     stores = [op for op in found if op.startswith("st.global")]
     if kind == "quantize":
         assert sorted(stores) == ["st.global.u32", "st.global.u8"]  # four codes; one scale
@@ -142,7 +142,7 @@ def test_all_threads_fit_a_multiprocessor(case, capability, tmp_path):
 def vector(memory: Memory, array: np.ndarray) -> list[int]:
     """Store a vector in memory, and return the seven arguments that describe it to a kernel.
 
-    numba's kernels take 0, 0, size, bytes of an element, address, shape and stride.
+    The arguments are 0, 0, size, bytes of an element, address, shape and stride.
     """
     return [0, 0, array.size, array.itemsize, memory.place(array), array.size, array.itemsize]
 
@@ -239,7 +239,7 @@ def test_a_kernel_with_one_instruction_wrong_is_noticed(old: str, new: str, monk
     want = mx.quantize(x, mx.MXFormat("e4m3"))
     try:
         codes, scales = quantized_on_a_warp("quantize", "float32", "e4m3", "rne", x, 64, 2)
-    except AssertionError:  # an address outside an array, or lanes that do not meet at a shuffle
+    except AssertionError:  # raised for an address outside an array, or if lanes do not meet at a shuffle
         return
     assert not (np.array_equal(codes, want.codes) and np.array_equal(scales, want.scales.reshape(-1)))
 

@@ -100,8 +100,8 @@ def test_a_folder_with_a_configuration(tmp_path):
         ("{}", "it lacks 'weight_map'"),
         ("[]", "its content is a list, not a table"),
         ('{"weight_map": []}', "weight_map is a list, not a table"),
-        # Regression: files in other folders were read, and file names that are numbers gave other
-        # errors.
+        # Regression: files in other folders were read, and a number as a file name raised an
+        # unrelated error.
         ('{"weight_map": {"a": 3, "b": "c"}}', "it says that 'a' is in 3, which is not in the index's folder"),
         ('{"weight_map": {"a": "../x"}}', "it says that 'a' is in '../x', which is not in the index's folder"),
         ('{"weight_map": {"a": "b/../../x"}}', "it says that 'a' is in 'b/../../x', which"),
@@ -114,7 +114,7 @@ def test_a_folder_with_a_configuration(tmp_path):
     with pytest.raises(ValueError, match=r"model-1.safetensors' must hold 'c', as the index of its folder says\.$"):
         Checkpoint(tmp_path)
     (tmp_path / "consolidated.safetensors.index.json").write_text('{"weight_map": {}}')
-    # Of several indices, the reader takes the index with the usual name.
+    # If a folder has several index files, the reader takes the file with the usual name.
     with pytest.raises(ValueError, match=r"must hold 'c', as the index"):
         Checkpoint(tmp_path)
     (tmp_path / "model.safetensors.index.json").rename(tmp_path / "other.safetensors.index.json")
@@ -135,7 +135,7 @@ def test_an_index_leads_to_links_and_folders(tmp_path):
 
 
 def test_two_weights_of_one_name_are_refused(tmp_path):
-    # Regression: if two weights had the same name, the later weight silently counted.
+    # Regression: if two weights had the same name, the later weight was silently used.
     q = example("mxfp4_e2m1")
     packed, blocks = to_tensors("w", q, "compressed_tensors"), to_tensors("w", q, "gpt_oss")
     dots = {name.replace("_", "."): part for name, part in blocks.items()}
@@ -176,8 +176,8 @@ def test_parts_of_a_weight_may_lie_in_two_files(tmp_path):
 @pytest.mark.parametrize("layout", ["deepseek", "modelopt", "compressed_tensors"])
 @pytest.mark.parametrize("tile", [(96, 96), (64, 32), (1, 40)])
 def test_block_shape_sets_the_tiles_under_each_name(tmp_path, layout, tile):
-    # Regression: `block_shape` had an effect only on weight_scale_inv. With weight_scale, tiles of
-    # 96 x 96 were read as tiles of 128 x 128.
+    # Regression: `block_shape` had an effect only on weight_scale_inv. Tiles of 96 x 96 whose
+    # scales were named weight_scale were read as tiles of 128 x 128.
     q = example(f"e4m3:block={tile[1]},scale=float32", (192, 192), block_shape=tile)
     rows = example("e4m3:block=192,scale=float32", (192, 192))
     one = example("e4m3:block=192,scale=float32", (192, 192), block_shape=(192, 192))
@@ -188,6 +188,14 @@ def test_block_shape_sets_the_tiles_under_each_name(tmp_path, layout, tile):
         assert np.array_equal(checkpoint.tensor(name).dequantize(), want.dequantize())
     with pytest.raises(ValueError, match="'scales' must be of shape"):
         Checkpoint(tmp_path / "m.safetensors", block_shape=(200, 200)).tensor("w")
+
+
+def test_a_weight_with_two_tensors_of_scales_is_rejected(tmp_path):
+    q = example("e4m3:block=32,scale=float32", (32, 32), block_shape=(32, 32))
+    tensors = to_tensors("w", q, "deepseek") | to_tensors("w", q, "modelopt")
+    safetensors.save(tmp_path / "m.safetensors", tensors)
+    with pytest.raises(ValueError, match="Weight 'w' must have one tensor of scales, not both 'w_scale_inv' and"):
+        Checkpoint(tmp_path / "m.safetensors").tensor("w")
 
 
 def test_direction_of_a_global_scale_comes_from_names_or_the_caller(tmp_path):

@@ -151,8 +151,9 @@ def test_arrays_without_rows_are_converted(kind):
 
 
 def test_signs_of_zeros_and_of_scales():
-    # Cases: the scale d and the integers of a block as read, and both as written. The signs of d
-    # may differ, because d and -d can give the same values.
+    # Cases: the scale d and the integers of a block in a file, and the (d, integers) that mxnum
+    # writes after reading them. The signs of d may differ, because d and -d can give the same
+    # values.
     two = np.float16(2)
     for d, n, written in [
         (-two, [-8, 0, 3], (-two, [-8, 0, 3])),
@@ -177,7 +178,7 @@ def test_values_without_an_exact_counterpart_raise():
 
     for d in (-1.0, 1024.0, -0.0):
         with pytest.raises(
-            ValueError, match="'blocks' must be an array of blocks whose d is positive and below 1024, not"
+            ValueError, match=r"'blocks' must be an array of blocks whose d is at least \+0 and below 1024, not"
         ):
             mx_gguf.from_gguf_blocks(block(d, 1), kind="Q8_0")
     fmt = "int8:block=32,scale=float16"
@@ -304,7 +305,8 @@ for path in sys.argv[2:]:
 def test_damaged_files_say_so(path, tmp_path):
     # Beyond the end of a damaged file, gguf's reader would read empty arrays.
     whole, rng = path.read_bytes(), np.random.default_rng(19)
-    # `start` is the position of the length of an array of texts; two types precede the length.
+    # `start` is the position of the length of a text array. Two type numbers of 4 bytes each
+    # precede the length.
     start = whole.index(b"tokens") + len(b"tokens") + 8
     damaged = {
         "empty": b"", "magic": b"GGML" + whole[4:], "cut": whole[:-40], "head": whole[:30],
@@ -323,7 +325,7 @@ def test_damaged_files_say_so(path, tmp_path):
     for i in range(150):
         content = bytearray(whole)
         content[rng.integers(len(whole) - 68)] = rng.integers(256)
-        # A random change may be harmless, so a file named "read" need not raise an error.
+        # A random change may be harmless, so `READ` accepts files named "read" that raise no error.
         damaged[f"read {i}"] = bytes(content)
     for name, content in damaged.items():
         (tmp_path / name).write_bytes(content)

@@ -15,8 +15,8 @@ from mxnum.interop import nvfp4
 from tests import samples
 
 E4M3 = ml_dtypes.float8_e4m3fn
-#: Two global scales. Products of `EXACT` with E4M3 scales are exact in float32. With `ANY`,
-#: compressed-tensors and ModelOpt round twice.
+#: Two global scales. Products of `EXACT` with E4M3 scales are exact in float32. Products of `ANY`
+#: are inexact, so compressed-tensors and ModelOpt round twice.
 EXACT, ANY = np.float32(2.0**9), np.float32(34466.65)
 
 
@@ -124,7 +124,7 @@ def test_what_modelopt_writes_is_read():
 
 
 def test_modelopt_has_no_tensor_scales_of_rows():
-    """Check that ModelOpt cannot read tensor scales of rows, for which `to_nvfp4` raises."""
+    """Check that ModelOpt cannot read a tensor scale for each row, so `to_nvfp4` must raise."""
     tensor = module("modelopt", "modelopt.torch.quantization.qtensor.nvfp4_tensor").NVFP4QTensor
     import torch
 
@@ -135,8 +135,7 @@ def test_modelopt_has_no_tensor_scales_of_rows():
         made = tensor(torch.Size((rows, 64)), torch.float32, bytes_[:rows])
         return made.dequantize(torch.float32, scale=scale[:rows], double_scale=number[:rows], block_sizes={-1: 16})
 
-    # With 4 rows, as many as a row has blocks, ModelOpt broadcasts along the wrong axis without an
-    # error.
+    # With 4 rows of 4 blocks, ModelOpt broadcasts along the wrong axis without an error.
     assert not np.array_equal(read(4).numpy(), q.dequantize())
     with pytest.raises(RuntimeError, match="size of tensor"):
         read(3)

@@ -17,7 +17,7 @@ def onnx():
 
 
 def evaluated(onnx, operator, inputs, scales, result, **attributes):
-    """Run ONNX's reference evaluator for an operator on an array and scales along rows."""
+    """Run an operator on an array and its scales along rows, by ONNX's reference evaluator."""
     from onnx.reference import ReferenceEvaluator
 
     helper = onnx.helper
@@ -94,7 +94,7 @@ def test_quantize_linear_saturates_or_not(onnx, fmt, overflow):
 
 
 def test_scales_of_int8_differ_by_2_to_the_6(onnx):
-    """Check that with the scales of `to_onnx`, ONNX gives MXINT8's integers, or -128 for -127."""
+    """Check that ONNX with `to_onnx`'s scales gives mxnum's integers, or -128 instead of -127."""
     x = samples.generator("onnx int8").standard_normal((40, 32)).astype(np.float32)
     q = mx.quantize(x, "mxint8")
     _, scales = mx_onnx.to_onnx(q, "x")
@@ -107,7 +107,7 @@ def test_arrays_that_would_be_read_with_other_values_raise(onnx):
     elements, scales = mx_onnx.to_onnx(mx.quantize(np.ones(32), "mxfp8_e4m3"), "x")
     with pytest.raises(ValueError, match="'format' must be of e4m3 elements, not 'mxfp8_e5m2'"):
         mx_onnx.from_onnx(elements, scales, format="mxfp8_e5m2")
-    for fmt in ("e4m3:bias=8", "e4m3:specials=none"):  # elements named e4m3 with other values
+    for fmt in ("e4m3:bias=8", "e4m3:specials=none"):  # element formats that are named e4m3 but have other values
         with pytest.raises(ValueError, match=f"must be of e4m3 elements, not '{fmt[:5]}"):
             mx_onnx.from_onnx(elements, scales, format=fmt)
         with pytest.raises(ValueError, match=f"must be of e4m3, .* elements, not '{fmt[:5]}"):

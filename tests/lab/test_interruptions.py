@@ -83,7 +83,7 @@ def test_an_interrupted_training_goes_on_where_it_was(tmp_path):
     )
     assert steps[0] == 8
     assert resumed[0].losses == train(BASE, (1,))[0].losses
-    # The first step after a checkpoint also compares with the losses before the checkpoint.
+    # The first measurement depends on losses from before the checkpoint.
     assert resumed[0].measured_at == [7, 8, 9, 10, 11]
 
 

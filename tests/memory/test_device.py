@@ -1,4 +1,4 @@
-"""Tests of descriptions of GPU arrays without a GPU; fake arrays have memory that is never read."""
+"""Tests, without a GPU, of how GPU arrays are described; no test reads the fake arrays' memory."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_views_are_those_of_numpy(view):
 
 
 def test_strides_between_elements_are_refused():
-    with pytest.raises(ValueError, match="'x' must be of strides that are multiples of 4"):
+    with pytest.raises(ValueError, match="'x' must be of strides in multiples of 4 bytes"):
         described("x", away(X, strides=(48, 16, 6)))
     with pytest.raises(ValueError, match="'x' must be without a mask"):
         described("x", away(X, mask=away(X)))
@@ -75,16 +75,12 @@ def test_arrays_of_one_call_must_be_on_one_device():
     assert not together((("x", X), ("scales", None)))
     x = described("x", away(X))
     assert together((("x", x), ("scales", described("s", away(X)))))
-    with pytest.raises(
-        ValueError, match="'scales' must be on the same device as argument 'x', on a GPU, not in host memory"
-    ):
+    with pytest.raises(ValueError, match="'scales' must be on a GPU, like argument 'x', not in host memory"):
         together((("x", x), ("scales", X)))
-    with pytest.raises(
-        ValueError, match="'out' must be on the same device as argument 'x', in host memory, not on a GPU"
-    ):
+    with pytest.raises(ValueError, match="'out' must be in host memory, like argument 'x', not on a GPU"):
         together((("x", X), ("out", x)))
     first, second = (DeviceArray(None, "torch", X.dtype, (1,), (1,), 16, gpu=gpu) for gpu in (0, 1))
-    with pytest.raises(ValueError, match="'b' must be on the same device as argument 'a', on GPU 0, not on GPU 1"):
+    with pytest.raises(ValueError, match="'b' must be on GPU 0, like argument 'a', not on GPU 1"):
         together((("a", first), ("b", second)))
 
 

@@ -1,4 +1,4 @@
-"""Tests that functions on CPU tensors of torch return tensors with the bits of numpy arrays."""
+"""Tests that functions on CPU tensors of torch return the same bits as on numpy arrays."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHAPE = (6, 70)
 
 
 def both(*key, dtype="float32", shape=SHAPE):
-    """Return a tensor and an array of the same numbers that share no memory."""
+    """Return a tensor and an array that have the same numbers and share no memory."""
     x = samples.generator("tensors", *key).standard_normal(shape).astype(np.float32)
     tensor = torch.from_numpy(x).to(getattr(torch, dtype))
     return tensor, tensors.host_array("x", tensor).copy()

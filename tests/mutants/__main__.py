@@ -7,8 +7,8 @@ mistake. ``--stale`` selects the mistakes that have no record for the current co
 With ``--random N --seed S``, the program plants N random changes of the library's syntax trees
 instead. For each change, the program runs the tests that call the changed function, the quickest
 first. A run of all tests records which test calls which function; ``--calls FOLDER`` keeps the
-record. ``--out FILE`` stores each outcome at once. A second run plants only mistakes without an
-outcome.
+record. ``--out FILE`` stores each outcome at once. A second run skips mistakes whose outcome is in
+FILE.
 
 Exit status: 0 if the tests find every mistake, 1 if one survives, 2 for invalid arguments or
 mistakes that do not fit the code.
@@ -117,7 +117,7 @@ def fate_of(mutant: Mutant, folder: Path) -> Fate:
 def chosen(patterns: Sequence[str] | None) -> list[Mutant]:
     """Return the planted mistakes that match the patterns, in the order of the patterns.
 
-    A pattern is a glob for, or a part of, the name or the file of a mistake.
+    A pattern is a glob that matches a mistake's name or file, or a part of either.
     """
     found = {
         mutant.name: mutant
@@ -157,7 +157,7 @@ def last_seen(mutant: Mutant) -> str:
 
 
 def code_hash(mutant: Mutant, folder: Path = ROOT) -> str:
-    """Return a hash of a mistake, the changed file, and the tests that should notice it."""
+    """Return a hash of a mistake, its file, and the tests that should notice the mistake."""
     files = [mutant.file, *sorted({test.split("::")[0] for test in mutant.killed_by})]
     texts = [mutant.old, mutant.new, *mutant.killed_by, *(code_of((folder / file).read_text()) for file in files)]
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]

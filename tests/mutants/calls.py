@@ -1,4 +1,4 @@
-"""A pytest plugin that records the time of each test, and the library's functions it calls.
+"""A pytest plugin that records each test's time and the library functions that the test calls.
 
 ``python -m pytest -p tests.mutants.calls --calls FILE`` writes records of the tests that passed.
 Functions that a fixture calls before the first test of a file count as called by every test of that

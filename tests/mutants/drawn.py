@@ -1,6 +1,6 @@
 """Random mistakes: small changes of the library's syntax trees.
 
-A mistake changes a comparison, an integer by one, an axis, `and` to `or`, or the order of two
+A mistake changes a comparison or an axis, adds or subtracts 1, replaces `and` by `or`, swaps two
 arguments, or deletes a statement. No mistake changes error messages, annotations or docstrings.
 """
 
@@ -48,7 +48,7 @@ class Drawn:
     kind: str
     #: The qualified names of the functions around the change, the innermost first.
     functions: tuple[str, ...]
-    #: A text that identifies the mistake as long as the changed function stays the same otherwise.
+    #: A text that identifies the mistake until somebody edits the changed function.
     label: str
 
     def changed(self, text: str) -> str:
@@ -58,11 +58,11 @@ class Drawn:
     def tests(self, calls: Calls) -> list[str]:
         """Return the tests that call the changed function, the quickest first.
 
-        The test file named after the changed module comes first, whatever functions the records say
-        it calls: the records lack calls of compiled functions, and repeated calls of cached
-        functions. Next come tests that call the innermost recorded function around the change, then
-        tests that call any function of the changed file. A test file without a record runs as a
-        whole, but only if it is in the folder of the module's test file.
+        The test file named after the changed module comes first, because the records lack calls of
+        compiled functions, and repeated calls of cached functions. Next come tests that call the
+        innermost recorded function around the change, then tests that call any function of the
+        changed file. Test files without recorded calls run as a whole if they are in the
+        folder of the module's test file.
         """
         name = self.file.removeprefix("mxnum")
         own = f"tests{name.rpartition('/')[0]}/test_{name.rpartition('/')[2]}"
@@ -83,11 +83,11 @@ class Drawn:
 
 
 def draw(root: Path, count: int, seed: int) -> list[Drawn]:
-    """Return `count` random mistakes, each drawn by first drawing a kind of mistake.
+    """Return `count` random mistakes: draw the kind of each mistake first, then the mistake.
 
-    Kinds are drawn first, because mistakes in constants and arguments are far more numerous than
-    others. Hashes of labels order the mistakes of a kind, so a change of the library changes few of
-    the drawn mistakes. GPU kernels are left out, since the tests of GPU kernels need a GPU or a
+    Drawing kinds first makes a rare kind as likely as the numerous mistakes in constants and
+    arguments. Hashes of labels order the mistakes of a kind, so a change of the library changes few
+    of the drawn mistakes. GPU kernels are left out, since the tests of GPU kernels need a GPU or a
     simulator.
     """
     files = sorted(
@@ -117,7 +117,7 @@ def possible_in(text: str, file: str) -> list[Drawn]:
     lines = text.splitlines()
 
     def at(line: int, column: int) -> int:
-        """Return the index in `text` of a line and a column, which counts UTF-8 bytes."""
+        """Return the index in `text` of a position; `column` counts UTF-8 bytes."""
         return starts[line - 1] + len(lines[line - 1].encode()[:column].decode())
 
     found, alike = [], Counter[str]()
@@ -137,8 +137,8 @@ _Change = tuple[ast.expr | ast.stmt, tuple[str, ...], str, str]
 def _changes(node: ast.AST, functions: tuple[str, ...], prefix: str) -> Iterator[_Change]:
     """Yield each possible change below a node: (node, functions around the node, kind, new text).
 
-    `prefix` precedes the qualified names of functions defined below the node. No change is in
-    decorators, defaults or annotations.
+    `prefix` precedes the qualified names of functions defined below the node. Decorators, defaults
+    and annotations are never changed.
     """
     if isinstance(node, _SKIPPED) or _is_type_checking(node):
         return

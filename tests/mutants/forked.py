@@ -80,7 +80,7 @@ def _run(folder: Path, arguments: Sequence[str], compiled: Path, output: int) ->
 
 
 def _wait(child: int, limit: float) -> int | None:
-    """Return the exit status of a child process, or kill the child and return None at the limit."""
+    """Return a child process's exit status; after `limit` seconds, kill it and return None."""
     until = time.monotonic() + limit
     try:
         while time.monotonic() < until:

@@ -1,6 +1,6 @@
 """Mistakes planted by hand in products.
 
-Each row has a name, a file, the old text, the new text, the effect, and tests that notice it.
+A row has a name, a file, the old text, the new text, the effect, and tests; one test must fail.
 """
 
 # ruff: noqa: E501 (each row of the table has long lines)

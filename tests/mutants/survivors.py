@@ -14,12 +14,12 @@ from typing import Any
 from tests.mutants import calls, drawn, forked
 from tests.mutants.drawn import Drawn
 
-#: The total time of the tests of a mistake, by the times recorded without mistakes. The tests run
-#: in two calls of pytest, the quickest in the first call.
+#: For each mistake, tests run in two calls of pytest, the quickest tests first. The recorded times
+#: of the tests in a call add up to at most `FIRST` or `SECOND` seconds.
 FIRST, SECOND = 10.0, 60.0
 #: The assumed seconds of a test file without a record.
 UNKNOWN = 10.0
-#: The largest number of tests of a mistake, and the time limit of a run in seconds.
+#: The largest number of tests that run for a mistake, and the time limit of a run in seconds.
 MOST, LIMIT = 300, 240.0
 
 Outcomes = dict[str, dict[str, Any]]
@@ -69,7 +69,7 @@ class Copy:
         return f"survived {run} of {len(tests)} tests"
 
     def _portions(self, tests: list[str]) -> list[list[str]]:
-        """Return the tests of both runs, the quickest first, as many as the time limits allow."""
+        """Return the tests of the two calls of pytest, as many as the limits allow."""
         portions: list[list[str]] = [[], []]
         total = 0.0
         for test in tests[:MOST]:

@@ -178,7 +178,7 @@ def test_what_cannot_be_written_is_named(tmp_path, monkeypatch):
     path = tmp_path / "x.bin"
     path.write_bytes(b"old")
     path.chmod(0o444)
-    # Deny access, since root may write to every file.
+    # Pretend that access is denied, since root may write to every file.
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(PermissionError) as raised:
         write(path)
@@ -199,8 +199,7 @@ def test_what_cannot_be_written_is_named(tmp_path, monkeypatch):
 
 
 def test_errors_of_readers_become_one_sentence_about_the_file(tmp_path):
-    # Regression: readers turned only two of the errors that damaged files cause into messages about
-    # the file.
+    # Regression: only two of the errors that damaged files cause became messages about the file.
     path, told = tmp_path / "x.npz", {}
     for problem in (
         MemoryError("8 EiB"),
@@ -219,7 +218,7 @@ def test_errors_of_readers_become_one_sentence_about_the_file(tmp_path):
         "KeyError": "it lacks 'scales'.",
         "BadZipFile": "it is a damaged archive.",
         "NotImplementedError": "compression type 99.",
-        "ValueError": "it holds Python objects, or is no file of arrays.",
+        "ValueError": "it contains Python objects, or is not a file of arrays.",
         "OSError": "a bad block.",
         "RecursionError": "RecursionError.",
     }

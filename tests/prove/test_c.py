@@ -95,7 +95,7 @@ def test_undefined_behaviour_is_refuted(tmp_path):
 
 
 def test_arrays_and_tables_of_floats(tmp_path):
-    """Check that a sum of two products is refuted if it may be -0, and proved if it gives +0."""
+    """Check that a sum that can be -0 is refuted, and that this sum plus 0.0 is proved."""
     values = ", ".join(f"{v}f" for v in (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0))
     text = f"""static const float T[8] = {{{values}}};
     static float value(int c) {{ return c & 8 ? -T[c & 7] : T[c & 7]; }}
@@ -123,7 +123,7 @@ def test_ports_say_what_pointers_point_to(tmp_path):
 
 def test_a_report_says_which_parameter_is_taken_as_the_scale(tmp_path):
     path = written(tmp_path, "uint8_t f(float low, float high) { return 0; }")
-    assert "Input 'high' is taken as scale." in str(prove(path, "encode", "mxfp4_e2m1", function="f"))
+    assert "Input 'high' is bound to the claim's 'scale'." in str(prove(path, "encode", "mxfp4_e2m1", function="f"))
     assert "taken as" not in str(prove(path, "encode", "mxfp4_e2m1", function="f", ports={"high": 0}))
 
 

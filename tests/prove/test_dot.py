@@ -59,12 +59,12 @@ COMPOSED = ["each product", "the sum of all products"]
 
 @needs_yosys
 def test_two_terms(tmp_path):
-    """Check that each product is proved, then the sum, and that mistakes are refuted as a whole."""
+    """Check separate proofs of products and sum, and refutations for all inputs at once."""
     right = module(ELEMENTS["e2m1"], 2)
     proof = prove(write(tmp_path, right), "dot", "mxfp4_e2m1", terms=2)
     assert proof
     assert [part.name for part in proof.parts] == COMPOSED
-    assert "No input for a_scale or b_scale: the scale is 1." in str(proof)
+    assert "has no input for a_scale or b_scale, so the scale is 1." in str(proof)
     for wrong in (
         module(ELEMENTS["e2m1"], 2, lost=1),
         right.replace("value[31] = total < 0", "value[31] = total <= 0"),

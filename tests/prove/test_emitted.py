@@ -131,7 +131,7 @@ def test_a_block_of_two_and_one_whose_scale_is_wrong(tmp_path):
 
 @needs_yosys
 def test_at_the_time_limit_it_says_what_was_proved(tmp_path, monkeypatch):
-    """Check that parts for which the solver runs out of time are open, and others proved."""
+    """Check that a part of a proof is open if the solver has no time left for it, else proved."""
     from mxnum.conformance import proving
     from mxnum.prove import solvers
 
@@ -139,7 +139,7 @@ def test_at_the_time_limit_it_says_what_was_proved(tmp_path, monkeypatch):
 
     def solve(assertions, symbols, seconds):
         asked.append(seconds)
-        if len(asked) % 2 == 0:  # time runs out for all inputs together, and for parts 2, 4, ...
+        if len(asked) % 2 == 0:  # the solver has no time for parts 2, 4, ...
             return solvers.Answer("unknown", "bitwuzla", seconds, {})
         return real(assertions, symbols, 60)
 

@@ -164,8 +164,8 @@ def test_a_kernel_of_triton(tmp_path):
     ("right", "wrong"),
     [
         ("1056964608", "1056964609"),
-        ("@%p1 st.global", "@%p2 st.global"),  # With this change, the condition of the store depends on the number.
-        ("@%p1 st.global", "st.global"),  # With this change, the store lacks the condition of the load.
+        ("@%p1 st.global", "@%p2 st.global"),  # Now the condition of the store depends on the loaded number.
+        ("@%p1 st.global", "st.global"),  # Now the store is unconditional, unlike the load.
     ],
 )
 def test_a_mistake_in_a_kernel_is_refuted(tmp_path, right, wrong):
@@ -184,7 +184,7 @@ def test_tritons_conversion_of_e5m2(tmp_path):
 
 
 def test_parameter_may_be_any_number_unless_ports_sets_it(tmp_path):
-    """Check a kernel that adds its last parameter to a code, which is right only for 0."""
+    """Check a kernel that adds its last parameter to a code; only the parameter 0 is right."""
     path, settings = written(tmp_path, SCALED), {"source": "e2m1", "assume": ["nonnegative"]}
     assert prove(path, "encode", "mxfp4_e2m1", ports={"param_3": 0}, **settings)
     assert prove(path, "encode", "mxfp4_e2m1", ports={"param_3": 1}, **settings).verdict == "refuted"
@@ -206,7 +206,7 @@ def test_parameter_may_be_any_number_unless_ports_sets_it(tmp_path):
             "ld.global.v2.u32 .*: no such instruction",
         ),
         ("st.global.u32 [%rd7], %r8;", "", "in line 2 of f.ptx: the kernel stores nothing"),
-        ("[%rd7]", "[%rd5]", "no pointer of the kernel"),
+        ("[%rd7]", "[%rd5]", "must be a pointer of the kernel plus"),
     ],
 )
 def test_what_cannot_be_read_of_a_kernel(tmp_path, right, wrong, message):

@@ -125,7 +125,7 @@ def test_encode_agrees_with_ml_dtypes(name: str) -> None:
     m, _, emin, largest, *_ = TABLE[name]
     rng = np.random.default_rng(1)
     x = np.array(random_floats(rng, 1500, emin - m - 3, math.log2(largest)), np.float32)
-    # Multiples of half a step are values of the element, and ties between values.
+    # Multiples of half the smallest step include values of the element and ties between values.
     steps = rng.integers(0, 2 ** (m + 3), 500) * 2.0 ** (emin - m - 1)
     x = np.concatenate([x, steps.astype(np.float32), f32([0.0, -0.0])])
     x = x[np.abs(x) <= largest]

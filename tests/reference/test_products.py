@@ -63,7 +63,7 @@ def test_special_values_of_dot(accumulate: str, a: list[float], b: list[float], 
 
 
 def blocked(name: str, values: list[float], scales: list[int], block: int, **options: Any) -> Blocked:
-    """Return a blocked vector of values that are exact in the format."""
+    """Return a vector in blocks; the format must represent the values exactly."""
     element = formats.get(name).element
     codes = np.array([encode(v, element, overflow="ieee") for v in values], np.uint8)
     assert all(value(int(c), element) == v or math.isnan(v) for c, v in zip(codes, values, strict=True))

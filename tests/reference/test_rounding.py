@@ -176,7 +176,7 @@ def test_stochastic_rounding_by_its_definition() -> None:
     # largest rounds up.
     assert [rounded(2.25, "e2m1", "sr", random_bits=r, sr_bits=2) for r in range(4)] == [2, 2, 2, 3]
     assert [rounded(-2.25, "e2m1", "sr", random_bits=r, sr_bits=2) for r in range(4)] == [-2, -2, -2, -3]
-    # One random bit cannot represent a quarter: floor(1/4 * 2) + 1 < 2.
+    # With one random bit, the fraction 1/4 is truncated to 0, so 2.25 never rounds up.
     assert [rounded(2.25, "e2m1", "sr", random_bits=r, sr_bits=1) for r in range(2)] == [2, 2]
     # The encoder uses only the low bits of the random word.
     assert rounded(2.25, "e2m1", "sr", random_bits=0xFFFFFFFC, sr_bits=2) == 2
@@ -190,7 +190,7 @@ def test_stochastic_rounding_by_its_definition() -> None:
 
 @pytest.mark.parametrize("name", ELEMENTS)
 def test_stochastic_rounding_is_unbiased(name: str) -> None:
-    """Check that the mean over all words is exactly x, if x needs no more than the random bits."""
+    """Check that the mean over all words is x truncated to r bits below the element's last bit."""
     m, emax, emin, *_ = TABLE[name]
     for exponent in {emin, max(emin, emax - 1)}:
         gap = Fraction(2) ** (exponent - m)

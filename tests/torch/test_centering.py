@@ -1,4 +1,4 @@
-"""Tests of centering the output layer: what changes, what stays, and its errors."""
+"""Tests of centering the output layer: what it changes, what it keeps, and errors it raises."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ def test_one_warning_names_modules_that_multiply_by_their_own_weights():
     assert [str(each.message) for each in seen] == [
         "emulate() leaves alone modules that may multiply by their weights: layers.*.gru (GRU) is of a class that "
         "emulate() does not know; layers.*.experts (Experts) is of a class that emulate() does not know; bilinear "
-        "(Bilinear) is of a class that emulate() does not know. If you mean this, leave them out by filter= or the "
+        "(Bilinear) is of a class that emulate() does not know. If this is intended, leave them out by filter= or the "
         "recipe None; emulation.coverage(inputs) shows their share of the FLOPs."
     ]
     assert seen[0].filename == __file__
@@ -207,7 +207,7 @@ def test_one_warning_names_modules_that_multiply_by_their_own_weights():
 
 
 class Inner(nn.Module):
-    """Attention by torch's function, or by separate products."""
+    """Attention by torch's function, or written out as two products and a softmax."""
 
     def __init__(self, written_out=False):
         super().__init__()
@@ -230,7 +230,7 @@ def test_attention_inside_a_module_that_is_named_is_not_called_left_alone():
 
 @pytest.mark.skipif(torch.__version__ < (2, 13), reason="compilers of older versions are not tried")
 def test_compiled_attention_that_is_written_out_raises():
-    # Regression: attention by separate products raised an error, but not in compiled models.
+    # Regression: attention written out as products raised no error in compiled models.
     model = nn.Sequential(Inner(written_out=True))
     mxt.emulate(model, attention="0")
     with pytest.raises(ValueError, match="names of modules that call scaled_dot_product_attention"):

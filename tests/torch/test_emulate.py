@@ -354,7 +354,7 @@ def test_layers_that_are_left_alone_say_why():
         "grouped": "(Conv1d) convolves in groups",
         "bounded": "(Embedding) renormalizes its weights",
         "rnn": "(GRU) is of a class that emulate() does not know",
-        "patched": "(Linear) has a forward function on the instance",
+        "patched": "(Linear) has a forward method set on the instance",
         "lazy": "(LazyLinear) has no parameters before its first call",
     }
     assert str(emulation).startswith("No module is emulated. Left alone: grouped (Conv1d) convolves in groups; ")
@@ -363,7 +363,7 @@ def test_layers_that_are_left_alone_say_why():
 @pytest.mark.parametrize("options", [{"filter": lambda name, module: isinstance(module, nn.Linear)},
                                      {"recipe": {"*.self_attn": None, "*": "mxint8"}}])  # fmt: skip
 def test_parts_of_attention_that_is_left_out_are_listed(options):
-    """Check that the out_proj of an attention that a filter leaves out is listed as left out."""
+    """Check that `left_alone` lists the out_proj of each attention module that is left out."""
     model = nn.Sequential(nn.TransformerEncoderLayer(32, 2, 64), nn.MultiheadAttention(32, 2))
     emulation = mxt.emulate(model, filter=options.get("filter"), recipe=options.get("recipe", "mxint8"))
     assert {"0.linear1", "0.linear2"} <= set(emulation.modules)
@@ -375,7 +375,9 @@ def test_parts_of_attention_that_is_left_out_are_listed(options):
 
 def test_convolutions_have_no_defined_sums():
     emulation = mxt.emulate(nn.Sequential(nn.Conv1d(4, 4, 3), nn.Linear(6, 2)), "mxint8", accumulate="block")
-    assert str(emulation).endswith(". Left alone: 0 (Conv1d) is a convolution, whose products only torch can sum.")
+    assert str(emulation).endswith(
+        ". Left alone: 0 (Conv1d) is a convolution, whose products only torch or AMX can sum."
+    )
 
 
 def test_types_of_weights():

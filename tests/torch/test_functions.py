@@ -169,8 +169,8 @@ def test_gradients_of_clamped_numbers_are_cut(format):
 
 
 def test_largest_number_of_an_nvfp4_block_keeps_its_gradient():
-    # Regression: the gradient of the largest number of a block was set to zero if the number was
-    # one ulp above six times its scale, which is possible because scales are rounded.
+    # Regression: if a block's largest number was one ulp above six times its scale, the number's
+    # gradient was set to zero. The number can be that large because scales are rounded.
     for seed in range(200):
         x = numbers(1, 16, seed=seed)
         (dx,) = torch.autograd.grad(mxt.fake_quantize(x, "nvfp4", gradient="clipped").sum(), x)
@@ -203,8 +203,8 @@ def test_an_infinite_gradient_is_cut_too():
 
 @pytest.mark.parametrize("rounding", ["rne", "rna"])
 def test_nan_in_bfloat16_is_canonical(rounding):
-    # Regression: NaN had the bits of torch's cast. `torch.equal` on floats cannot compare the bits
-    # of NaN.
+    # Regression: NaN results had the bits of torch's cast, which are not canonical. `torch.equal`
+    # on floats cannot compare the bits of NaN.
     bits = torch.tensor([0x7F800001, 0x7FFFFFFF, -1, -0x7FFFFF, 0x7F800000, -0x800000], dtype=torch.int32)
     y = mxt.fake_quantize(bits.repeat(8).view(torch.float32), "bfloat16", rounding=rounding)
     want = torch.tensor([0x7FC00000] * 4 + [0x7F800000, -0x800000], dtype=torch.int32)
@@ -303,7 +303,7 @@ def test_no_second_derivative():
     layer = torch.nn.Conv1d(4, 4, 3)
     mxt.emulate(layer, "mxint8")
     # Regression: in the second derivative of a norm with rounded steps, the terms from mean and
-    # variance were missing. The second derivative now raises an error.
+    # variance were missing. Second derivatives must raise an error.
     norm = mxt.layer_norm(x, 64, w[0], w[1], Recipe(vector="bfloat16", vector_steps=True))
     for y in (mxt.linear(x, w), mxt.fake_quantize(x, "mxint8", gradient="clipped"), layer(x), norm):
         (first,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
@@ -484,7 +484,7 @@ def test_users_kernel_replaces_the_rounding():
 
 
 def test_the_clipped_mask_follows_the_blocks_of_each_operand():
-    """Check an operand with a large row, which decides all scales of blocks along columns."""
+    """Check an operand with one row of large numbers, which decide all scales along columns."""
     a, b = torch.randn(64, 32), torch.randn(32, 64)
     a[5] *= 1000
     b[:, 7] *= 1000

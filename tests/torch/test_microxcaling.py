@@ -72,7 +72,7 @@ def close(pairs, bits):
     for mine, other in pairs:
         if bits:
             assert torch.equal(mine, other)
-        else:  # the order of sums differs
+        else:  # microxcaling adds in another order
             assert (mine - other).abs().max() <= 1e-6 * other.abs().max()
 
 

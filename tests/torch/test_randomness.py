@@ -38,7 +38,7 @@ def x():
 
 
 def gradients(model, steps=1):
-    """Return the loss and the gradients of the last of some steps."""
+    """Run `steps` steps, and return the last loss and the last gradients."""
     for _ in range(steps):
         model.zero_grad()
         loss = model(x()).square().mean()
@@ -88,7 +88,7 @@ def test_a_restart_continues_with_the_same_bits():
         second.load_state_dict({"seed": 1})
     with pytest.raises(ValueError, match="'step' must be between 0"):
         second.load_state_dict({"seed": 1, "step": -1})
-    assert second.seed == 9  # Regression: the seed was loaded although the step raised an error
+    assert second.seed == 9  # Regression: the seed changed although the step raised an error
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
@@ -177,7 +177,7 @@ def test_generators():
 
 
 class Mixed(nn.Module):
-    """A model with each kind of module whose operands belong to samples."""
+    """A model with each kind of module whose operands are split if the batch is split."""
 
     def __init__(self):
         super().__init__()
@@ -219,7 +219,7 @@ def test_samples_draw_the_bits_that_they_have_in_the_whole_batch():
         for (seed, stream, first, size), *these in zip(whole, *parts, strict=True):
             assert first == 0
             assert all(part[:2] == (seed, stream) for part in these)
-            # Parameters get the same bits in all parts of a batch.
+            # Parameters get the same random bits in all parts of a batch.
             if all(part[3] == size for part in these):
                 assert all(part[2] == 0 for part in these)
                 shared += 1
@@ -268,8 +268,8 @@ class Trained(nn.Module):
 
 
 def test_layers_raise_if_the_step_does_not_advance():
-    # Regression: only the forward pass of the whole model advances the step. A model without such a
-    # pass drew the bits of the first step at all steps.
+    # Only the forward pass of the whole model advances the step. Regression: training that called
+    # only parts of the model drew the random bits of the first step at every step.
     model = Trained()
     emulation = mxt.emulate(model, STOCHASTIC, seed=1)
     with pytest.raises(RuntimeError, match=r"Module 'net' draws .* call the model, or emulation.advance_step\(\)"):

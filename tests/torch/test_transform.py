@@ -103,7 +103,9 @@ def test_gradient_is_zero_if_the_transformed_number_was_clamped():
 def test_transform_without_a_product_raises():
     x, operand = numbers(4, 32), Operand("mxint8", transform="hadamard")
     for call in (mxt.fake_quantize, mxt.quantize):
-        with pytest.raises(ValueError, match="'transform' must be None where there is no product, not 'hadamard'"):
+        with pytest.raises(
+            ValueError, match="'transform' must be None for an operand outside of products, not 'hadamard'"
+        ):
             call(x, operand)
     with pytest.raises(ValueError, match=r"'beta.transform' must be None, because beta is in no product"):
         Recipe(beta=operand)

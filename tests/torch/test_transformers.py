@@ -150,7 +150,7 @@ def test_subclass_with_another_forward_is_left_alone():
 def test_tied_weight_with_two_recipes_raises():
     model = gpt2()
     two = {"lm_head": "mxfp8_e4m3", "*": "mxfp4_e2m1"}
-    told = "'recipe' must round the weight that 'transformer.wte' and 'lm_head' share in one way, not to mxfp4_e2m1 and"
+    told = "'recipe' must round the shared weight of 'transformer.wte' and 'lm_head' in one way, not to mxfp4_e2m1 and"
     with pytest.raises(ValueError, match=told):
         mxt.emulate(model, two)
     mxt.emulate(model, {"lm_head": None, "*": "mxfp4_e2m1"})

@@ -272,7 +272,7 @@ def test_the_table_shows_the_worst_ten_operands():
     ranked = sorted(watch.rows(), key=lambda row: row["rmse"], reverse=True)
     assert len(ranked) > 10
     title, chosen, table, _ = watch.table().split("\n\n")
-    assert (title, chosen) == ("Step 1", f"10 of {len(ranked)} rows, by rmse (full=True shows all)")
+    assert (title, chosen) == ("Step 1", f"10 of {len(ranked)} rows, chosen by rmse (full=True shows all)")
     listed = [line.split()[:2] for line in table.splitlines() if line.startswith("  ") and "." in line]
     want = [[row["operand"], f"{row['rmse']:.3g}"] for row in ranked[:10]]
     assert sorted(listed) == sorted(want)
@@ -328,7 +328,7 @@ def test_what_is_wrong_is_said_in_a_sentence():
         mxt.watch(net, 0)
     with pytest.raises(TypeError, match="'steps' must be a list of steps, not 3"):
         mxt.watch(net, steps=3)
-    # Regression: beside `steps`, the argument `every` was ignored.
+    # Regression: if `steps` was given, the argument `every` was ignored.
     with pytest.raises(ValueError, match="'every' must not be given together with 'steps'"):
         mxt.watch(net, 2, steps=[3])
     net.requires_grad_(False)

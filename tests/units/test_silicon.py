@@ -1,4 +1,4 @@
-"""Tests that matrix units have the bits of recorded GPU outputs, in float32 and float16."""
+"""Tests that matrix units reproduce recorded GPU outputs bit for bit, in float32 and float16."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import mxnum as mx
 from mxnum.reference import unit_dot
 from tests import silicon
 
-#: The recorded outputs of Hopper's TF32 instructions sum 4 products. That the unit adds 8 products
-#: at once is only published, not measured, so mxnum warns.
+#: The recorded TF32 instructions add 4 products each. Only publications say that a unit adds 8 TF32
+#: products at once, so mxnum warns.
 pytestmark = pytest.mark.filterwarnings("ignore:Unit '(hopper|blackwell)_tf32':mxnum.units.EvidenceWarning")
 NAMES = silicon.names()
-#: The number of cases that the reference computes; each product takes it a millisecond.
+#: The number of cases that the reference computes, at a millisecond for each product.
 OF_REFERENCE = 40
 
 

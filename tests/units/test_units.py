@@ -57,6 +57,7 @@ def test_units_of_your_own(monkeypatch):
         ({"scales": (("e8m0", 16),)}, "'scales' must be given in blocks of whole fused sums"),
         ({"promotion": 100}, "'promotion' must be a multiple of 32"),
         ({"k": ()}, "'k' must be one positive length or more"),
+        ({"k": (16, 8)}, "in ascending order, not (16, 8)"),
         ({"k": (0,)}, "'k' must be at least 1, not 0"),
         ({"k": ("32",)}, "'k' must be an integer, not '32'"),
         ({"k": 32}, "'k' must be a tuple, not 32"),
@@ -89,7 +90,7 @@ def test_a_clause_without_outputs_warns_once(monkeypatch):
     x = np.ones((1, 64), ml_dtypes.float8_e4m3fn)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        mx.matmul(x[:, :32], x[:, :32].T, accumulate="hopper_fp8")  # no warning: GPU outputs cover this call
+        mx.matmul(x[:, :32], x[:, :32].T, accumulate="hopper_fp8")  # GPU outputs confirm the clauses used
     with pytest.warns(EvidenceWarning, match="addend published .*chains published") as caught:
         mx.matmul(x, x.T, accumulate="hopper_fp8")
     assert caught[0].filename == __file__

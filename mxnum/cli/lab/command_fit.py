@@ -46,7 +46,8 @@ def fit(
     against: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="COLUMN=VALUE", help="Compare with a law fitted to the lines that have this value; repeatable."
+            metavar="COLUMN=VALUE",
+            help="Compare with a law fitted to the lines with this value in this column; repeatable.",
         ),
     ] = None,
     at: Annotated[
@@ -174,7 +175,7 @@ def _print(found: ScalingFit, facts: dict[str, Any], compared: LawComparison | N
 
     table, level = found.table, facts["level"]
     columns = ", ".join(f"{what} from {name!r}" for what, name in facts["columns"].items())
-    left_out = f" ({table.left_out} without a loss left out)" if table.left_out else ""
+    left_out = f" (left out: {table.left_out} without a loss)" if table.left_out else ""
     title = f"L = A/N^alpha + B/D^beta + E over {len(table)} runs{left_out}; {columns}"
     rows = [
         (name, f"{value:.6g}", _interval(facts["bootstrap"][name]), _interval(facts["profile"][name]))
@@ -186,7 +187,7 @@ def _print(found: ScalingFit, facts: dict[str, Any], compared: LawComparison | N
     )
     print_table(title, ("", "value", f"bootstrap, {level:.0%}", f"profile, {level:.0%}"), rows)
     print(
-        f"Huber loss {found.loss:.4g}, median miss {found.typical_miss:.2%}; {found.agreeing} of {found.starts} "
+        f"Huber loss {found.loss:.4g}, median |residual| {found.typical_miss:.2%}; {found.agreeing} of {found.starts} "
         "starting points led to this fit."
     )
     if not found.law.falls:

@@ -65,9 +65,10 @@ def project(
 ) -> None:
     """Compute the speed-up of a training step if linear layers use fewer bits.
 
-    The model adds the times of a transformer's matrix products; each linear layer has three. The
-    time of a product is its number of FLOPs divided by the FLOP rate of its precision. If a
-    parameter is given as LOW:HIGH, every result is an interval.
+    The model adds the times of a transformer's matrix products. Each linear layer has three
+    products: forward, and for the gradients of its input and of its weights. The time of a product
+    is its number of FLOPs divided by the FLOP rate of its precision. If a parameter is given as
+    LOW:HIGH, every result is an interval.
 
     Examples: `mxnum lab project`; `mxnum lab project fp4 --attention bf16`; `mxnum lab project fp8
     fp6/fp4 --shape llama-3-8b --fp8 1.6:2 --other 0.05:0.25`; `mxnum lab project fp8 --width 8192

@@ -126,7 +126,7 @@ def report(
 
 
 def interventions(
-    study: Annotated[str, typer.Option(help="The study to which the base arm belongs.")] = "confirm",
+    study: Annotated[str, typer.Option(help="The study with the arm that --base names.")] = "confirm",
     base: Annotated[str, typer.Option(help="The arm whose runs are changed.")] = "E2M1",
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 8,
     lead: Annotated[int, typer.Option(min=1, help="Intervene this many steps before the divergence.")] = 300,

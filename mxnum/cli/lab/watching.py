@@ -14,8 +14,8 @@ from mxnum.cli.main import INTERRUPTED
 
 #: The seconds between two lines of progress if standard error is not a terminal.
 EVERY = 15.0
-#: The share of the work after which the remaining time is shown. Estimates at smaller shares would
-#: be wrong, because compiling comes first.
+#: The remaining time is shown once this share of the work is done. Earlier estimates would include
+#: the time for compiling.
 TELLING = 0.05
 
 
@@ -52,7 +52,7 @@ class Bars:
         self._shown, self._bars = shown, {}  # type: ignore[var-annotated]
 
     def say(self, text: str) -> None:
-        """Write a message above the bars."""
+        """Write a message above the progress bars."""
         self._shown.console.print(text, markup=False, highlight=False)
 
     def at(self, part: str, done: float, total: float, what: str) -> None:

@@ -1,1 +1,1 @@
-"""The cases of a check: level 1 has every boundary, level 2 random cases, many near boundaries."""
+"""Cases for checks: every boundary (level 1), or random cases, many near boundaries (level 2)."""

@@ -16,15 +16,15 @@ from mxnum.memory.dtypes import Array
 #: Number of cases in a batch.
 BATCH = 8192
 #: Inputs of at most `COUNTED_BITS` bits are counted one by one, so that the report can say that all
-#: were tried.
+#: possible inputs were tried.
 COUNTED_BITS = 16
 
 
 def cases(task: Task, *, level: int = 1, seed: int = 0, count: int | None = None) -> Iterator[Columns]:
     """Yield the inputs of a task's cases, in batches.
 
-    The number of cases is fixed at level 1; `count` sets it at level 2. If no answer to a NaN is
-    right, because the element has no NaN, only level 1 has NaNs.
+    The number of cases is fixed at level 1; `count` sets it at level 2. If the element has no NaN,
+    and therefore no answer to a NaN is right, level 2 (random cases) has no NaNs.
     """
     errors.require(level in (1, 2), "level", "1 or 2 (level 3 is check_arrays)", level)
     rng = Generator(errors.integer("seed", seed, 0, (1 << 64) - 1))

@@ -13,7 +13,7 @@ from mxnum.modes import ScaleRule
 
 
 def boundary_numbers(task: Task) -> Array:
-    """Return bit patterns to encode: all of a 16-bit source, else boundaries and special values.
+    """Return bit patterns to encode: all if they have 16 bits, else boundaries and special values.
 
     Powers of two, and boundaries between codes, come with their neighbours.
     """
@@ -43,8 +43,8 @@ def boundary_blocks(task: Task, rng: Generator) -> Array:
         near = grid.with_neighbours(grid.narrowed(np.ldexp(points, code - 127), source), source)
         near = np.concatenate([near, grid.past_midpoints(task.element, source, code - 127)])
         near = near[magnitude_bits(near, source) <= anchor]
-        # Blocks with a scale near 1 get elements at all boundaries. Blocks with other scales get a
-        # sample of the boundaries, to limit the number of cases.
+        # Blocks with a scale near 1 get elements at all boundaries. Blocks with a scale outside
+        # 1/2..2 get a sample of the boundaries, to limit the number of cases.
         count = max(1, -(-len(near) // max(1, k - 1))) if code in (126, 127, 128) else 2
         if len(near) == 0:
             near = np.zeros(1, anchors.dtype)
@@ -59,7 +59,7 @@ def boundary_blocks(task: Task, rng: Generator) -> Array:
 
 
 def with_anchors(rng: Generator, near: Array, anchors: Array) -> Array:
-    """Return the rows of `near`, each with a number of `anchors` added at a random position."""
+    """Return the rows of `near`, each with its number in `anchors` inserted at a random index."""
     rows = np.concatenate([near, anchors[:, None]], axis=1)
     place, each = rng.integers(0, rows.shape[1] - 1, len(rows)), np.arange(len(rows))
     rows[each, -1], rows[each, place] = rows[each, place], anchors
@@ -94,7 +94,8 @@ def scale_blocks(task: Task, rng: Generator) -> Array:
     """Return blocks for testing scales alone.
 
     The maxima of the blocks take every exponent of the input's float type, with every fraction at
-    which a scale rule's result changes. Far from 1, only every seventh exponent of float64 occurs.
+    which a scale rule's result changes. Of float64's exponents outside
+    -160..160, only every seventh occurs.
     """
     source, k = task.source, task.block
     fractions = np.unique(
@@ -171,7 +172,7 @@ def random_numbers(task: Task, rng: Generator, shape: tuple[int, int], scales: A
 def random_blocks(task: Task, rng: Generator, size: int) -> Array:
     """Return random blocks: bell-shaped numbers, numbers near boundaries, or arbitrary patterns.
 
-    A few blocks also hold special values: NaNs, infinities, zeros and ends of ranges.
+    A few blocks also hold special values: NaNs, infinities, zeros and extreme numbers.
     """
     source, k = task.source, task.block
     lowest, highest = max(-127, source.emin - source.mantissa_bits), min(127, source.emax)
@@ -208,7 +209,7 @@ def with_random(task: Task, rng: Generator, inputs: Columns, every_kind: bool = 
     for kind in range(4):
         any_low, all_ones = rng.integers(0, (1 << r) - 1, x.shape), np.full(x.shape, (1 << r) - 1)
         low = (at, at - 1, any_low, all_ones)[kind]
-        high = rng.integers(0, (1 << (32 - r)) - 1, x.shape) << r  # the bits above r, which rounding must ignore
+        high = rng.integers(0, (1 << (32 - r)) - 1, x.shape) << r  # bits above the lowest r, which rounding must ignore
         variants.append((np.clip(low, 0, (1 << r) - 1) | high).astype(np.uint32))
     if every_kind:
         return {"x": np.concatenate([x] * 4), "random": np.concatenate(variants)}

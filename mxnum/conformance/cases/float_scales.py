@@ -137,7 +137,7 @@ def _scale_codes(task: Task, rng: Generator, count: int, nan: bool = False) -> A
 
 
 def _anchors(task: Task, codes: Array, tensor: Array | None, largest: int) -> Array:
-    """Return bit patterns of block maxima at the scales `codes`, at midpoints, and nearby.
+    """Return bit patterns of block maxima at and near the scales `codes` and their midpoints.
 
     Some of the maxima are too large for the largest scale.
     """
@@ -158,7 +158,7 @@ def _factors(task: Task, anchors: Array, tensor: Array | None) -> Array:
 
 
 def _all_around(task: Task, rng: Generator, anchors: Array, tensor: Array | None) -> Array:
-    """Return blocks for each maximum that together hold all boundaries at the maximum's scale."""
+    """Return, for each block maximum, enough blocks to hold all boundaries at its scale."""
     if task.block == 1:
         return _around(task, rng, anchors, tensor)
     points, rows = grid.points(task.element), []

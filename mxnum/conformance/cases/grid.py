@@ -14,8 +14,8 @@ from mxnum.formats import ElementFormat
 from mxnum.memory.dtypes import Array, numpy_dtype
 from mxnum.modes import ScaleRule
 
-#: Mantissa bits that a number loses from float32 to bfloat16 (key 32), and from float64 to float32
-#: (key 64).
+#: Mantissa bits that conversions lose: from float32 to bfloat16 (key 32), and from float64 to
+#: float32 (key 64).
 NARROWER = {32: 16, 64: 29}
 #: Classes of numbers by their position in the grid. A number belongs to the first class that fits.
 PLACES = ("NaN", "infinity", "zero", "representable", "beyond the largest", "tie", "subnormal result", "ordinary")
@@ -43,7 +43,7 @@ def points(element: ElementFormat) -> Array:
 
 
 def past_midpoints(element: ElementFormat, source: ElementFormat, exponent: int = 0) -> Array:
-    """Return bit patterns of numbers just past each midpoint times 2**exponent.
+    """Return bit patterns of numbers just past `m * 2**exponent`, for each midpoint m.
 
     The distance from the midpoint is a fraction of the gap, or 1.5 ulps of a narrower float. Just
     past a midpoint, two rounders differ if they keep different numbers of bits below the element's
@@ -67,7 +67,7 @@ def fractions_of_rules(element: ElementFormat) -> Array:
 
 
 def threshold(element: ElementFormat, rule: ScaleRule) -> float:
-    """Return the fraction f of a maximum f * 2**e at which the rule rounds e up; 2 if never."""
+    """Return the f at which a rule raises the exponent of a maximum f * 2**e; 2 if never."""
     return {
         ScaleRule.FLOOR: 2.0,
         ScaleRule.CEIL: 1.0,
@@ -110,7 +110,7 @@ def around_thresholds(element: ElementFormat, source: ElementFormat, exponents: 
 
 
 def special_patterns(source: ElementFormat, nan: bool = True) -> Array:
-    """Return the bit patterns of zeros, ends of subnormals and normals, infinities and NaNs.
+    """Return the bit patterns of zeros, extreme subnormals and normals, infinities and NaNs.
 
     Each pattern comes with both signs.
     """
@@ -124,7 +124,10 @@ def special_patterns(source: ElementFormat, nan: bool = True) -> Array:
 
 
 def as_magnitudes(bits: Array, source: ElementFormat, scales: Array | None = None) -> Array:
-    """Return |x| / 2**(scale-127) in float64, exact unless far below the smallest element."""
+    """Return |x| / 2**(scale-127) in float64.
+
+    Only results far below the smallest magnitude of an element are inexact.
+    """
     with np.errstate(all="ignore"):
         wide = np.abs(as_floats(bits, source).astype(np.float64))
         return wide if scales is None else np.ldexp(wide, 127 - scales.astype(np.int64))

@@ -1,9 +1,9 @@
 """Cases for matrix units: terms that alignment just keeps or drops, ties, carries, cancellation.
 
 A row has a largest product, products that are smaller by chosen powers of two, and an addend. Many
-of the smaller products are about 2**-n times the largest product, where n is the number of fraction
-bits that the unit's alignment, result or accumulator keeps. The unit's rules decide whether so
-small a product changes the result.
+of the smaller products are about 2**-n times the largest product. Here n is the number of fraction
+bits that the unit's alignment, result or accumulator keeps. The unit's rules decide whether a
+product of about 2**-n times the largest product changes the result.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def boundary_products(task: Task, rng: Generator) -> Columns:
 
 
 def unit_products(task: Task, rng: Generator, count: int) -> Columns:
-    """Return `count` rows of finite numbers."""
+    """Return `count` random rows of finite operands and addends."""
     rows = _Rows(task, rng, count)
     columns = rows.operands()
     columns["c"] = rows.addends(columns)
@@ -46,7 +46,7 @@ class _Scales(NamedTuple):
 
 
 class _Rows:
-    """Random rows of products, with chosen exponents, patterns of mantissa bits, and signs."""
+    """Random rows of products, whose exponents, mantissa bits and signs follow patterns."""
 
     def __init__(self, task: Task, rng: Generator, count: int) -> None:
         self.task, self.rng, self.shape = task, rng, (count, task.k)
@@ -77,14 +77,14 @@ class _Rows:
         return np.asarray(np.clip(np.select([kind == 0, kind == 1], [small, large], ordinary), lowest, highest))
 
     def operands(self) -> Columns:
-        """Return the columns of both operands."""
+        """Return the codes of both operands and, if the unit takes scales, the scales."""
         rng, (count, k) = self.rng, self.shape
         place = np.arange(k)
         distance = rng.choice(self.distances, (count, 1)) + rng.integers(-1, 1, self.shape)
         distance = np.where(rng.chance(0.2, self.shape), rng.choice(self.distances, self.shape), distance)
         distance = np.where(place == self.first, 0, np.maximum(distance, 0))
-        # A random share of the products is not zero; in half of the rows, only products of one
-        # fused sum are not zero.
+        # A random fraction of the products is nonzero. In half of the rows, nearly all nonzero
+        # products belong to one fused sum.
         share = rng.choice(np.array([1, 3, 30, 100]), (count, 1))
         there = rng.integers(1, 100, self.shape) <= share * max(1, 32 // k)
         near = place // self.unit.terms == self.first // self.unit.terms
@@ -150,8 +150,8 @@ class _Rows:
     def _sign(self, columns: Columns, second: Array, cancels: Array) -> None:
         """Set the signs of products: all positive, random, or only the largest product negative.
 
-        In the rows where `cancels` is True, the product at `second` becomes the opposite of the
-        largest.
+        In rows where `cancels` is True, the product at index `second` becomes minus the largest
+        product.
         """
         rng, (count, k) = self.rng, self.shape
         sign = columns["a"].dtype.type(1 << (self.task.element.bits - 1))
@@ -199,7 +199,7 @@ def _scale_range(task: Task) -> _Scales:
 
 
 def _special_products(task: Task) -> Columns:
-    """Return rows of special operands (NaN, infinities, zeros, range ends) and special addends."""
+    """Return rows of special operands (NaN, infinities, zeros, extremes) and special addends."""
     e, c, k = task.operand, task.source, task.k
     one, shift = int(_codes(e, np.array(0), np.array(0))), task.element.bits - e.bits
     sign = 1 << (e.bits - 1)
@@ -209,8 +209,7 @@ def _special_products(task: Task) -> Columns:
     pairs = [(x | s, y) for x in special for s in (0, sign) for y in (0, one, e.max_code, one | sign)]
     least, unity = 1 << c.mantissa_bits, c.bias << c.mantissa_bits
     addends = [0, unity, 1, least // 2, least - 1, least, c.max_code, c.max_code + 1, c.nan_code or 0]
-    # Alignment to the product of zero and the largest number drops the last bits of this addend,
-    # because a zero operand has the exponent `ZERO_EXPONENT`.
+    # Alignment to the exponent of zero times the largest number drops the last bits of this addend.
     kept = task.unit.fraction_bits if task.unit else 0
     addends.append(int(_codes(c, np.array(ZERO_EXPONENT + e.emax - kept + 4), np.array(least - 1))))
     addends += [code | 1 << (c.bits - 1) for code in addends]

@@ -1,11 +1,11 @@
 """Mistakes that an implementation may make: other modes, common errors, and codes in another order.
 
 Each hypothesis has a name, and a function that computes one field of the answers from a task and
-its inputs. For a hypothesis about the codes of blocks, the inputs' column ``scale`` holds the
-implementation's scale codes. The inputs' column ``answered`` holds the implementation's answers in
-the hypothesis's field. If a hypothesis does not determine an answer, its function returns the
-implementation's answer. The name of a hypothesis completes the phrase "what ... gives", or begins
-with "the right".
+its inputs. For a hypothesis about the codes of blocks, the column ``scale`` of the inputs holds the
+implementation's scale codes. The column ``answered`` of the inputs holds the implementation's
+answers in the field that the hypothesis is about. If a hypothesis does not determine an answer, its
+function returns the implementation's answer. A name completes the phrase "what ... gives", or
+begins with "the right".
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from mxnum.conformance.task import Answer, Columns, Field, Task
 from mxnum.memory.dtypes import Array
 from mxnum.modes import Rounding, scale_rules
 
-#: The name of the hypothesis that all answers of one field are zero, though perhaps not of other
-#: fields.
+#: The name of the hypothesis that every answer in one field is zero.
 ZEROS = "a kernel that leaves zeros"
 
 
@@ -38,7 +37,7 @@ class Hypothesis:
     #: The field of the answers that the hypothesis explains.
     field: str
     answer: Answer
-    #: The stack of `mxnum.stacks` whose arithmetic the hypothesis assumes, or None.
+    #: The name of the software in `mxnum.stacks` whose arithmetic the hypothesis assumes, or None.
     stack: str | None = None
 
 

@@ -32,7 +32,7 @@ def orders(block: int, bits: int) -> Iterator[tuple[str, Change]]:
         if order.tobytes() not in seen:
             seen.add(order.tobytes())
             yield name, _permuted(order)
-    if bits < 8 and bits != 4:  # with 4 bits, packing from the top swaps nibbles, as an order above
+    if bits < 8 and bits != 4:  # with 4 bits, this order is the same as swapped nibbles
         yield "the right codes packed from the highest bit of each byte", partial(_packed_from_the_top, block, bits)
 
 
@@ -46,7 +46,7 @@ def _packed_from_the_top(block: int, bits: int, codes: Array) -> Array:
 
 
 def _permutations(straight: Array, bits: int) -> Iterator[tuple[str, Array]]:
-    """Yield the name of each order, and the index of the right code for each position."""
+    """Yield the name of each order, and the index of the right code that moves to each position."""
     block = len(straight)
     even = block % 2 == 0
     if even:
@@ -91,11 +91,11 @@ class Answered:
     tensor: Columns = field(default_factory=dict)
 
 
-#: A function that reads an answered array in another order and returns cases and answers, or None
-#: if the array has no such order.
+#: A function that reads an array and its answers in another order. The function returns cases and
+#: answers, or None if the order does not apply to the array.
 Arranged = Callable[[Answered], tuple[Columns, Columns] | None]
-#: A function that puts the elements of an array in another order, or returns None if the array has
-#: no such order.
+#: A function that puts the elements of an array in another order, or returns None if the order does
+#: not apply to the array.
 Reordered = Callable[[Array], Array | None]
 
 
@@ -173,7 +173,7 @@ def _other_axis(one: Answered) -> tuple[Columns, Columns] | None:
 def _without_tails(zeros: bool, one: Answered) -> tuple[Columns, Columns] | None:
     """Return the cases and answers of all full blocks, without short last blocks.
 
-    If `zeros` is True, return None unless all answers for short blocks are zero.
+    If `zeros` is True, return None unless all answers for short blocks are 0.
     """
     inputs, answers = block_columns(one.inputs, one.answers, one.blocks)
     whole = to_blocks(np.ones(one.inputs["x"].shape, np.uint8), one.blocks).all(axis=1)
@@ -192,7 +192,7 @@ def _previous(scales: Array) -> Array:
 
 
 def _at_previous_scales(task: Task, one: Answered) -> tuple[Columns, Columns] | None:
-    """Return the cases and answers, as if codes at the scale of the previous block were right."""
+    """Return cases and answers; blocks coded at the previous block's scale get the right codes."""
     if "codes" not in one.answers:
         return None
     inputs, answers = block_columns(one.inputs, one.answers, one.blocks)
@@ -208,11 +208,11 @@ def _at_previous_scales(task: Task, one: Answered) -> tuple[Columns, Columns] | 
 
 #: The arrangements. Each key completes "all answers are right if ...".
 ARRANGEMENTS: dict[str, Arranged] = {
-    "scales are read as written column by column": _reordered(scale=_by_columns),
+    "scales are read in column-major order": _reordered(scale=_by_columns),
     "scales are read as swizzled": _reordered(scale=_unswizzled),
     "scales are read as plain, not as swizzled": _reordered(scale=_swizzled),
-    "codes are read as written column by column": _reordered(codes=_by_columns),
-    "codes and scales are read as written column by column": _everything_by_columns,
+    "codes are read in column-major order": _reordered(codes=_by_columns),
+    "codes and scales are read in column-major order": _everything_by_columns,
     "x is taken for contiguous memory from its first element on": _memory,
     "blocks lie along the other axis": _other_axis,
     "short last blocks are left zero": partial(_without_tails, True),
@@ -235,7 +235,7 @@ def _tried(task: Task) -> dict[str, Arranged]:
     }
     return found | {
         "the values are for the scale of the previous block": _reordered(scales=_previous),
-        "the values are for the scales read as written column by column": _reordered(scales=_by_columns),
+        "the values are for the scales read in column-major order": _reordered(scales=_by_columns),
         "the values are for the scales read as swizzled": _reordered(scales=_unswizzled),
         "the values are for the scales read as plain, not as swizzled": _reordered(scales=_swizzled),
     }
@@ -247,7 +247,7 @@ def arrangements(task: Task, answered: list[Answered]) -> list[str]:
     for name, arrange in _tried(task).items():
         if all(_is_right(task, one, arrange) for one in answered):
             found.append(name)
-    if "short last blocks are left zero" in found:  # blocks left zero also pass as left out, so one name is enough
+    if "short last blocks are left zero" in found:  # this implies "left out"
         found.remove("short last blocks are left out")
     return found
 
@@ -255,7 +255,7 @@ def arrangements(task: Task, answered: list[Answered]) -> list[str]:
 def _is_right(task: Task, one: Answered, arrange: Arranged) -> bool:
     """Return True if an arrangement makes an array's answers right.
 
-    If an arrangement does not apply to the array, its answers must be right as they are.
+    An array to which the arrangement does not apply is right if it has no wrong answer.
     """
     arranged = arrange(one)
     if arranged is None:

@@ -31,7 +31,7 @@ def _codes(task: Task, inputs: Columns) -> Array:
 
 
 def roundings(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield the name and `Answer` of each mistake in the direction of rounding or in overflow."""
+    """Yield (name, function) for each mistake in the direction of rounding or overflow."""
     other = Overflow.IEEE if task.overflow == Overflow.SATURATE else Overflow.SATURATE
     overflows = (task.overflow, other) if task.element.nan_code is not None else (task.overflow,)
     for overflow in overflows:
@@ -55,7 +55,7 @@ def roundings(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def elements(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield the name and `Answer` of each mistake in converting elements."""
+    """Yield each mistake in converting elements: its name, and a function for its answers."""
     yield from roundings(task)
     if not task.is_stochastic:
         for step, where in ((1, "low"), (-1, "high")):
@@ -71,7 +71,7 @@ def elements(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def conversions(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield the name and `Answer` of each mistake in converting codes of another element."""
+    """Yield (name, function) for each mistake in converting codes of another element."""
     source = task.source
     yield from roundings(task)
     yield "the codes unchanged", lambda t, i: i["x"]
@@ -98,7 +98,7 @@ def _without_subnormals(task: Task, x: Array) -> Array:
 
 
 def codes_written_otherwise(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield the name and `Answer` of each mistake in writing codes."""
+    """Yield each mistake in writing codes: its name, and a function for its answers."""
     sign = 1 << (task.element.bits - 1)
     if not task.element.integer:
         yield "flushing subnormal results to zero", lambda t, i: _flushed(t, _codes(t, i))
@@ -120,7 +120,7 @@ def _with(**modes: object) -> Answer:
 
 
 def choices_of_bits(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield the name and `Answer` of each legitimate choice about random bits."""
+    """Yield each legitimate choice about random bits: its name, and a function for its answers."""
     if not task.is_stochastic:
         return
     if task.sr_bits < 30:
@@ -146,7 +146,7 @@ def _random_bits(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def _nearest_fraction(task: Task, inputs: Columns) -> Array:
-    """Return the codes of the nearest-fraction rule: up in magnitude if floor(F + 1/2) + R >= 2^r.
+    """Return codes by the nearest-fraction rule, which rounds up if floor(F + 1/2) + R >= 2^r.
 
     F is the fraction of the gap times 2^r, and R is the random word of r bits. The nearest-fraction
     rule equals the library's rule for r + 1 bits with the random word 2 R + 1.
@@ -174,7 +174,7 @@ def read_as(change: Callable[[Task, Array], Array], answer: Answer) -> Answer:
 
 
 def inputs_read_otherwise(task: Task, answer: Answer) -> Iterator[tuple[str, Answer]]:
-    """Yield the name and `Answer` of each mistake in reading inputs.
+    """Yield each mistake in reading inputs: its name, and a function for its answers.
 
     Each mistake either reads subnormal numbers as zero, or reads x in a narrower type. The answer
     is right for the number that the implementation read.
@@ -204,8 +204,7 @@ def inputs_read_otherwise(task: Task, answer: Answer) -> Iterator[tuple[str, Ans
 def moved(answer: Answer, step: int) -> Answer:
     """Return a function that computes the answers with thresholds `step` ulps too low.
 
-    If thresholds are `step` ulps too low, a number gets the right answer for the number `step` ulps
-    farther from zero.
+    If thresholds are too low, a number rounds like a number farther from zero.
     """
 
     def move(task: Task, x: Array) -> Array:
@@ -218,7 +217,7 @@ def moved(answer: Answer, step: int) -> Answer:
 
 
 def _without_sticky(bits: int, task: Task, inputs: Columns) -> Array:
-    """Return the codes of numbers truncated `bits` bits below the last place and then rounded."""
+    """Return codes of numbers that are truncated `bits` bits below the last place, then rounded."""
     scale = inputs.get("scale")
     y = scaled(task, inputs["x"], scale, tensor_scales(inputs))
     finite = np.isfinite(y)
@@ -260,16 +259,13 @@ def _in_signs(codes: Array, sign: int) -> Array:
 
 
 def _extended(codes: Array, sign: int, full: int) -> Array:
-    """Return the codes as numbers in two's complement.
-
-    If `full` is 0, the numbers are signed; if `full` is 256, they are codes of eight bits.
-    """
+    """Return the values of two's complement codes, plus `full` where the value is negative."""
     wide = codes.astype(np.int64)
     return np.where(wide >= sign, wide - 2 * sign + full, wide)
 
 
 def at_other_scales(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield the name and `Answer` of each mistake in reading scales."""
+    """Yield each mistake in reading scales: its name, and a function for its answers."""
 
     def read_as(code: int) -> Answer:
         def answer(task: Task, inputs: Columns) -> Array:

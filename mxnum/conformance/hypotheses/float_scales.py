@@ -30,7 +30,7 @@ _SOURCES = "float32", "bfloat16", "float16"
 
 
 def applicable_stacks(task: Task) -> Iterator[Stack]:
-    """Yield the stacks that can do a task."""
+    """Yield the stacks (software in `mxnum.stacks`) that can do a task."""
     fmt = task.format
     if (fmt.element.name, fmt.scale.name) != _NVFP4 or fmt.element != ELEMENTS["e2m1"]:
         return
@@ -39,16 +39,17 @@ def applicable_stacks(task: Task) -> Iterator[Stack]:
     if (task.rounding, task.overflow) != (Rounding.RNE, Overflow.SATURATE):
         return
     for stack in stacks.STACKS.values():
-        # If the inputs are codes, `task.source` is the type of the result, so it does not matter.
+        # `stack.takes` lists types of inputs. If the inputs are codes, `task.source` is the type of
+        # the result.
         takes = task.source.name in stack.takes or task.takes_codes
         if takes and (fmt.tensor_scale is not None or stack.direction == "none"):
             yield stack
 
 
 def answer_of_stack(stack: Stack, field: str) -> Answer:
-    """Return a function that gives the stack's answers in a field.
+    """Return a function that computes the answers in a field as the software `stack` does.
 
-    For the field "codes", the function gives the stack's codes at the implementation's scales.
+    For the field "codes", the function gives the software's codes at the implementation's scales.
     """
     made = {"scale": _scales_of_stack, "codes": _codes_of_stack, "value": _values_of_stack}[field]
 
@@ -59,8 +60,8 @@ def answer_of_stack(stack: Stack, field: str) -> Answer:
             x = as_floats(inputs["x"], task.source).astype(np.float32)
             finite = _largest(task, inputs)
             found = made(stack, task, inputs, finite)
-            # A stack may take infinity or the largest finite number as the largest magnitude of a
-            # tensor with an infinity. For a tensor with a NaN, every answer is accepted.
+            # For a tensor with an infinity, software may take infinity or the largest finite number
+            # as the largest magnitude. For a tensor with a NaN, every answer is accepted.
             infinite = made(stack, task, inputs, np.where(np.isinf(x).any(axis=1, keepdims=True), np.inf, finite))
             given = inputs["answered"]
             is_open = (given == infinite).all(axis=1) | np.isnan(x).any(axis=1)
@@ -142,7 +143,7 @@ def scales(task: Task) -> Iterator[tuple[str, Answer]]:
     for name, order in _SCALE_ORDERS.items():
         if task.has_tensor or ("(L t)" not in name and "/ t" not in name):
             yield f"{name} in float32 {letters}", partial(_in_order, order, Rounding.RNE)
-            if task.scale_number.mantissa_bits < 23:  # a float32 scale is not rounded again
+            if task.scale_number.mantissa_bits < 23:  # a scale in float32 needs no further rounding
                 yield f"{name} in float32, rounded down {letters}", partial(_in_order, order, Rounding.RTZ)
     for name, change in _other_tensors(task):
         yield name, _changed(_scale, change)
@@ -161,7 +162,7 @@ def scales(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def codes(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield the name and `Answer` of each mistake in codes at the implementation's scales."""
+    """Yield (name, function) for each mistake in codes, at the implementation's scales."""
     for name, change in _other_tensors(task):
         yield name, _changed(lambda t, i: right(t, i, "codes"), change)
     if task.is_stochastic:
@@ -173,7 +174,7 @@ def codes(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def values(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield the name and `Answer` of each mistake in dequantized values."""
+    """Yield each mistake in dequantized values: its name, and a function for its answers."""
     for name, change in _other_tensors(task):
         yield name, _changed(lambda t, i: expected(t, i)["value"], change)
 
@@ -234,7 +235,7 @@ def _other_tensors(task: Task) -> Iterator[tuple[str, Callable[[Columns], Column
         return
 
     def computed(change: Callable[[Array, Array], Array]) -> Callable[[Columns], Columns]:
-        """Return a function that replaces the tensor scale t by `change(A, t)`."""
+        """Return a function that replaces the tensor scale t by `change(tensor maximum, t)`."""
 
         def replace_it(inputs: Columns) -> Columns:
             largest = as_floats(inputs["largest"], task.source).astype(np.float64)

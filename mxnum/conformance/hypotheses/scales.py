@@ -16,12 +16,13 @@ from mxnum.formats import E8M0
 from mxnum.memory.dtypes import Array
 from mxnum.modes import ScaleRule
 
-#: Rare scale rules, which a report names only after wrong comparisons in other scale rules.
+#: Rare scale rules. If a wrong comparison in another scale rule gives the same answers, a report
+#: names the wrong comparison first.
 _SELDOM = (ScaleRule.HALF_UP, ScaleRule.FLOOR_PLUS_ONE)
 #: Scale rules that do not compare the maximum with a threshold.
 _WITHOUT_THRESHOLD = (ScaleRule.FLOOR, ScaleRule.FLOOR_PLUS_ONE)
-#: Scale rules that add one to the exponent at their threshold and above. All other scale rules with
-#: a threshold add one to the exponent only above the threshold.
+#: Scale rules that add one to the exponent at their threshold and above. Unlisted rules with a
+#: threshold add one only above the threshold.
 _FROM_THEIR_THRESHOLD = (ScaleRule.EVEN, ScaleRule.HALF_UP)
 
 
@@ -50,14 +51,14 @@ def scales(task: Task) -> Iterator[tuple[str, Answer]]:
         for step, where in ((1, "one ulp too low"), (-1, "one ulp too high"), (2, "two ulps too low")):
             yield f"a threshold of scale rule {task.scale_rule} that is {where}", moved(right_scales, step)
     for rule in others:
-        if rule in _SELDOM:  # rare rules come after the likelier wrong comparisons
+        if rule in _SELDOM:  # rare rules come after wrong comparisons, which are likelier
             yield f"scale rule {rule}", by_rule(rule)
     yield "an exponent from a logarithm in float32", _by_logarithm
     yield "a logarithm in float32 of the maximum over the largest element", _by_logarithm_of_quotient
     yield "the largest scale for a block with infinity", lambda t, i: _of_infinity(t, i, E8M0.bias)
     yield "infinity taken for 2^128", lambda t, i: _of_infinity(t, i, 128 - t.element.emax)
     yield "a smallest scale code of 0x01", lambda t, i: np.maximum(right_scales(t, i), 1)
-    if task.source.emax - task.element.emax >= E8M0.bias:  # float types with less range never reach scale code 0xFE
+    if task.source.emax - task.element.emax >= E8M0.bias:  # the largest input has the scale code 0xFE
         yield "a largest scale code of 0xFD", capped
     yield "a scale code that is 1 higher", shifted(1)
     yield "a scale code that is 1 lower", shifted(-1)
@@ -67,7 +68,7 @@ def scales(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def shifted(step: int) -> Answer:
-    """Return a function that gives scale codes `step` too high, clipped to codes of numbers."""
+    """Return a function that adds `step` to right scale codes, clipped to the range of codes."""
 
     def shift(task: Task, inputs: Columns) -> Array:
         code = right_scales(task, inputs).astype(np.int64)
@@ -77,7 +78,7 @@ def shifted(step: int) -> Answer:
 
 
 def scales_of_others(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield the name and `Answer` of each wrong choice of the elements that decide the scale."""
+    """Yield (name, function) for each wrong choice of the elements that decide the scale."""
 
     def all_but_last(_: Task, x: Array) -> Array:
         return np.concatenate([x[:, :-1], x[:, :1] if x.shape[1] > 1 else 0 * x], axis=1)
@@ -144,7 +145,7 @@ def _by_logarithm_of_quotient(task: Task, inputs: Columns) -> Array:
 
 
 def _of_infinity(task: Task, inputs: Columns, exponent: int) -> Array:
-    """Return the scale codes if blocks with infinity but no NaN have the scale 2**exponent."""
+    """Return right scale codes, but the scale 2**exponent for blocks with infinity and no NaN."""
     magnitude = as_magnitudes(inputs["x"], task.source)
     rows = np.isinf(magnitude).any(axis=1, keepdims=True) & ~np.isnan(magnitude).any(axis=1, keepdims=True)
     return np.where(rows, int(_code(np.array(exponent))), right_scales(task, inputs))

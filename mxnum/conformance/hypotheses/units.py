@@ -35,9 +35,9 @@ def right_bits(task: Task, inputs: Columns, unit: MatrixUnit | None = None, **ru
     """
     assert task.unit is not None
     unit = unit or task.unit
-    # If the unit has instructions of `task.k` products, a case of `mma` is one such instruction. If
-    # the unit lacks instructions of `task.k` products, a case is split into instructions of the
-    # unit's last listed length, and zeros fill the last instruction.
+    # A case of `mma` is one instruction of `task.k` products, if the unit has this instruction. A
+    # case that is no single instruction is split into instructions of `unit.k[-1]` products, padded
+    # with zeros.
     k = task.k if task.operation.name == "mma" and (task.k in unit.k or unit is task.unit) else unit.k[-1]
     a, b = (_vectors(task, inputs, side) for side in ("a", "b"))
     with np.errstate(all="ignore"):
@@ -83,7 +83,7 @@ def unit_mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def _others(task: Task) -> Iterator[tuple[str, MatrixUnit]]:
-    """Yield other units: registered units that take the operands, and the unit with changed fields.
+    """Yield wrong units: registered units that take the operands, and the task's unit with changes.
 
     Most changed units differ from the task's unit in one field. A few changed units differ in the
     fraction bits and in either the result bits or the number of terms.
@@ -117,7 +117,7 @@ def _others(task: Task) -> Iterator[tuple[str, MatrixUnit]]:
 
 
 def _uses_scales(unit: MatrixUnit, task: Task) -> bool:
-    """Return True unless the task has scales that neither the unit nor its promotion applies."""
+    """Return True if the task has no scales, or if the unit or its promotion applies the scales."""
     return isinstance(task.format, ArrayFormat) or bool(unit.scales) or unit.promotion == task.block
 
 
@@ -126,7 +126,7 @@ def _rule(unit: MatrixUnit) -> tuple[Any, ...]:
 
 
 def _fields_off(unit: MatrixUnit, k: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield for each change of a unit a phrase about the changed unit, and its new fields."""
+    """Yield for each change of a unit a phrase about the changed unit, and the changed fields."""
     usual = unit.fraction_bits
     near = sorted((bits for bits in range(1, 48) if bits != usual), key=lambda bits: abs(bits - usual))
     for bits in near:
@@ -205,7 +205,7 @@ def _without_subnormals(task: Task, codes: Array) -> Array:
 
 
 def _in_type(dtype: Any, task: Task, inputs: Columns) -> Array:
-    """Return the addend plus the products in index order, all rounded to `dtype`."""
+    """Return the addend plus the products, added in index order; each result is of type `dtype`."""
     total = as_floats(inputs["c"], task.source).astype(dtype)
     with np.errstate(all="ignore"):
         a, b = (values(task, inputs, side) for side in ("a", "b"))

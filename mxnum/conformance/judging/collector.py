@@ -46,7 +46,7 @@ Cause = tuple[Any, ...]
 def causes(task: Task, found: Judgement) -> dict[str, Array]:
     """Return for each possible cause (class, exponent, sign, ...) its value in every case.
 
-    The value of a cause is None for a case in which this cause has no meaning.
+    The value is None where a cause does not apply, such as the exponent of a zero.
     """
     titles = np.array(task.operation.class_names(task), object)
     bits, more = task.operation.causes(task, found)

@@ -19,10 +19,10 @@ NO_CODE = -(1 << 40)
 
 
 def describe_unknown(task: Task, inputs: Columns, written: str, want: Columns) -> str:
-    """Return a sentence about an answer with unknown bits, which quotes the answer."""
+    """Return a sentence that quotes an answer with unknown bits (digits x or z)."""
     right = [f"{int(number):0{field.digits}X}" for field in task.outputs for number in want[field.name][0]]
     got, given = shortened(written.split()), task.operation.given(task, inputs)
-    return f"{given}: got {got}, unknown bits (X or Z), want {shortened(right)}"
+    return f"{given}: got {got} with unknown bits (X or Z), want {shortened(right)}"
 
 
 def number_text(task: Task, x: int, random: int) -> str:

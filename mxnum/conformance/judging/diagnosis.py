@@ -23,10 +23,11 @@ from mxnum.conformance.judging.right import expected, is_nan_scale, right, scale
 from mxnum.conformance.task import Columns, Field, Task, select
 from mxnum.memory.dtypes import Array, code_dtype
 
-#: Number of wrong rows, and of right rows, on which a hypothesis is tried before the whole batch.
+#: A hypothesis is first tried on this many wrong rows and this many right rows, then on the whole
+#: batch.
 FIRST = 16
 #: A report names a hypothesis about some classes only if it explains at least this many wrong
-#: answers, because a hypothesis may explain fewer by chance.
+#: answers; fewer answers can agree by chance.
 FEWEST = 4
 #: The largest number of bytes of batches that are kept, so that further hypotheses can be tried on
 #: them.
@@ -53,7 +54,7 @@ class Explanation:
 
     @property
     def claim(self) -> str:
-        """A phrase that names the hypotheses, and the answers that the hypotheses explain."""
+        """A phrase that names the explained answers and the hypotheses."""
         others = f" ({' or '.join(self.names[1:4])} would give the same)" if len(self.names) > 1 else ""
         subject = {"scale": "wrong scales", "codes": "blocks of wrong codes"}.get(self.field, "wrong answers")
         given = ", for the scales answered," if self.at_any_scale else ", at scales that are right,"
@@ -64,7 +65,7 @@ class Explanation:
         return f"all {self.wrong} {subject}{where} are{given} {first}{others}"
 
     def sentence(self) -> str:
-        """Return the claim, with the number of right answers for which it also holds."""
+        """Return the claim as a sentence, with the number of right answers that it explains."""
         right = {
             "scale": f"the {self.right} right scales",
             "codes": f"the right codes of {self.right} blocks (blocks of NaN or with a wrong scale are not counted)",
@@ -83,10 +84,9 @@ class _Tried:
     """A hypothesis that no answer contradicts so far."""
 
     hypothesis: Hypothesis
-    #: Number of answers that differ from the hypothesis, by the choice that may explain the
-    #: difference.
+    #: For each choice: the number of differences from the hypothesis that the choice may explain.
     misses: Counter[str] = field(default_factory=Counter)
-    #: Number of answers that are -0, as the hypothesis predicts.
+    #: Number of answers that are -0 where the hypothesis predicts -0.
     minus_zeros: int = 0
     #: True if answers in blocks with a wrong scale differ from the hypothesis.
     elsewhere: bool = False
@@ -104,7 +104,7 @@ class Diagnosis:
         self._alive: list[_Tried] | None = None  # None before the first bug, because trying hypotheses costs time
         self._kept: list[tuple[Columns, Columns, Columns]] = []
         self._size = 0
-        #: For each field, the number of rows that are not right, by the union of the row's labels.
+        #: For each field, and for each combination of labels: the number of rows with these labels.
         self._wrong: dict[str, Counter[int]] = {output.name: Counter() for output in task.outputs}
         self._right: Counter[str] = Counter()
 
@@ -184,10 +184,10 @@ class Diagnosis:
         return True
 
     def _compared(self, output: Field, inputs: Columns, got: Array, theirs: Array) -> tuple[Array, Columns]:
-        """Return masks of the answers that differ from a hypothesis, and that a choice may explain.
+        """Return a mask of the answers that differ from a hypothesis, and a mask for each choice.
 
-        The second result has a mask for each choice. Answers with the label `UNJUDGED` are
-        compared, too.
+        The mask for a choice marks the answers in which this choice may explain the difference.
+        Answers with the label `UNJUDGED` are compared, too.
         """
         differs = np.asarray(got != theirs)
         if output.name == "codes" and "padding" in inputs:  # the padding of short blocks is not part of the answer
@@ -199,7 +199,7 @@ class Diagnosis:
         }
 
     def _minus_zero(self, output: Field) -> int:
-        """Return the code of -0, or a number that is no code if the field has no -0."""
+        """Return the code of -0; if the field has no -0, return a number that is no code."""
         return -1 if output.kind == "scale" or self.task.element.integer else 1 << (output.bits - 1)
 
     def _is_nan(self, output: Field, codes: Array) -> Array:
@@ -248,7 +248,7 @@ class Diagnosis:
         return self.task.operation.classify(self.task, inputs, expected(self.task, inputs))
 
     def unexplained(self, found: Collection[Explanation], inconsistent: Collection[str]) -> int:
-        """Return how many wrong answers are unexplained; 0 if there is no explanation."""
+        """Return how many wrong answers no explanation in `found` covers; 0 if `found` is empty."""
         counts = {output.name: self._count(output, inconsistent) for output in self.task.outputs}
         for one in found:
             counts[one.field] -= one.wrong
@@ -286,7 +286,7 @@ class Diagnosis:
     def _again(
         self, made: Callable[[Task], Iterable[Hypothesis]], fields: Collection[str], chosen: list[Array] | None = None
     ) -> Diagnosis:
-        """Return a diagnosis of the same batches with other hypotheses about `fields`.
+        """Return a diagnosis of the stored batches with other hypotheses about `fields`.
 
         `chosen` selects rows of each batch; None selects all rows.
         """
@@ -303,7 +303,7 @@ class Diagnosis:
             fitting = self._fitting(output, steady)
             fitting.sort(
                 key=lambda tried: tried.misses.total()
-            )  # hypotheses for which the fewest answers differ by choice come first
+            )  # the hypotheses that need the fewest choices come first
             at_any_scale = not all(tried.elsewhere for tried in fitting)
             names = tuple(tried.hypothesis.name for tried in fitting if tried.elsewhere != at_any_scale)
             wrong = self._count(output, inconsistent)
@@ -320,7 +320,7 @@ class Diagnosis:
         return sum(count for labels, count in self._wrong[output.name].items() if labels & mask)
 
     def stacks(self, steady: Collection[str]) -> tuple[str, ...]:
-        """Return the names of the stacks whose arithmetic gives all answers, in every field."""
+        """Return the names of the software in `mxnum.stacks` that would give every answer."""
         every = [
             {tried.hypothesis.stack for tried in self._fitting(output, steady) if not tried.elsewhere}
             for output in self.task.outputs

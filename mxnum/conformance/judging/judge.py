@@ -66,7 +66,7 @@ class Consistency:
 
 @dataclass(frozen=True)
 class Key:
-    """The key of a tally: a choice, and a kind of answers if each kind may choose separately."""
+    """The key of a tally: a choice; for `nonfinite` also the kind of input, NaN or infinity."""
 
     choice: str
     kind: str = ""
@@ -81,7 +81,7 @@ class Tallies:
         #: often a NaN became each code.
         self.nan_rules: dict[str, Consistency] = {}
         self.nan_became: Counter[int] = Counter()
-        #: For each scale code: the number of blocks of zeros that got it.
+        #: For each scale code: the number of blocks of zeros with this code.
         self.zero_scales: Counter[int] = Counter()
 
     def add(self, key: Key, followed: Array, kept: Array) -> None:
@@ -98,7 +98,7 @@ class Tallies:
             found["zero_scale"] = Consistency(max(others), self.zero_scales.total() - max(others))
         rules = self.nan_rules.values()
         most = max(rules, key=lambda tally: tally.followed, default=Consistency())
-        if most.followed and all(tally.kept for tally in rules):  # no rule explains the code of every NaN
+        if most.followed and all(tally.kept for tally in rules):  # the codes of NaNs follow no single rule
             found["nan_element"] = most
         return found
 
@@ -113,8 +113,8 @@ class Judgement:
     #: The union of the labels of each case.
     verdicts: Array
     classes: Array
-    #: For each output field, the labels of its numbers. `UNJUDGED` marks numbers that cannot be
-    #: judged because another part of the answer is wrong or NaN, such as codes at a wrong scale.
+    #: For each output field, the labels of its numbers. `UNJUDGED` marks a number that cannot be
+    #: judged, such as a code in a block whose scale is wrong or NaN.
     labels: Columns
     #: For each case the first wrong part ("scale", the class of an element, or "value"), or None.
     parts: list[str | None]
@@ -123,7 +123,7 @@ class Judgement:
 def judge(task: Task, inputs: Columns, answers: Columns, tallies: Tallies | None = None) -> Judgement:
     """Return the verdict on each case of a batch.
 
-    `tallies` counts the answers that follow each choice.
+    The counts of answers that follow each choice are added to `tallies`.
     """
     want = right.expected(task, inputs)
     labels = task.operation.labels(task, inputs, answers, want, tallies or Tallies())
@@ -202,7 +202,7 @@ def element_labels(
 def _label_nan(task: Task, x: Array, got: Array, labels: Array, tallies: Tallies) -> None:
     """Set the labels of NaNs for an element without NaN, and count the codes that NaNs became.
 
-    If a rule of `nan_codes` gives the answered code, the answer differs by choice.
+    An answered code that follows a rule of `nan_codes` is a permitted choice.
     """
     nan = np.isnan(as_magnitudes(x, task.source))
     if not nan.any():
@@ -222,7 +222,7 @@ def _label_nan(task: Task, x: Array, got: Array, labels: Array, tallies: Tallies
 
 
 def nan_codes(element: ElementFormat) -> dict[str, tuple[int, int]]:
-    """Return, by rule, the codes for a positive and a negative NaN in an element without NaN."""
+    """Return the codes that replace +NaN and -NaN under each rule, for an element without NaN."""
     sign, largest = 1 << (element.bits - 1), element.max_code
     least = (1 << element.bits) - largest if element.integer else largest + sign
     rules = {
@@ -252,8 +252,7 @@ def block_labels(task: Task, inputs: Columns, answers: Columns, want: Columns, t
     of_scales = scale_labels(task, inputs, scale, want["scale"], tallies)
     of_codes = np.full(x.shape, UNJUDGED, np.int64)
     of_codes[~fits(got, task.element.bits)] = BUG
-    # Codes are judged at the implementation's scale, if this scale is not NaN and is right or
-    # differs by choice.
+    # Codes are judged at the implementation's scale, unless this scale is wrong or NaN.
     rows = np.flatnonzero(((of_scales[:, 0] & BUG) == 0) & ~right.is_nan_scale(task, scale)[:, 0])
     if rows.size:
         words, tensor = (None if column is None else column[rows] for column in (random, right.tensor_scales(inputs)))

@@ -19,7 +19,7 @@ ARRAYS = 16
 
 @dataclass(frozen=True)
 class Profile:
-    """The choices that an implementation documents, and by which its answers may differ."""
+    """The choices that an implementation documents; answers that follow them are accepted."""
 
     name: str = "mxnum"
     accepted: frozenset[str] = frozenset()
@@ -49,7 +49,7 @@ class Case:
     answers: Columns
     want: Columns
     part: str | None = None
-    #: The answer as it was written, if it has unknown bits.
+    #: The text of an answer with unknown bits (digits x or z).
     written: str = ""
 
     def body(self, task: Task) -> str:
@@ -83,8 +83,9 @@ class Report:
     profile: Profile
     cases: int
     bugs: int
-    #: The number of cases that each choice explains. For an inconsistent choice: the number of
-    #: answers that follow it, and the number of answers that could follow it but do not.
+    #: `choices` counts the cases that each choice explains. `inconsistent` counts, for each choice
+    #: that only some answers follow, the answers that follow the choice, and the answers that could
+    #: follow it but do not.
     choices: dict[str, int]
     inconsistent: dict[str, tuple[int, int]]
     classes: dict[str, tuple[int, int]]
@@ -96,8 +97,8 @@ class Report:
     #: For each wrong part (such as "scale", or a class of elements), the first case with this part
     #: wrong.
     by_part: dict[str, Case]
-    #: The explanations. Each explanation names mistakes that would give all answers in a field,
-    #: wrong and right, or all answers of some classes.
+    #: Each explanation names mistakes that reproduce all answers in a field (right answers, too),
+    #: or all answers of some classes.
     explanations: list[Explanation]
     #: Lines of text about common causes of the wrong cases.
     causes: list[str]
@@ -107,17 +108,18 @@ class Report:
     arrays: list[ArrayResult] = field(default_factory=list)
     #: The other orders of codes, scales or elements that would make all answers right.
     arrangements: list[str] = field(default_factory=list)
-    #: If some answers are wrong: the stacks of `mxnum.stacks` whose arithmetic gives all answers.
+    #: If some answers are wrong: the names of the software in `mxnum.stacks` that would give every
+    #: answer.
     stacks: tuple[str, ...] = ()
     #: Why the check cannot notice changed or missing cases; empty if it can.
     unchecked: str = ""
-    #: Number of wrong answers with unknown bits, as logic simulators print them.
+    #: Number of answers with unknown bits (digits x or z, as logic simulators print them).
     unknown: int = 0
     #: A sentence about the inputs that the cases cover.
     tried: str = ""
-    #: Number of wrong answers (scales and codes count separately) that the explanations do not
-    #: cover; 0 if there is no explanation. `refused` is the error that the function raises for NaNs
-    #: that the element has no code for.
+    #: Number of wrong answers that the explanations do not cover, or 0 if there are no
+    #: explanations. A block's scale and its codes count separately. `refused` names the error that
+    #: the function raises for a NaN if the element has no NaN.
     unexplained: int = 0
     refused: str = ""
     #: The distances of wrong dot products from the right dot products.
@@ -130,7 +132,7 @@ class Report:
 
     @property
     def is_equal(self) -> bool:
-        """True if every difference is a choice that the profile accepts."""
+        """True if every difference is a choice that `profile` accepts."""
         return self.conforms and not self.choices
 
     def text(self) -> str:
@@ -149,15 +151,15 @@ class Report:
         if self.nan_became and (self.bugs or self.choices):
             lines.append(f"NaN became {', '.join(f'{code} {count} times' for code, count in self.nan_became.items())}.")
         for name, (followed, kept) in sorted(self.inconsistent.items()):
-            others = f"but {kept} other answers that could follow this choice do not"
-            lines.append(f"{followed} answers follow the choice {name}, {others}: all that follow it are wrong.")
+            others = f"{kept} other answers that could follow this choice do not"
+            lines.append(f"{followed} answers follow the choice {name}, but {others}, so those {followed} are wrong.")
         if self.unknown:
             lines.append(f"Wrong answers with unknown bits (X or Z), which explanations leave out: {self.unknown}.")
         if self.bugs:
             lines += self._array_lines()
             if self.stacks:
                 names = errors.joined(self.stacks)
-                lines.append(f"Not the exact definition: all answers are what {names} computes (see mxnum.stacks).")
+                lines.append(f"All answers, right or wrong, are what {names} computes (see mxnum.stacks).")
             lines += [explanation.sentence() for explanation in self.explanations if not explanation.classes]
             if self.failures:
                 lines.append("Some of the failures, chosen to differ as much as possible:")
@@ -231,19 +233,19 @@ class StochasticReport:
     problems: dict[str, list[str]] = field(default_factory=dict)
     #: The legitimate choices that the kernel makes, and how many numbers follow each choice.
     choices: dict[str, int] = field(default_factory=dict)
-    #: The rules whose probabilities fit the observed shares.
+    #: The rules whose probabilities fit the answers.
     fits: list[str] = field(default_factory=list)
     #: Sentences that say which errors the test detects, and how rarely a right kernel fails.
     guarantees: list[str] = field(default_factory=list)
 
     @property
     def conforms(self) -> bool:
-        """True if the kernel differs by legitimate choices only."""
+        """True if all differences from the right answers are permitted choices."""
         return not self.problems
 
     @property
     def is_equal(self) -> bool:
-        """True if every difference is a choice that the profile accepts."""
+        """True if every difference is a choice that `profile` accepts."""
         return self.conforms and not self.choices
 
     def text(self) -> str:
@@ -285,7 +287,7 @@ def add_problem(report: StochasticReport, about: str, sentence: str) -> None:
 
 
 def add_choice(report: StochasticReport, name: str, numbers: int, profile: Profile) -> None:
-    """Add the count of numbers that follow a choice, unless the profile accepts the choice."""
+    """Add to the report how many numbers follow a choice, unless `profile` accepts the choice."""
     if numbers and name not in profile.accepted:
         report.choices[name] = report.choices.get(name, 0) + numbers
 

@@ -27,7 +27,7 @@ def expected(task: Task, inputs: Columns) -> Columns:
 
 
 def right(task: Task, inputs: Columns, field: str) -> Array:
-    """Return the right answers in a field; codes of blocks are right at the scales in `inputs`."""
+    """Return the right answers in a field; codes of blocks belong to the scales in `inputs`."""
     if field == "codes":
         return element_codes(task, inputs["x"], inputs["scale"], inputs.get("random"), tensor_scales(inputs))
     return expected(task, inputs)[field]
@@ -54,9 +54,9 @@ def _quantized(task: Task, inputs: Columns, random: Array | None) -> by_numpy.Qu
 
 
 def nearby_scales(task: Task, x: Array, tensor: Array | None) -> Array:
-    """Return the scale codes of rows of numbers, found from their maxima alone.
+    """Return the scale code of each row of numbers, computed from the row's maximum alone.
 
-    The rule "nearest" takes the place of a rule that needs all elements of a block.
+    The rule `nearest` replaces a scale rule that needs all elements of a block.
     """
     chooses = by_numpy.looks_at_elements(task.scale_rule)
     rule = FloatScaleRule.NEAREST if chooses else task.scale_rule
@@ -102,14 +102,14 @@ def element_codes(
     """Return element codes with ``nonfinite="element"``, at scale 1 or at each row's scale.
 
     If the element has no NaN, the library raises an error for a NaN. For a NaN without a code,
-    `element_codes` returns the code of the largest value instead, which callers ignore.
+    `element_codes` returns the code of the largest value instead; callers ignore this code.
     """
     floats = as_floats(x, task.source)
     if task.element.nan_code is None:
         with np.errstate(invalid="ignore"):
             floats = np.where(np.isnan(floats), floats.dtype.type(np.inf), floats)
     asked = _settings(replace(task, nonfinite=Nonfinite.ELEMENT))
-    if scales is None:  # quantize at an E8M0 scale of 1, which every element allows
+    if scales is None:  # every element allows E8M0 scales, so quantize at a scale of 1
         task = replace(task, format=mx.MXFormat(task.element))
         scales, tensor = np.full(len(x), E8M0.bias), None
     blocks, rows = (1, max(1, x.shape[1])), held(task, scales.reshape(-1, 1))
@@ -119,7 +119,7 @@ def element_codes(
 def scaled(task: Task, x: Array, scales: Array | None, tensor: Array | None = None) -> Array:
     """Return |x| divided by the scale of its row, in float64.
 
-    Each returned quotient has the same order relation to every element value as the exact quotient.
+    Every element value compares with the returned quotient as with the exact quotient.
     """
     if scales is None or task.format.scale.power_of_two:
         return as_magnitudes(x, task.source, scales)

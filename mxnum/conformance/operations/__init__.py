@@ -48,11 +48,11 @@ def make_task(
 ) -> Task:
     """Make a task from strings and numbers as users write them.
 
-    `format` may also be the name of an element, or of the operands of the matrix unit that
-    `accumulate` names. For ``"encode"``, `source` may be an element, whose codes are then
-    converted. Missing settings have the defaults of `Task`, except that `scale_rule` has the
-    default of `mxnum.quantize` and `accumulate` is ``"exact"`` if scales are floats. A setting that
-    has no effect on the answers raises ValueError.
+    `format` may also be the name of an element. If `accumulate` is a matrix unit, `format` may be
+    the name of the type of its operands. For ``"encode"``, `source` may be an element, whose codes
+    are then converted. Missing settings have the defaults of `Task`, with two exceptions:
+    `scale_rule` has the default of `mxnum.quantize`, and `accumulate` is ``"exact"`` if scales are
+    floats. A setting that has no effect on the answers raises ValueError.
     """
     given: dict[str, Any] = {key: value for key, value in locals().items() if key in DECIDES and value is not None}
     asked = OPERATIONS[errors.choose("operation", operation, tuple(OPERATIONS))]
@@ -100,7 +100,7 @@ def _unit_of(accumulate: Any) -> MatrixUnit | Accumulate | None:
 def _unit_task(
     operation: str, format: str | MXFormat, unit: MatrixUnit, k: int | str | None, block: int | str | None
 ) -> Task:
-    """Return the task of checking instructions or dot products of a matrix unit."""
+    """Return the task for instructions (mma) or dot products of a matrix unit."""
     fmt, instruction = _operand_format(format, unit, block), unit.k[-1]
     if operation == "mma":
         unit = unit.but(promotion=0, evidence=unit.evidence) if unit.promotion else unit
@@ -127,7 +127,7 @@ def _operand_format(format: str | MXFormat, unit: MatrixUnit, block: int | str |
     return fmt
 
 
-#: For each setting, the operations whose answers it decides.
+#: For each setting, the names of the operations that it affects.
 DECIDES = {
     setting: tuple(each.name for each in OPERATIONS.values() if setting in each.settings)
     for setting in make_task.__kwdefaults__ or ()
@@ -161,7 +161,7 @@ def without_bits(argument: str, rounding: Rounding) -> str:
 def in_blocks(format: str | MXFormat, block: int | str | None) -> MXFormat:
     """Return the format with blocks of `block` elements, if `block` is given.
 
-    An element's name means the default format of that element.
+    If `format` is the name of an element, use the element's default format.
     """
     fmt = formats.of_element(format) if isinstance(format, str) and format in formats.ELEMENTS else formats.get(format)
     if block is None or _integer("block", block, 1, 4096) == fmt.block:
@@ -171,7 +171,7 @@ def in_blocks(format: str | MXFormat, block: int | str | None) -> MXFormat:
 
 
 def known(modes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the keywords of a call for `make_task`; raise an error if one is unknown."""
+    """Return `modes`, the keywords for `make_task`; raise an error if one is unknown."""
     for name in modes:
         errors.choose("modes", name, tuple(DECIDES))
     return modes

@@ -78,7 +78,7 @@ def boundary_dots(task: Task, rng: Generator) -> Columns:
     """
     element, k, count = task.element, task.block, task.dot_blocks
     largest = element.max_code
-    one = min(range(largest + 1), key=lambda code: abs(element.value(code) - 1))  # the code nearest to 1
+    one = min(range(largest + 1), key=lambda code: abs(element.value(code) - 1))  # the code of the value nearest to 1
     sign = 1 << (element.bits - 1)
     smallest = 1
     length = k * count
@@ -113,13 +113,14 @@ def boundary_dots(task: Task, rng: Generator) -> Columns:
         large = np.where((rising == i) | (rising == j), 12, -12 - rising)
         opposite = np.where(block == j, negative(one), one)
         add(np.where(place == 0, one, 0), opposite, powers(task, large), powers(task, large))
-    # These rows sum terms in three blocks: 1, half of the last place of 1 in float32 (a tie), and a
-    # term that breaks the tie but that a float64 sum loses.
+    # Each of these rows sums three terms in different blocks: 1, half of the last place of 1 in
+    # float32 (a tie), and a term that breaks the tie. A sum in float64 loses the term that breaks
+    # the tie.
     for places in permutations({0, count // 2, count - 1}, 3):
         far = np.select([rising == each for each in places], [0, -24, -100], -127)
         add(np.where(place == 0, one, 0), one, powers(task, far))
-    # If the elements have enough range, this row sums 1, a term that makes a tie, and a term that
-    # breaks the tie in one block.
+    # If the elements have enough range, this row sums three terms in one block: 1, a term that
+    # makes a tie, and a term that breaks the tie.
     codes = {value: code for code, value in enumerate(element.values())}
     powers_of_two = element.emax, element.emax - 12, element.emin - element.mantissa_bits
     wide = np.select([place == at for at in (0, k // 2, k - 1)], [codes.get(2.0**p, 0) for p in powers_of_two], 0)
@@ -148,7 +149,8 @@ def powers(task: Task, exponents: Any) -> Any:
 def ends(task: Task, exponents: tuple[int, ...]) -> list[int]:
     """Return the scale codes of 2**e for each e in `exponents`, without duplicates.
 
-    For float scales, the smallest two codes, the largest, and the code just below 1 are added.
+    For float scales, the list also has the two smallest codes, the largest code, and the code of
+    the number just below 1.
     """
     number = task.format.scale.number
     more = [] if number is None else [0, 1, powers(task, 0) - 1, number.max_code]
@@ -165,7 +167,7 @@ def random_dots(task: Task, rng: Generator, size: int) -> Columns:
     """Return rows of random codes and scales.
 
     In most rows the scales are close together and the codes are finite. One row in eight has
-    arbitrary scales, and a few arbitrary codes.
+    arbitrary scales, and about 1 % of its codes are arbitrary.
     """
     element = task.element
     finite = np.array([code for code, v in enumerate(element.values()) if abs(v) <= element.max], np.uint8)
@@ -208,10 +210,10 @@ def _mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
         if mode != task.accumulate:
             yield f"accumulation {mode}", accumulated(mode)
     yield "sums in reverse order", lambda t, i: right_values(t, {name: column[:, ::-1] for name, column in i.items()})
-    if task.accumulate.by_block and task.dot_blocks > 3:  # with three blocks or fewer, a tree adds in the same order
+    if task.accumulate.by_block and task.dot_blocks > 3:  # with three blocks, a tree adds in order, too
         yield "sums of blocks added in pairs (a tree)", _in_pairs
     small, large = (pick(abs(v) for v in task.element.values() if 0 < abs(v) < np.inf) for pick in (min, max))
-    # If products span fewer bits than float32 has, float32 sums within a block are exact.
+    # If sums of a block's products fit in 24 bits, float32 sums within a block are exact.
     if task.accumulate.by_block and task.block * (large / small) ** 2 >= 1 << 24:
         yield "sums within each block in float32, in order", _blocks_in_float32
     yield "sums in float64, in order", partial(_in_type, np.float64)
@@ -222,7 +224,7 @@ def _mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def _in_pairs(task: Task, inputs: Columns) -> Array:
-    """Return dot products whose block sums are added in pairs, again and again, as in a tree."""
+    """Return dot products whose block sums are added pairwise, as in a binary tree."""
     single, sides = replace(task, dot_blocks=1), {name: inputs[name] for name in ("a", "b", "a_scale", "b_scale")}
     parts = [
         {name: np.split(column, task.dot_blocks, axis=1)[i] for name, column in sides.items()}

@@ -135,7 +135,7 @@ class Decode(ValueOperation):
 
 
 def _mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield the name and `Answer` of each mistake in dequantized values."""
+    """Yield each mistake in dequantized values: its name, and a function for its answers."""
 
     def with_zero(task: Task, inputs: Columns) -> Array:
         bits = right_values(task, inputs)
@@ -153,7 +153,7 @@ def _mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def _misread(task: Task, factor: Callable[[Columns], Any]) -> Iterator[tuple[str, Answer]]:
-    """Yield the name and `Answer` of each mistake in the values of codes.
+    """Yield each mistake in the values of codes: its name, and a function for its answers.
 
     Each answer multiplies the value of a code by the `factor` of its case.
     """
@@ -179,7 +179,7 @@ def _at_scales(change: Callable[[Array], Array], task: Task, inputs: Columns) ->
 
 
 def ends_of_scales_misread() -> Iterator[tuple[str, Answer]]:
-    """Yield the name and `Answer` of each mistake in reading the smallest or the NaN scale code."""
+    """Yield (name, function) for each mistake in reading the smallest scale code or NaN."""
     yield "reading scale 0x00 as 2^-126", partial(_at_scales, lambda s: np.maximum(s, 1))
     yield "reading scale 0xFF as 2^127", partial(_at_scales, lambda s: np.minimum(s, 254))
 
@@ -221,7 +221,7 @@ def _exponent_bits(scale: Array) -> Array:
 
 
 def without_subnormals(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield the name and `Answer` of each mistake that loses subnormal codes or results."""
+    """Yield (name, function) for each mistake that loses subnormal codes or results."""
 
     def flushed(task: Task, inputs: Columns, keeps_sign: bool = True) -> Array:
         bits = right_values(task, inputs)

@@ -1,4 +1,4 @@
-"""Numbers between codes, and their exact and observed probabilities to round away from zero."""
+"""Numbers between codes: their exact and observed probabilities of rounding away from zero."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mxnum.memory.dtypes import Array
 #: the element has more gaps, `survey` also tests each gap, with fewer draws.
 GAPS = 16
 #: The ways in which an implementation may reduce a fraction of the gap to r bits. The right answers
-#: truncate the fraction.
+#: use `TRUNCATED`.
 TRUNCATED, NEAREST, EVEN, UP = "truncated", "to nearest", "to nearest, ties to even", "rounded up"
 _WHOLE: dict[str, Callable[[Fraction], int]] = {
     TRUNCATED: math.floor,
@@ -37,7 +37,7 @@ class Chance:
     """A number, divided by its scale, that stochastic rounding may round up or down."""
 
     value: float
-    #: The position of the number's magnitude between `below` (0) and `above` (1), 0 < delta < 1.
+    #: The position of the number's magnitude between `below` (delta = 0) and `above` (delta = 1).
     delta: Fraction
     below: int
     above: int
@@ -46,7 +46,7 @@ class Chance:
     def probability(self, sr_bits: int | None, kind: str = TRUNCATED) -> float:
         """Return the probability of rounding away from zero.
 
-        The probability is the fraction of the gap, reduced to `sr_bits` bits as `kind` says.
+        The probability is the fraction of the gap, rounded to `sr_bits` bits by the rule `kind`.
         """
         if sr_bits is None:
             return float(self.delta)
@@ -71,7 +71,7 @@ def chances(task: Task, rng: Generator, bias: float, reach: float = math.inf) ->
         gaps = [gaps[i] for i in np.linspace(0, len(gaps) - 1, GAPS).round().astype(int)]
     rungs = min(15, max(4, round(2 * math.log2(1 / bias)) - 1))
     wanted = [2.0**-j for j in range(1, rungs + 1)] + [1 - 2.0**-j for j in range(2, rungs + 1)]
-    wanted += [2.0**-60] * 2  # fractions so small that only numbers in the first gap, next to zero, can have them
+    wanted += [2.0**-60] * 2  # floats resolve such small fractions only in the first gap, next to zero
     asked = [(i % len(gaps) if delta > 2.0**-60 else 0, delta) for i, delta in enumerate(wanted)]
     for _ in range(1 if len(gaps) > GAPS // 2 else 2):
         asked += [(i, delta) for i in range(len(gaps)) for delta in irregular(rng, 2)]
@@ -97,8 +97,8 @@ def survey(task: Task, rng: Generator, reach: float = math.inf) -> list[Chance]:
 def constant(task: Task, delta: float, reach: float = math.inf) -> Chance:
     """Return one number at exactly the fraction `delta` of a gap.
 
-    Of the gaps in which the input's float type has this number, take the gap nearest to the middle
-    of the range.
+    Try gaps from the middle of the range outwards, until the input's float type represents the
+    number exactly.
     """
     gaps = gaps_of(task, reach)
     for i in sorted(range(len(gaps)), key=lambda i: abs(2 * i - len(gaps))):
@@ -145,8 +145,8 @@ def between(task: Task, asked: list[tuple[float, float, float, int]]) -> list[Ch
 
 #: The numbers of random bits that are tried as explanations.
 BITS = range(1, 33)
-#: Groups of cases that are also judged together, since a small bias common to a group is easiest to
-#: detect in the sum over the group.
+#: Groups of cases whose sums are judged, too, because a sum best shows a small bias that the whole
+#: group shares.
 GROUPS: dict[str, Callable[[Chance], bool]] = {
     "All cases": lambda chance: True,
     "Positive numbers": lambda chance: chance.value > 0,
@@ -176,22 +176,22 @@ class Levels:
     def of(cls, false_alarm: float, cases: int) -> Levels:
         """Make the levels by Bonferroni's correction.
 
-        The probability of a false alarm is at most `false_alarm` in the tests of all cases, and
-        also in the tests of all groups.
+        The tests of all cases together raise a false alarm with a probability of at most
+        `false_alarm`, and so do the tests of all groups together.
         """
         return cls(false_alarm / cases, false_alarm / len(GROUPS))
 
 
 @dataclass(frozen=True)
 class Shares:
-    """For each case, the number of draws and the number of draws that went away from zero."""
+    """For each case, the number of draws and the number of draws that rounded away from zero."""
 
     chances: list[Chance]
     draws: Array
     ups: Array
 
     def contradicted(self, p: Array, level: float) -> Iterator[tuple[int, float]]:
-        """Yield the cases whose shares contradict `p`, and their p-values, the smallest first."""
+        """Yield the cases whose counts contradict `p`, and their p-values, the smallest first."""
         spread = np.sqrt(np.maximum(self.draws * p * (1 - p), 1e-9))
         for i in np.argsort(-abs(self.ups - self.draws * p) / spread, kind="stable").tolist():
             value = p_value(int(self.ups[i]), int(self.draws[i]), float(p[i])) if self.draws[i] else 1.0
@@ -201,7 +201,8 @@ class Shares:
     def biases(self, p: Array, level: float) -> dict[str, float]:
         """Return the groups that round away from zero too often or too rarely, with their bias.
 
-        The bias is the excess of draws away from zero, as a share of the group's draws.
+        The bias of a group is the excess of draws that round away from zero, divided by the number
+        of the group's draws.
         """
         found = {}
         for name, belongs in GROUPS.items():
@@ -226,8 +227,8 @@ class Shares:
         variance, total = float((self.draws * p * (1 - p)).sum()), float(self.draws.sum())
         common = float(deviation(variance, levels.group) + deviation(variance, 2 * (1 - power))) / total
         found = [
-            f"The test finds a bias of {_one_in(bias)} in one of {precise} cases with probability "
-            f"{math.floor(seen * 1e4) / 1e4:g}, and one of {_one_in(common)} in all cases with probability {power:g}."
+            f"With probability {math.floor(seen * 1e4) / 1e4:g}, the test finds a bias of {_one_in(bias)} in one of "
+            f"{precise} cases; with probability {power:g}, it finds a bias of {_one_in(common)} that all cases share."
         ]
         if len(p) > precise:
             fewest = int(self.draws[precise:].min())
@@ -235,7 +236,7 @@ class Shares:
             while coarse < 0.5 and weakest(fewest, 0.5, coarse, levels.case) < power:
                 coarse *= 1.05
             found.append(
-                f"The test finds a bias of {_one_in(coarse)} in any gap between two codes with probability {power:g}."
+                f"With probability {power:g}, the test finds a bias of {_one_in(coarse)} in any gap between two codes."
             )
         return found
 
@@ -245,7 +246,7 @@ class Shares:
 
 
 def problems(task: Task, shares: Shares, sr_bits: int | None, levels: Levels, keep: int = 5) -> list[str]:
-    """Return sentences that say what is wrong with the shares; an empty list if they are right."""
+    """Return sentences about wrong probabilities of rounding away from zero, if there are any."""
     p = shares.probabilities(sr_bits)
     found = []
     for name, bias in shares.biases(p, levels.group).items():
@@ -264,7 +265,7 @@ def problems(task: Task, shares: Shares, sr_bits: int | None, levels: Levels, ke
 
 
 def explanations(shares: Shares, sr_bits: int | None, levels: Levels) -> list[str]:
-    """Return the rules that fit all shares: numbers of random bits, or else mistakes."""
+    """Return the rules that fit all cases: numbers of random bits, or else mistakes."""
     if shares.fits(shares.probabilities(None), levels):
         enough = BITS[-1]
         while enough > 1 and shares.fits(shares.probabilities(enough - 1), levels):

@@ -32,9 +32,9 @@ def tail(k: int, n: int, p: float, q: float | None = None) -> float:
 
 
 def p_value(k: int, n: int, p: float) -> float:
-    """Return twice the tail on the side of k, a valid p-value for all n and p.
+    """Return the p-value of k, valid for all n and p: twice the tail on the side of k.
 
-    For every level, the p-value is at or below the level with a probability of at most the level.
+    If p is the true probability, P(p-value <= level) <= level for every level.
     """
     if p in (0, 1):
         return float(k == n * p)
@@ -44,7 +44,8 @@ def p_value(k: int, n: int, p: float) -> float:
 def critical(n: int, p: float, level: float) -> tuple[int, int]:
     """Return the largest count below n p, and the smallest above, that contradict p at `level`.
 
-    If no count qualifies, return -1 as the count below n p, or n + 1 as the count above.
+    If no count below n p contradicts p, the first result is -1. If no count above n p contradicts
+    p, the second result is n + 1.
     """
     return n - _from(n, 1 - p, p, level), _from(n, p, 1 - p, level)
 
@@ -60,7 +61,7 @@ def _from(n: int, p: float, q: float, level: float) -> int:
 
 def power(n: int, p: float, truth: float, level: float) -> float:
     """Return the chance that n draws contradict p at `level` if the true probability is `truth`."""
-    if p in (0, 1):  # one draw in the direction of probability 0 contradicts p
+    if p in (0, 1):  # a single draw in the direction that has probability 0 contradicts p
         return float(1 - abs(1 - p - truth) ** n)
     low, high = critical(n, p, level)
     if truth in (0, 1):
@@ -69,7 +70,7 @@ def power(n: int, p: float, truth: float, level: float) -> float:
 
 
 def weakest(n: int, p: float, bias: float, level: float) -> float:
-    """Return the smaller of the powers to detect the true probabilities p + bias and p - bias.
+    """Return the power of the test at p + bias or p - bias, the smaller of the two.
 
     A probability p + bias or p - bias outside 0..1 is ignored.
     """
@@ -78,7 +79,7 @@ def weakest(n: int, p: float, bias: float, level: float) -> float:
 
 
 def draws_for(bias: float, wanted: float, level: float) -> int:
-    """Return how many draws detect a bias with power `wanted` (within 1%) at p = 1/2.
+    """Return the number of draws, to within 1%, that detects `bias` with power `wanted` at p = 1/2.
 
     At p = 1/2 the counts vary most, so this number of draws suffices for nearly all p.
     """
@@ -93,18 +94,17 @@ def draws_for(bias: float, wanted: float, level: float) -> int:
 
 
 def deviation(variance: Any, level: float) -> Any:
-    """Return a bound on the distance of a sum of independent draws from its expectation.
+    """Return a bound on |S - E(S)| for a sum S of independent draws.
 
-    The sum is farther from its expectation than the bound with a probability of at most `level`, by
-    Bernstein's inequality. Each term is at most 1 from its expectation; the terms may have
-    different probabilities.
+    |S - E(S)| exceeds the bound with a probability of at most `level`, by Bernstein's inequality.
+    Each draw differs from its expectation by at most 1; draws may have different probabilities.
     """
     exponent = math.log(2 / level)
     return exponent / 3 + np.sqrt(exponent**2 / 9 + 2 * variance * exponent)
 
 
-#: The largest distance between compared draws, for draws that round away from zero with probability
-#: 1/4.
+#: Draws that round away from zero with probability 1/4 are compared if they are at most this many
+#: elements apart.
 NEAR = 64
 
 
@@ -113,8 +113,8 @@ class Echo:
     """A dependence: draws at some distance that agree more or less often than independent draws."""
 
     distance: int
-    #: The call of the second draw: 0 is the call of the first draw, 1 the next call, -1 the call
-    #: before.
+    #: Which call made the second draw of a pair: 0 is the call of the first draw, 1 the next call,
+    #: -1 the call before.
     calls: int
     share: float
     expected: float
@@ -147,8 +147,8 @@ def echoes(halves: Sequence[Array], quarters: Sequence[Array], level: float) -> 
     """Return the dependences between the draws of two successive calls, the strongest first.
 
     Each call is a vector of +1 (away from zero), -1 (toward zero) and 0 (nothing drawn). The draws
-    in `halves` go away from zero half the time, the draws in `quarters` a quarter of the time.
-    `quarters` may be empty.
+    in `halves` round away from zero with probability 1/2, the draws in `quarters` with probability
+    1/4. `quarters` may be empty.
     """
     first, second = (half.astype(np.float64) for half in halves)
     reach = len(first) // 2
@@ -161,14 +161,14 @@ def echoes(halves: Sequence[Array], quarters: Sequence[Array], level: float) -> 
     return sorted(found, key=lambda echo: (-round(echo.strength, 2), abs(echo.calls), echo.distance))
 
 
-#: The shares of a generator that repeats are still judged if its period is at least this long.
+#: The probabilities of a generator are judged if its period is at least this many elements.
 LEAST_PERIOD = 1024
 
 
 def period(within: Sequence[Echo]) -> int:
     """Return the period of draws that repeat, or 0 if repetition does not explain all dependences.
 
-    `within` are the dependences between the draws of one call.
+    `within` lists the dependences between the draws of one call.
     """
     distances = sorted(echo.distance for echo in within)
     repeats = distances and all(echo.share == 1 for echo in within)
@@ -180,7 +180,7 @@ def period(within: Sequence[Echo]) -> int:
 def _agreements(a: Array, b: Array, distances: range, calls: int, level: float) -> list[Echo]:
     """Return a dependence for each distance at which draws agree too often or too rarely.
 
-    Each draw goes away from zero half the time.
+    Each draw rounds away from zero with probability 1/2.
     """
     together = _correlation(a, b, distances.stop)[distances.start :]
     pairs = _correlation(abs(a), abs(b), distances.stop)[distances.start :]
@@ -210,11 +210,10 @@ def _mean(a: Array) -> float:
 
 
 def _together(a: Array, b: Array, distance: int, calls: int, level: float) -> list[Echo]:
-    """Return a dependence of draws that go away from zero together, or an empty list.
+    """Return a list with the dependence between draws at one distance; empty if there is none.
 
-    There is a dependence if both draws of a pair go away from zero too often or too rarely.
-
-    Each draw goes away from zero a quarter of the time. The pairs of draws are disjoint, and
+    There is a dependence if both draws of a pair round away from zero too often or too rarely.
+    Each draw rounds away from zero with probability 1/4. The pairs of draws are disjoint, and
     therefore independent.
     """
     first, second = a[: len(a) - distance], b[distance:]
@@ -229,7 +228,7 @@ def _together(a: Array, b: Array, distance: int, calls: int, level: float) -> li
 
 
 def smallest_correlation(pairs: int, power: float, level: float) -> float:
-    """Return the smallest correlation at one distance that `pairs` pairs detect with `power`."""
+    """Return the least correlation that a test of `pairs` pairs finds with probability `power`."""
     low, high = 0.0, 1.0
     while high - low > 0.001:
         rho = (low + high) / 2
@@ -241,7 +240,7 @@ def smallest_correlation(pairs: int, power: float, level: float) -> float:
 
 
 def groups(half: Array, block: int) -> int:
-    """Return the largest size of groups within which all draws go in the same direction, or 1.
+    """Return the largest size of groups in which all draws round in the same direction, or 1.
 
     The sizes tried are the powers of two and the block length.
     """
@@ -261,7 +260,7 @@ def same_answers(calls: Array, names: Sequence[str]) -> list[str]:
     """Return sentences about calls (rows of +1, -1 and 0) that should differ but do not."""
     drawn = calls[calls != 0]
     if not drawn.size or abs(drawn.sum()) == drawn.size:
-        return []  # all draws went in the same direction, so equal calls prove nothing
+        return []  # all draws round in the same direction, so equal calls prove nothing
     if all(abs(call.sum()) == abs(call).sum() for call in calls):
         return ["In each call all equal elements round in the same direction: the call uses one random word for all."]
     _, kind, copies = np.unique(calls, axis=0, return_inverse=True, return_counts=True)
@@ -275,7 +274,7 @@ def same_answers(calls: Array, names: Sequence[str]) -> list[str]:
 
 
 def likeness(calls: Array, names: Sequence[str], level: float) -> list[str]:
-    """Return sentences about calls that agree more or less often than independent calls.
+    """Return sentences about pairs of calls that agree too often or too rarely to be independent.
 
     Elements at the same index are compared.
     """

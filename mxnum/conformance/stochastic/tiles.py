@@ -1,4 +1,4 @@
-"""Make tiles, the rows of numbers that a kernel has to round, and count its answers."""
+"""Make tiles (rows of numbers that a kernel has to round), and count the kernel's answers."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from mxnum.memory.dtypes import Array, code_dtype
 
 #: The largest number of elements that are passed to a function at a time.
 ELEMENTS = 1 << 21
-#: Number of columns in which codes are counted. The last column counts answers that are not codes,
-#: because they are negative or too large. Scale codes get columns in the order in which they
-#: appear. When all columns are taken, further scale codes share the column `OTHERS`.
+#: Number of columns in the tables that count answered codes, one column for each code. The last
+#: column counts answers that are not codes, because they are negative or too large. Scale codes get
+#: columns in the order in which they appear. When all columns are taken, further scale codes share
+#: the column `OTHERS`.
 COLUMNS = 258
 OTHERS, NO_CODE = COLUMNS - 2, COLUMNS - 1
-#: How often each case occurs in a tile; the tile also has numbers that must not change.
+#: How often each case occurs in a tile. A tile also has numbers with only one right code.
 REPEATS = 16
 #: Exponents of the powers of two by which blocks are multiplied.
 OFFSETS = (0, -3, 5, -40, 40)
@@ -36,8 +37,8 @@ class Tile:
 
     task: Task
     chances: list[Chance]
-    #: Bit patterns of numbers, and an id for each number: the index of its case, or `len(chances)`
-    #: or more for a number with one right code.
+    #: Bit patterns of numbers, and an id for each number. The id is the index of the number's case.
+    #: The ids of numbers with only one right code begin at `len(chances)`.
     x: Array
     ids: Array
     #: True for rows in which no number is rounded stochastically.
@@ -46,7 +47,8 @@ class Tile:
     #: right code.
     scales: Array
     codes: Array
-    #: True for rows of zeros and rows with NaN or infinity, whose scale may differ by choice.
+    #: True for rows of zeros and rows with NaN or infinity, because the standard permits several
+    #: scales for these rows.
     is_special: Array
 
     @property
@@ -75,7 +77,7 @@ def inputs_of(task: Task, x: Array) -> Columns:
 def _largest_of_tensor(task: Task) -> int:
     """Return the bits of the largest element times the largest scale.
 
-    The product is halved until the source can represent it.
+    Halve the product until the input's float type can represent it.
     """
     scale = task.format.scale.number
     assert scale is not None
@@ -96,8 +98,8 @@ def largest_quotient(task: Task) -> float:
     """Return the largest quotient (magnitude / factor) that has one right element code.
 
     The quotient is a value of the element, or a number beyond the largest element if such numbers
-    saturate. Blocks use the quotient as an anchor: a block whose largest magnitude is the anchor
-    has the factor 1.
+    saturate. A block whose largest magnitude is this quotient has the factor 1. The quotient serves
+    as an anchor, the number that sets a block's scale.
     """
     if not task.has_scales:
         return np.inf
@@ -140,7 +142,7 @@ def make_tile(task: Task, chances: list[Chance], rng: Generator, repeats: int = 
     ids = np.resize(np.arange(len(values)), (rows, length))
     ids = np.concatenate(
         [np.full((rows, 1), len(values)), ids], axis=1
-    )  # a block has an anchor, which sets the scale, and cases
+    )  # each block has cases and one anchor, which sets the scale
     order = np.argsort(rng.integers(0, 1 << 40, ids.shape), axis=1)
     ids = np.take_along_axis(ids, order, axis=1)
     drawn = np.ldexp(np.append(values, reach)[ids], np.resize(_offsets(task, [*values, reach]), rows)[:, None])
@@ -178,7 +180,7 @@ def _offsets(task: Task, values: list[float]) -> list[int]:
 
 
 def _still_rows(task: Task, still: Array, reach: float) -> Array:
-    """Return blocks of zeros, of element values, and with a NaN or an infinity."""
+    """Return blocks whose numbers have one right code: zeros, element values, NaN or infinity."""
     k, sign = task.block, 1 << (task.source.bits - 1)
     magnitudes = grid.as_magnitudes(still, task.source)
     values, special = still[np.isfinite(magnitudes)], still[~np.isfinite(magnitudes)]
@@ -245,7 +247,7 @@ class Tally:
         return self._scale_codes.index(code) if code in self._scale_codes else OTHERS
 
     def times(self, rows: Array, codes: Array) -> Array:
-        """Return how often each row got the scale code at the same position of `codes`."""
+        """Return how often the scale of row `rows[i]` was `codes[i]`, for each i."""
         found: Array = self.scales[rows, [self.column(code) for code in codes.tolist()]]
         return found
 

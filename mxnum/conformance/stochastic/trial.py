@@ -93,7 +93,7 @@ def judge_codes(report: StochasticReport, tally: Tally, profile: Profile) -> Non
         others = [code for code in np.flatnonzero(row).tolist() if code not in (chance.below, chance.above)]
         if others:
             seen = ", ".join(f"{code_text(task, code)} {row[code]} times" for code in others[:3])
-            strange.append(f"{chance.text(task)}: got {seen} of {row.sum()}, which is neither of the two codes.")
+            strange.append(f"{chance.text(task)}: got {seen} of {row.sum()}, but only its two neighbours are right.")
     if strange:
         text = f"{len(strange)} of {len(tile.chances)} numbers become codes that are not next to them."
         add_problem(report, "Codes", text)
@@ -107,7 +107,7 @@ def judge_codes(report: StochasticReport, tally: Tally, profile: Profile) -> Non
 
 
 def judge_what_stays(report: StochasticReport, tally: Tally, profile: Profile) -> None:
-    """Judge numbers with one right code, and blocks of NaN, none of which may vary.
+    """Judge the answers that must not vary: for numbers with one right code and for blocks of NaN.
 
     Zeros, representable numbers and saturated numbers have one right code.
     """
@@ -176,12 +176,12 @@ def difference(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
 SEEDS = (1, 2, *(1 | 1 << bit for bit in range(1, 31)), 2 | 1 << 30)
 #: Number of draws with each seed in `SEEDS`.
 UNDER_EACH_SEED = 4096
-#: The fewest elements of a call that tests dependence, even if single cases need fewer draws.
+#: A call that tests whether draws are independent has at least this many elements.
 AT_LEAST = 1 << 14
-#: Each case from `survey` has this many times fewer draws than each case from `chances`.
+#: A case from `chances` gets this many times the draws of a case from `survey`.
 SURVEYED = 64
-#: Number of draws of each case if shares are not judged; also the fewest draws of a case from
-#: `survey`.
+#: Number of draws of each case if the kernel's probabilities are not judged. A case from `survey`
+#: always has at least this many draws.
 FEW = 4096
 
 
@@ -199,8 +199,8 @@ class Trial:
     def run(self, bias: float, power: float, false_alarm: float, profile: Profile) -> StochasticReport:
         """Run all tests and return the report.
 
-        Shares are judged only if draws are independent, because shares of dependent draws prove
-        nothing.
+        The kernel's probabilities are judged only if draws are independent, because counts of
+        dependent draws prove nothing.
         """
         report, task = self.report, self.task
         precise = chances(task, self.rng, bias, self.reach)
@@ -224,8 +224,8 @@ class Trial:
         looks = min(int(tally.codes[len(tally.tile.chances) :].sum(axis=1).min()) for tally in tallies)
         if looks:
             report.guarantees.append(
-                f"The test finds a number that has one right code but changes once in "
-                f"{round(-looks / np.log(1 - power))} draws with probability {power:g}."
+                f"With probability {power:g}, the test finds a number that has one right code but changes once in "
+                f"{round(-looks / np.log(1 - power))} draws."
             )
         report.guarantees.append(
             f"A right kernel would be called wrong in at most 1 of {round(1 / false_alarm)} such checks."
@@ -239,10 +239,10 @@ class Trial:
         return tally.draw((self._seed if seed is None else seed) if self.seeded else None)
 
     def independence(self, length: int, power: float, level: float) -> bool:
-        """Return True if equal seeds give equal answers and all other draws are independent.
+        """Return True if equal seeds give equal answers, and draws are otherwise independent.
 
         Problems are added to the report. A generator whose only dependence is a long period counts
-        as independent, because its shares can be judged.
+        as independent, because its probabilities can be judged.
         """
         length = min(max(length, AT_LEAST), ELEMENTS)
         before = len(self.report.problems)
@@ -274,7 +274,7 @@ class Trial:
             add_problem(
                 self.report,
                 "Dependent draws",
-                f"All elements in each group of {size} in a row round in the same direction.",
+                f"Within each group of {size} adjacent elements, all round in the same direction.",
             )
         # If draws within a call depend on each other, or calls are equal, comparing two calls adds
         # nothing.
@@ -288,11 +288,11 @@ class Trial:
         for sentence in [] if told else statistics.likeness(calls, names, level):
             add_problem(self.report, between, sentence)
         reach = half.ids.size // 2
-        pairs = int(reach * (length / half.ids.size) ** 2)  # leave out pairs with anchors, which are not random
+        pairs = int(reach * (length / half.ids.size) ** 2)  # anchors are not random, so pairs with them are left out
         rho = statistics.smallest_correlation(pairs, power, level)
         self.report.guarantees.append(
-            f"The test finds a correlation of {rho:.2g} between elements at any one distance up to {reach}, in one "
-            f"call or in two successive calls, with probability {power:g}."
+            f"With probability {power:g}, the test finds a correlation of {rho:.2g} between elements that are a fixed "
+            f"distance of at most {reach} apart, in one call or in two successive calls."
         )
         return len(self.report.problems) == before
 
@@ -315,7 +315,8 @@ class Trial:
     def still_drawing(self, tallies: list[Tally]) -> bool:
         """Return True if rounding is random at all; otherwise add a problem to the report.
 
-        The problem names a deterministic rounding mode that gives the same codes.
+        The added problem names a deterministic rounding mode that gives the same codes, if there is
+        one.
         """
         tables = [tally.codes[: len(tally.tile.chances)] for tally in tallies]
         certain = [c.probability(self.report.sr_bits) in (0, 1) for tally in tallies for c in tally.tile.chances]
@@ -343,7 +344,7 @@ class Trial:
         return True
 
     def shares(self, tallies: list[Tally], levels: Levels, bias: float, power: float, profile: Profile) -> None:
-        """Judge how often each case went away from zero, and add the results to the report."""
+        """Judge how often each case rounded away from zero, and add the results to the report."""
         cases = [chance for tally in tallies for chance in tally.tile.chances]
         tables = np.concatenate([tally.codes[: len(tally.tile.chances)] for tally in tallies])
         every = np.arange(len(cases))

@@ -1,10 +1,5 @@
 // The steps from a number to its code, in the words of `mxnum explain`.
 
-/** Keeps what happens to a number that rounds beyond the largest value where it does not saturate. */
-function staysAtLargest(rounding, negative) {
-  return {rtz: true, rto: true, rtp: negative, rtn: !negative}[rounding] || false;
-}
-
 /**
  * The steps of one number as {x, code, value, factor, below, above, position, overflows, isZero, rule}.
  *
@@ -72,21 +67,24 @@ function parity(format, value) {
 
 /** The rule in words, and true if it takes the neighbour that is farther from zero. */
 function roundingRule(state, negative, odd, [n, d], i) {
-  const mode = state.rounding, twice = 2n * n;
+  const mode = state.rounding, rounding = ROUNDINGS[mode], side = 2n * n < d ? 0 : 2n * n === d ? 1 : 2;
   if (n === 0n) return ["is representable and stays", false];
-  if (mode === "rtz") return ["rtz goes toward zero", false];
-  if (mode === "rtp") return ["rtp goes up", !negative];
-  if (mode === "rtn") return ["rtn goes down", negative];
-  if (mode === "rto") return ["rto takes the neighbour whose code is odd", odd === 0];
-  if (mode === "sr") {
+  if (!rounding.away) {
     const word = Array.isArray(state.random) ? state.random[i] : state.random;
     const low = BigInt(SHARED.alignRandom(word | 0)), floor = (n << 30n) / d, away = floor + low >= 1n << 30n;
     const where = away ? "away from" : "toward";
-    return [`sr adds R to the first 30 fraction bits, ${floor} + ${low} ${away ? ">=" : "<"} 2^30: goes ${where} zero`, away];
+    return [`${mode} adds R to the first 30 fraction bits, ${floor} + ${low} ${away ? ">=" : "<"} 2^30, so the result goes ${where} zero`, away];
   }
-  if (twice !== d) return [`${mode} takes the nearer one`, twice > d];
-  if (mode === "rna") return ["a tie, which rna takes away from zero", true];
-  return [`a tie, which rne gives to the even code, here the one ${odd ? "away from" : "nearer"} zero`, odd === 1];
+  const goesAway = (negative, odd, side) => rounding.away[6 * negative + 3 * odd + side] === "1";
+  const away = goesAway(negative, odd, side), end = away ? "away from" : "toward";
+  const isNearest = !goesAway(negative, odd, 0) && goesAway(negative, odd, 2), taken = away === Boolean(odd) ? "even" : "odd";
+  const byParity = goesAway(negative, 0, side) !== goesAway(negative, 1, side);
+  const bySign = goesAway(0, odd, side) !== goesAway(1, odd, side);
+  if (isNearest && side !== 1) return [`${mode} takes the nearer one`, away];
+  if (isNearest && !byParity) return [`a tie, which ${mode} rounds ${end} zero`, away];
+  if (isNearest) return [`a tie, which ${mode} gives to the ${taken} code, here the one ${away ? "away from" : "nearer"} zero`, away];
+  if (byParity) return [`${mode} takes the neighbour whose code is ${taken}`, away];
+  return [bySign ? `${mode} goes ${away === Boolean(negative) ? "down" : "up"}` : `${mode} goes ${end} zero`, away];
 }
 
 function overflowRule(state, step, rounded, largestValue, saturates) {
@@ -94,7 +92,7 @@ function overflowRule(state, step, rounded, largestValue, saturates) {
   const beyond = `beyond the largest, ${signed(largestValue)}`;
   const rule = step.position[0] === 0n ? `is ${beyond}` : `${step.rule}; ${signed(rounded)} is ${beyond}`;
   if (saturates) return `${rule}: it saturates`;
-  if (staysAtLargest(state.rounding, negative)) return `${rule}, and ${state.rounding} stays at the largest`;
+  if (ROUNDINGS[state.rounding].staysAtLargest[Number(negative)]) return `${rule}, and ${state.rounding} gives the largest value`;
   const to = FORMAT[state.format].element.specials === "ieee" ? "infinity" : "NaN";
   return `${rule}: it overflows to ${to}`;
 }

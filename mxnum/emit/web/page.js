@@ -44,7 +44,7 @@ function stateOf(text) {
   const code = /^\d+$/.test(given.get("scale")) ? Number(given.get("scale")) : null;
   const tensor = given.has("tensor") ? bitsOf(given.get("tensor")) : null;
   return {
-    format: format.name, rule: among("rule", format.rules), rounding: among("rounding", ROUNDINGS),
+    format: format.name, rule: among("rule", format.rules), rounding: among("rounding", Object.keys(ROUNDINGS)),
     overflow: among("overflow", ["saturate", "ieee"]), nonfinite: among("nonfinite", ["block", "element"]), bits,
     at: Math.min(/^\d+$/.test(given.get("at")) ? Number(given.get("at")) : 0, bits.length - 1),
     scale: code !== null && isScale(format, code) ? code : null,
@@ -342,7 +342,7 @@ function renderChoices() {
   const options = (names, chosen) => names.map((name) => `<option${name === chosen ? " selected" : ""}>${escaped(name)}</option>`).join("");
   $("format").innerHTML = options(FORMATS.map((each) => each.name), state.format);
   $("rule").innerHTML = options(format.rules, state.rule);
-  $("rounding").innerHTML = options(ROUNDINGS, state.rounding);
+  $("rounding").innerHTML = options(Object.keys(ROUNDINGS), state.rounding);
   for (const name of ["overflow", "nonfinite"]) $(name).value = state[name];
   $("overflow").disabled = format.element.specials === "none";
   const fill = (id, text) => { if (document.activeElement !== $(id)) $(id).value = text; };
@@ -350,9 +350,9 @@ function renderChoices() {
   fill("tensor", state.tensor === null ? "" : typedText(state.tensor));
   fill("random", String(state.random));
   $("tensor-label").hidden = !format.hasTensor;
-  $("random-label").hidden = state.rounding !== "sr";
+  $("random-label").hidden = Boolean(ROUNDINGS[state.rounding].away);
   const unusual = state.overflow !== "saturate" || state.nonfinite !== "block" || state.scale !== null || state.tensor !== null;
-  if (unusual || state.rounding === "sr") $("more").open = true;
+  if (unusual || !ROUNDINGS[state.rounding].away) $("more").open = true;
   const {name, nanCode} = format.element, nan = state.bits.findIndex((x) => (x & 0x7fffffff) > 0x7f800000);
   const raises = state.nonfinite === "element" && nanCode === null && nan >= 0;
   $("problem").textContent = !raises ? "" :

@@ -39,8 +39,8 @@ _NO_COMPILER = "the compiler of CUDA (NVVM) was not found; set CUDA_HOME to the 
 #: True if kernels run as Python in numba's simulator.
 SIMULATED = bool(config.ENABLE_CUDASIM)
 
-#: The number of threads of a CUDA block. Any number gives right results, because each kernel loops
-#: until all work is done.
+#: The number of threads of a CUDA block. Results do not depend on the number of threads, because
+#: each kernel loops until all work is done.
 THREADS = 1 if SIMULATED else 256
 WARP = 32
 #: The least number of CUDA blocks of a launch. numba warns of fewer blocks, and blocks without work
@@ -365,8 +365,8 @@ _fma_by_definition, _sum_by_definition = make_fma_float32(), make_add_float32()
 def _float_operation(name: str) -> Any:
     """Return a function of float32 bit patterns that compiles to one PTX instruction.
 
-    `name` names the instruction and its rounding, as in ``add.rn``, because ptxas never fuses an
-    instruction that names its rounding with another. NVVM would translate a plain float operation
+    `name` is the name of the instruction with its rounding, such as ``add.rn``. ptxas never fuses
+    two instructions if their names say how they round. NVVM would translate a plain float operation
     to ``add.f32`` or ``mul.f32``, which ptxas may fuse into a multiply-add.
     """
 

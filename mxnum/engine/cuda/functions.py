@@ -52,8 +52,8 @@ def stored(target: ElementFormat) -> int:
 def scales_to_float32(source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow) -> bool:
     """Return True if the float32 operations of the module `scaled` can round to `element`.
 
-    The operations of `scaled` are right for finite numbers only, so the caller must also check that
-    blocks with a NaN or an infinity get the scale NaN.
+    The operations of `scaled` are right for finite numbers only. So the caller may use `scaled`
+    only if blocks with a NaN or an infinity get the scale NaN.
     """
     return (
         source.name in scaled.SOURCES

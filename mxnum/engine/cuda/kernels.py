@@ -1,9 +1,9 @@
 """CUDA kernels for arrays of any layout.
 
-Each thread processes one element, or one block, after another. An array is passed as a vector of
-all its memory, the index of its first element, and the strides of its axes in elements. `shape` is
-the shape of the array of elements, and `blocks` is the number of elements that share a scale along
-each axis. Blocks may extend along any axes, in any memory order.
+Each thread loops over elements, or over blocks. An array is passed as a vector of all its memory,
+the index of its first element, and the strides of its axes in elements. `shape` is the shape of the
+array of elements, and `blocks` is the number of elements that share a scale along each axis. Blocks
+may extend along any axes, in any memory order.
 """
 
 from __future__ import annotations
@@ -261,8 +261,8 @@ def block_scales(
 
     If `asymmetric` is given, the kernel computes offsets too. `scale_of` computes a scale code from
     the largest finite magnitude of a block and the tensor scale. `nan_code` is the scale code of
-    blocks that hold NaN or infinity; if it is -1, only the finite elements of such blocks count. If
-    `given`, the kernel reads the scales from `given_scales` instead of computing them.
+    blocks that hold NaN or infinity; if it is -1, the finite elements of these blocks determine the
+    scale. If `given`, the kernel reads the scales from `given_scales` instead of computing them.
 
     The last axis of `shape` must be the axis with the longest blocks. `counts` are the numbers of
     blocks along each axis. `given_by`, `tensor_by` and `scales_by` hold strides for the axes of
@@ -348,7 +348,7 @@ def block_scales(
 
 @dialect
 def _place_of_run(which, number, corner, shape, blocks, counts, source_by):
-    """Return the index of the first element of row number `which` of a block.
+    """Return the index at which row number `which` of a block begins.
 
     A row of a block lies along the last axis.
     """

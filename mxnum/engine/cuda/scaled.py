@@ -72,8 +72,9 @@ def make_widen(source: ElementFormat) -> Callable[..., Any]:
 def _make_rounded(source: ElementFormat, element: ElementFormat) -> Callable[..., Any]:
     """Return `rounded(x, down)`, which returns (sign bit, total, power).
 
-    `power` is a power of two. `total` is the sum of `power` and the scaled magnitude of `x`,
-    rounded to a multiple of the element's step. `power` and `total` are float32 bit patterns.
+    `power` is the power of two whose last bit is worth the element's step at the scaled magnitude
+    of `x`. `total` is the sum of `power` and the scaled magnitude, rounded to a multiple of the
+    step. `power` and `total` are float32 bit patterns.
     """
     UP = (FLOAT32.mantissa_bits - element.mantissa_bits) << FLOAT32.mantissa_bits
     LEAST = (element.emin + FLOAT32.bias) << 23
@@ -160,8 +161,8 @@ def make_scale(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -
     ONE, EMAX = 1 << FLOAT32.mantissa_bits, element.emax
     QUANTUM = ONE >> element.mantissa_bits
     # Adding `BUMP` to the bit pattern of a magnitude increments the exponent field if the rule
-    # rounds the scale up. `BUMP` is `ONE`, the unit of the exponent field, minus the least fraction
-    # that the rule rounds up.
+    # rounds the scale up. `BUMP` plus the least fraction that the rule rounds up gives `ONE`, the
+    # unit of the exponent field.
     BUMP = {
         ScaleRule.FLOOR: 0,
         ScaleRule.CEIL: ONE - 1,

@@ -1,6 +1,6 @@
 """Matrix products on a GPU, with sums whose order and rounding are defined.
 
-Each thread computes one element of the result after another. The kernels are simple rather than
+Each thread computes elements of the result, one after another. The kernels are simple rather than
 fast: they read operands from global memory, and sum the products of a block exactly with integers.
 """
 
@@ -29,8 +29,8 @@ from mxnum.memory.device import DeviceArray
 from mxnum.memory.dtypes import numpy_dtype
 from mxnum.modes import Accumulate, Nonfinite, Overflow, Rounding
 
-#: A sum of at most this many bits is held in one 64-bit integer. A longer sum is held in an array
-#: of limbs, as the module `exact` does.
+#: A sum of at most this many bits is held in one 64-bit integer. An array of limbs holds a longer
+#: sum, as in the module `exact`.
 _SUM_BITS = exact.SUM_WIDTH
 
 
@@ -73,7 +73,7 @@ def _by_blocks(a: Operand, b: Operand, out: DeviceArray, target: ElementFormat, 
         codes: Any = x.array
         scales: Any = x.scales
         of_blocks = [1] * out.ndim
-        # Go from the axis of rows to the first axis, in the order in which `_along` stores strides.
+        # Assign block lengths to axes of the result in the same way as `_along` assigns strides.
         for i, block in enumerate(reversed(x.blocks[:-1])):
             of_blocks[axis if i == 0 else -2 - i] = block
         memory, at = driver.memory(codes, signed=False)
@@ -87,8 +87,8 @@ def _by_blocks(a: Operand, b: Operand, out: DeviceArray, target: ElementFormat, 
 def _along(view: DeviceArray, out: DeviceArray, axis: int) -> tuple[int, ...]:
     """Return, for each axis of the result, the stride of an operand along that axis.
 
-    `axis` is the axis of the result that counts the operand's rows. The stride is 0 along axes that
-    the operand lacks, so that the operand is broadcast.
+    `axis` is the axis of the result along which the operand's rows lie. The stride is 0 along axes
+    that the operand lacks, so that the operand is broadcast.
     """
     steps = [0] * out.ndim
     for i, (length, stride) in enumerate(zip(reversed(view.shape[:-1]), reversed(view.strides[:-1]), strict=True)):
@@ -100,9 +100,9 @@ def _along(view: DeviceArray, out: DeviceArray, axis: int) -> tuple[int, ...]:
 def _float32(x: Operand, stream: int | None, *, by_columns: bool) -> DeviceArray:
     """Return the values of an operand in float32.
 
-    An operand in float32 is returned as it is. Values in any other format are stored in a new
-    float32 array, row by row. If `by_columns`, the new array is stored column by column, because
-    neighbouring threads read the same index of neighbouring rows together.
+    An operand of float32 numbers is returned as it is. The values of an operand that is not float32
+    are stored in a new float32 array, row by row. If `by_columns`, the new array is stored column
+    by column, because neighbouring threads read the same index of neighbouring rows together.
     """
     array: DeviceArray = x.array  # type: ignore[assignment]
     if x.format == FLOAT32:
@@ -197,7 +197,7 @@ def _bounds(a: ElementFormat, b: ElementFormat) -> tuple[int, int, int]:
     """Return (lowest, highest, bits) for the products of two element formats.
 
     `lowest` and `highest` are the least and the greatest exponent of a product. `bits` is the
-    number of bits of the largest product, as an integer in units of 2**lowest.
+    number of bits of the largest product, in units of 2**lowest.
     """
     low = high = bits = 0
     for element in (a, b):

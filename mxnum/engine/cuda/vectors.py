@@ -1,10 +1,10 @@
 """CUDA kernels for blocks along contiguous rows.
 
 A quad is four consecutive elements. Each thread processes one quad at a time, with one aligned load
-and one store. All quads of a block are held by neighbouring threads of one warp. These threads find
-the block's largest magnitude by exchanging the largest magnitudes of their quads, so that an array
-is read once and written once. The block length is a power of two from 4 to 128, and every block has
-this full length.
+and one store. All quads of a block are held by neighbouring threads of one warp. The threads find
+the block's largest magnitude by exchanging the largest magnitudes of their quads. So an array is
+read only once. The block length is a power of two from 4 to 128, and every block has this full
+length.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def quantize_rows(
     The kernel computes out = function(x, scale, random) for every element. `function` returns
     codes, and the kernel stores the four codes of a quad as one 32-bit word. If `values`,
     `function` returns bit patterns as wide as the source format instead of codes, and the kernel
-    does not store scales. The source has at most 32 bits, because lanes exchange magnitudes as
-    32-bit integers. `random` holds the arguments of `_make_randoms_of`.
+    does not store scales. The source format has at most 32 bits, because threads exchange
+    magnitudes as 32-bit integers. `random` holds the arguments of `_make_randoms_of`.
     """
     source, element, rule, nonfinite, given = scaling
     LANES, SHIFT = run // 4, (run // 4).bit_length() - 1

@@ -1,11 +1,11 @@
 """Loops for blocks that span several rows, such as columns and tiles.
 
 A loop sees a flat, contiguous array as (planes, rows, columns), with blocks of the shape (1, k,
-run). A band is the k rows that share blocks. A loop processes a band in panels, which are groups of
-columns that fit the caches. Before it converts a panel, a loop copies the scale of each block to
-all columns of the block, so that one inner loop along the columns serves every `run`. A loop marks
-each panel for which its fast formulation is not right, and the loops of `marked` redo the marked
-panels.
+run). A band consists of the k rows that one row of blocks spans. A loop processes a band in panels,
+which are groups of columns that fit the caches. Before a loop converts a panel, it copies the scale
+of each block to all columns of the block. So one inner loop along the columns serves every `run`. A
+loop marks each panel for which its fast formulation is not right, and the loops of `marked` redo
+the marked panels.
 
 A call of a loop processes the bands `first` to `last`, counted over all planes, and in each band
 the columns `begin` to `end`. `begin` is a multiple of the panel width, and the panel width is a
@@ -46,10 +46,11 @@ def quantize(
 ) -> Callable[..., Any]:
     """Return a function that returns the quantizing loop for arrays of given types.
 
-    The function is called as `bind(x, out, *others)`. The loop is called as `loop(arrays, (shape,
-    bounds), marks, words, numbers)`, where the shape is (rows, columns, k, run, panel). For each
-    panel, the loop computes the scales and the results by a fast formulation, or marks the panel if
-    the formulation is not right for it. The loop returns the number of panels that it marked.
+    The returned function is called as `bind(x, out, *others)`. The loop is called as
+    `loop(arrays, (shape, bounds), marks, words, numbers)`, where the shape is (rows, columns, k,
+    run, panel). For each panel, the loop computes the scales and the results by a fast formulation,
+    or marks the panel if the formulation is not right for it. The loop returns the number of panels
+    that it marked.
     """
     kernel, loop = _quantizing_kernel(function, draw is not None), _quantize(source, constant_run)
 
@@ -63,7 +64,7 @@ def quantize(
 def _quantize(source: ElementFormat, constant_run: int) -> Any:
     """Return the compiled loop of `quantize`; one loop serves all conversion functions.
 
-    The loop's first argument is (kernel, result of `address_of`, scales given).
+    The loop's first argument is (kernel, result of `address_of`, 1 if scales are given, else 0).
     """
     Magnitude = magnitude_type(source)
     panel_maxima, fast_scales = make_panel_maxima(source, False), make_fast_scales(source)
@@ -130,9 +131,9 @@ def _quantizing_kernel(function: Callable[..., Any], draws: bool) -> Kernel:
 def decode(function: Callable[..., Any], constant_run: int) -> Callable[..., Any]:
     """Return a function that returns the decoding loop for arrays of given types.
 
-    The function is called as `bind(codes, out, *others)`. The loop computes values by a fast
-    formulation. The loop takes the same arguments as the loop of `quantize`, and returns the number
-    of panels that it marked.
+    The returned function is called as `bind(codes, out, *others)`. The loop computes values by a
+    fast formulation. The loop takes the same arguments as the loop of `quantize`, and returns the
+    number of panels that it marked.
     """
     kernel, loop = _decoding_kernel(function), _decode(constant_run)
 

@@ -1,10 +1,10 @@
 """Fast loops that quantize and decode with scales that are floats, for blocks of any shape.
 
 As in `columns`, a loop processes an array as bands of k rows, and each band in panels of columns.
-If blocks lie along rows, a band is one row. For each panel, a loop first finds the scales, then
-computes the numbers that its formulation needs for each block (the *constants* of the block), and
-then converts the elements. A loop marks each panel for which its formulation is not right, and the
-loops of `marked` redo the marked panels.
+If blocks lie along rows, a band is one row. For each panel, a loop finds the scales, computes the
+*constants* of each block (the numbers that the formulation needs), and then converts the elements.
+A loop marks each panel for which its formulation is not right, and the loops of `marked` redo the
+marked panels.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def quantize(
 ) -> Callable[..., Any]:
     """Return a function that returns the quantizing loop for arrays of given types.
 
-    The function is called as `bind(x, out, scales, tensor, maxima)`. The loop is called as
+    The returned function is called as `bind(x, out, scales, tensor, maxima)`. The loop is called as
     `loop(arrays, (shape, bounds), marks, words, numbers)`, and returns the number of panels that it
     marked. The loop marks panels that hold a NaN or an infinity, and panels with a scale for which
     the formulation is not right. `find_scale(amax, tensor scale)` returns the scale code of a
@@ -168,8 +168,9 @@ def _quantize(source: ElementFormat, constant: Any) -> Any:
 def decode(formulation: Formulation, run: int, packed: bool) -> Callable[..., Any]:
     """Return a function that returns the decoding loop for arrays of given types.
 
-    The function is called as `bind(codes, out, scales, tensor, unused)`. The loop takes the same
-    arguments as the loop of `quantize`. If `packed`, each byte holds two codes of four bits.
+    The returned function is called as `bind(codes, out, scales, tensor, unused)`. The loop takes
+    the same arguments as the loop of `quantize`. If `packed`, each byte holds two codes of four
+    bits.
     """
     elements, prepare = _elements(formulation, False, run, packed, False), _preparing(formulation)
     constant = _constant(formulation)

@@ -9,14 +9,14 @@ lost. The loop leaves a block undecided if its sums are too close, and the calle
 errors of the block exactly.
 
 Fast path: blocks of whole vectors are first compared in float32. In the following bounds, A is the
-largest element of a block, and a factor is a scale times the tensor scale. A factor and each of its
-multiples are computed with a relative error of 2**-23 at most. A rounded value is at most twice as
-large as its element. So the distance between an element and its value has an error of at most
+largest magnitude of a block, and a factor is a scale times the tensor scale. A factor and each of
+its multiples are computed with a relative error of 2**-23 at most. Rounding at most doubles a
+number. So the computed distance between a number and its rounded value has an error of at most
 2**-20.8 A: 2**-22 A from the value, 2**-22 A from the threshold between two values, and 2**-24 A
-from rounding. The distance between an element and its value is at most A, so its square has an
-error of at most 2**-19.8 A**2. For each element, subtracting and adding lose less than 2**-20 A, or
-2**-20 A**2 for squares. The comparison in float32 decides a block if the two sums differ by more
-than the sum of the error bounds of all elements.
+from rounding. The distance is at most A, so the computed square of the distance has an error of at
+most 2**-19.8 A**2. For each number, subtracting and adding lose less than 2**-20 A, or 2**-20 A**2
+for squares. The comparison in float32 decides a block if the two sums differ by more than the sum
+of the error bounds of all numbers.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ FOUR = 6
 #: float64 numbers.
 _LEAST, _GREATEST = 2.0**-400, 2.0**400
 _SPLIT = 2.0**27 + 1
-#: A sum of n errors has a relative loss of at most n**2 times `_LOST`. One addition loses at most 4
-#: * 2**-106 of the sum.
+#: One addition loses at most 4 * 2**-106 of the sum, so adding n errors loses at most n**2 *
+#: `_LOST` of the total.
 _LOST = 2.0**-100
 
 
@@ -100,16 +100,16 @@ _QUARTER, _HALF, _3_4, _5_4, _3_2, _7_4, _2, _5_2, _3, _7_2, _4, _5, _6 = (
 #: The comparison in float32 is valid only if the largest element and both factors lie between
 #: `_LEAST_WIDE` and `_GREATEST_WIDE`.
 _LEAST_WIDE, _GREATEST_WIDE = 2.0**-50, 2.0**50
-#: Bounds on the error that one element adds to the difference of the two sums. _TERM is relative to
-#: the largest element, and _SQUARE, for squared errors, to the square of the largest element.
+#: Each number adds an error of at most `_TERM` * A to the difference of the two sums, or `_SQUARE`
+#: * A**2 if errors are squared, where A is the largest magnitude.
 _TERM, _SQUARE = 2.0**-19.8 + 2.0**-20, 2.0**-18.8 + 2.0**-20
 
 
 @dialect
 def _difference(x, f):
-    """Return each element's approximate distance from the nearest E2M1 value times `f`.
+    """Return approximate distances of `x` from the nearest products of `f` and an E2M1 value.
 
-    `x` is a vector of elements. The elements, `f` and the result are float32 bit patterns.
+    The vector `x`, `f` and the result hold float32 bit patterns.
     """
     v = select(x > multiply_float32(f, _QUARTER), multiply_float32(f, _HALF), 0)
     v = select(x > multiply_float32(f, _3_4), f, v)
@@ -247,10 +247,11 @@ def _make_balance_in_vectors(source: ElementFormat, rule: FloatScaleRule) -> Cal
 
 
 def _make_balance(source: ElementFormat, rule: FloatScaleRule) -> Callable[..., Any]:
-    """Return a function that compares the sums of errors of two scales in pairs of float64 numbers.
+    """Return a function that compares the sums of errors of two scales.
 
-    The function is called as `balance(x, bits, block, f6, f4)`. `f6` and `f4` are the factors of
-    the two scales (scale times tensor scale), as float64 numbers.
+    The function keeps each sum as two float64 numbers. The function is called as
+    `balance(x, bits, block, f6, f4)`. `f6` and `f4` are the factors of the two scales (scale times
+    tensor scale), as float64 numbers.
     """
     MAGNITUDE, MAX, SQUARES = (1 << (source.bits - 1)) - 1, source.max_code, rule.error_power == 2
 

@@ -3,8 +3,8 @@
 One loop finds the scales of marked panels, and a second loop converts the elements. As in
 `columns`, a loop processes an array as bands of rows, and each band in panels of columns. Each
 panel has a mark. If blocks lie along rows, a band is one row, and a panel is a group of blocks as
-in `rows`. The argument `arrays` is (x, out, scales, tensor scales). Code that depends on formats
-and modes is in the kernels that the loops call.
+in `rows`. The argument `arrays` is (x, out, scales, tensor scales). The loops call kernels, which
+contain everything that depends on formats and modes.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Finder:
     #: The kernel that computes scales, called as `(maxima, scales, tensor scales, _, numbers,
     #: (first scale, blocks, step, ...))`; None if the caller gives the scales.
     kernel: Kernel | None
-    #: The scale code of blocks that hold a NaN or an infinity; -1 if only the finite elements of
-    #: such blocks count.
+    #: The scale code of blocks that hold a NaN or an infinity; -1 if the finite elements of these
+    #: blocks determine the scale.
     nan_code: int
     #: Read by the kernel.
     numbers: Array
@@ -93,8 +93,8 @@ def _find_scales(source: ElementFormat) -> Any:
 
     The returned loop is called as `loop((kernel, NaN code, numbers), arrays, share, marks)`.
 
-    The loop sets the mark of a panel to MIXED if the panel holds a NaN or an infinity and the NaN
-    code is -1, and to FINITE otherwise.
+    If a panel holds a NaN or an infinity and the NaN code is -1, the loop sets the panel's mark to
+    MIXED, otherwise to FINITE.
     """
     MAX, Magnitude = source.max_code, magnitude_type(source)
     panel_maxima, finite_maxima = make_panel_maxima(source, False), make_panel_maxima(source, True)
@@ -141,11 +141,12 @@ class Converter:
     #: The kernel that converts elements, called as `(x, out, tables, random bits, numbers, (first
     #: element, width, rows, columns, run, stride of tables, given, offset of random bits))`.
     elements: Kernel
-    #: The type of the numbers in `tables`, and how many numbers each block has there; 0 means that
-    #: each column has one number.
+    #: The type of the numbers in `tables`, and how many of them belong to each block; 0 stands for
+    #: one number for each column.
     constant: Any
     constants: int
-    #: An integer that the loop passes to the kernel `elements`.
+    #: The result for elements under the scale NaN; only loops for scales that are powers of two
+    #: read it.
     given: int = 0
     numbers: Array = field(default_factory=lambda: NO_NUMBERS)
     #: True if the kernels are right for NaN and infinities; False if the loop must leave panels
@@ -167,11 +168,11 @@ class Converter:
 
 @cache
 def _convert(constant: Any) -> Any:
-    """Return the loop that converts marked panels, for tables of numbers of the type `constant`.
+    """Return the loop that converts marked panels.
 
-    The loop returns the number of marked panels that it left. The loop's first argument is
-    ((prepare, elements, result of `address_of`), constants, given, takes_mixed), named as the
-    fields of `Converter`.
+    `constant` is the type of the numbers in `tables`. The loop returns the number of marked panels
+    that it left unconverted. The loop's first argument is ((prepare, elements, result of
+    `address_of`), constants, given, takes_mixed), named as the fields of `Converter`.
     """
     Constant = constant
 
@@ -213,7 +214,7 @@ def convert_by(definition: Definition, nan_result: int, takes_mixed: bool) -> Co
 
 @cache
 def _spreading() -> Kernel:
-    """Return the kernel `prepare` of a `Converter`: it copies each block's scale to its columns."""
+    """Return a kernel `prepare` that copies the scale of each block to all columns of the block."""
 
     def kernel(scales, spread, tensor, unused, unused_too, where):
         place, blocks, _, _, run, _, _, _ = where

@@ -204,8 +204,8 @@ def _of_offset(function: Callable[..., Any], widen: Callable[..., Any] | None) -
 def convert(function: Callable[..., Any], in_lanes: bool, in_place: bool = False) -> Callable[..., Any]:
     """Return `loop((x, out, scales, offsets), (shape, bounds))`, which converts elements.
 
-    The loop stores `function(x, scale, offset)` in `out`. If `in_place`, the loop reads elements
-    from `out` instead of `x`, because compilers must know that both are the same array.
+    The loop stores `function(x, scale, offset)` in `out`. If `in_place`, `x` and `out` are the same
+    array, and the loop reads only `out`, so that the compiler sees a single array.
     """
     kernel, loop = _converting(function, in_lanes, in_place), _convert()
 

@@ -51,14 +51,13 @@ class Panel(NamedTuple):
 
 
 class Panels(NamedTuple):
-    """Numbers that are the same for all panels of a share, and are therefore computed once.
+    """Numbers that a loop computes once for all panels of its share.
 
     A share is the part of an array that one call of a loop processes.
     """
 
     total: int
-    #: The number of panels of a band that belong to the share, and the number of all panels of a
-    #: band.
+    #: How many panels of each band belong to the share, and how many panels a band has.
     in_share: int
     in_band: int
     #: The number of blocks of a band, and the number of columns in the whole blocks of a row.
@@ -81,7 +80,10 @@ def panels(share):
 
 @dialect
 def panel_at(i, share, all_panels):
-    """Return panel i of a share. A short block at the end of a row is a panel by itself."""
+    """Return panel `i` of the part of an array that `share` describes.
+
+    A short block at the end of a row is a panel by itself.
+    """
     shape, bounds = share
     _, columns, _, run, panel = shape
     first, _, begin, _ = bounds
@@ -135,7 +137,7 @@ def make_column_maxima(source: ElementFormat, finite_only: bool) -> Callable[...
     """Return `column_maxima(x, high, panel, columns, run)`, which finds maxima of columns.
 
     `column_maxima` stores the largest magnitude of each column of a panel in `high`. If
-    `finite_only`, NaN and infinities do not count. If the last block is short, the columns that it
+    `finite_only`, NaN and infinities are ignored. If the last block is short, the columns that it
     lacks get 0.
     """
     MAGNITUDE, Magnitude, LIMIT = (1 << (source.bits - 1)) - 1, magnitude_type(source), source.max_code

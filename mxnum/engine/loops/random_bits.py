@@ -40,8 +40,8 @@ _I32, _I64 = ir.IntType(32), ir.IntType(64)
 def counters_at_once() -> int:
     """Return the number of Philox counters that compiled code computes at once.
 
-    If the processor has registers of 512 bits, 32 counters fill four of them. On other processors,
-    8 counters fill two registers of 256 bits or four registers of 128 bits.
+    If the processor has registers of 512 bits, 32 counters fill four of them. If not, 8 counters
+    fill two registers of 256 bits or four registers of 128 bits.
     """
     return 32 if has_feature("avx512f") else 8
 
@@ -89,7 +89,7 @@ class _Vector:
         return self.builder.bitcast(self.shuffled(halves, halves, [i | 1 for i in range(2 * self.count)]), self.kind)
 
     def words(self, first: Any, key: list[Any]) -> list[Any]:
-        """Return the four Philox words of each counter, equal to those of `random.philox4x32`.
+        """Return the four Philox words of each counter, as `random.philox4x32` does.
 
         Each word is in the lower half of a 64-bit integer.
         """
@@ -222,8 +222,8 @@ def make_philox_bits(sr_bits: int) -> Callable[..., Any]:
 def draw_words(sr_bits: int) -> Any:
     """Return `loop(key, firsts, words)`, which writes rows of random words.
 
-    Row i holds the words of the elements from C-order index `firsts[i]` on. The kernel of
-    `draw_from_words(SR_BITS)` can take the words.
+    Row i holds the words of the elements from C-order index `firsts[i]` on. The words suit the
+    kernel that `draw_from_words(SR_BITS)` returns.
     """
     philox_bits = make_philox_bits(sr_bits)
 
@@ -241,7 +241,7 @@ def draw_words(sr_bits: int) -> Any:
 
 
 class SeedWords(NamedTuple):
-    """The random words of a seed for the elements of an array, made for one part at a time.
+    """The random words that a seed gives to the elements of an array, computed part by part.
 
     Each word has `SR_BITS` bits. If rounding draws fewer than `SR_BITS` bits, the lowest bits of a
     word are zero. A part is a slice of the array after its axes were put in another order.

@@ -120,14 +120,14 @@ def quantize(
 ) -> Callable[..., Any]:
     """Return a function that returns the quantizing loop for arrays of given types.
 
-    The function is called as `bind(x, out, *others)`. The loop is called as `loop(arrays, ((length,
-    run, group), (first, last, begin, end)), marks, words, numbers)`. For each group, the loop
-    computes the scales and the results by a fast formulation, or marks the group if the formulation
-    is not right for it. The loop returns the number of groups that it marked. If `constant_run` is
-    not 0, the block length is compiled in as this constant, and the loop also marks the short block
-    at the end of a row. Codes of fewer than eight bits are packed, and each block begins at a new
-    byte. If `inlined`, the kernels are compiled into a loop of their own, which takes longer to
-    compile and a twentieth less time to run.
+    The returned function is called as `bind(x, out, *others)`. The loop is called as
+    `loop(arrays, ((length, run, group), (first, last, begin, end)), marks, words, numbers)`. For
+    each group, the loop computes the scales and the results by a fast formulation, or marks the
+    group if the formulation is not right for it. The loop returns the number of groups that it
+    marked. If `constant_run` is not 0, the block length is compiled in as this constant, and the
+    loop also marks the short block at the end of a row. Codes of fewer than eight bits are packed,
+    and each block begins at a new byte. If `inlined`, the loop contains its kernels: it takes
+    longer to compile, and a twentieth less time to run.
     """
     elements = _quantizing_kernel(function, draw is not None, constant_run, bits == 8)
     maxima = of_blocks(source, constant_run)
@@ -195,7 +195,7 @@ def _quantize(source: ElementFormat, bits: int, within: tuple[Callable[..., Any]
                     for part in range(base, stop, PART):
                         ask_for(out, part * bits // 8, PART, WRITE_AHEAD)
                 for piece in range(base, stop, blocks * width if blocks > 1 else PIECE):
-                    size = min(width, stop - piece, PIECE)  # The size of a block, or of a part of a long block.
+                    size = min(width, stop - piece, PIECE)  # Blocks longer than `PIECE` are converted in pieces.
                     if fill != 0:
                         where = piece, blocks * size, 0, 0, 0, 0, 0, 0
                         call_kernel(fill, words, buffer, offset, buffer, buffer, where)
@@ -251,10 +251,10 @@ def _quantizing_kernel(function: Callable[..., Any], draws: bool, constant_run: 
 def decode(function: Callable[..., Any], constant_run: int, bits: int = 8) -> Callable[..., Any]:
     """Return a function that returns the decoding loop for arrays of given types.
 
-    The function is called as `bind(codes, out, *others)`. The loop computes values by a fast
-    formulation. The loop takes the same arguments as the loop of `quantize`, and returns the number
-    of groups that it marked. Codes of fewer than eight bits are packed, and each block begins at a
-    new byte.
+    The returned function is called as `bind(codes, out, *others)`. The loop computes values by a
+    fast formulation. The loop takes the same arguments as the loop of `quantize`, and returns the
+    number of groups that it marked. Codes of fewer than eight bits are packed, and each block
+    begins at a new byte.
     """
     kernel, loop = _decoding_kernel(function, constant_run), _decode(bits)
 

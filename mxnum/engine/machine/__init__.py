@@ -5,5 +5,6 @@ loops on disk. `lanes` has 32-bit lanes, and `vectors` has vectors of 16 lanes. 
 converts between numbers and bit patterns, and `float64_words` computes with the bits of float64
 numbers. `workers` starts threads and checks the floating-point environment.
 
-No module here knows of formats, blocks or strided arrays. Imports nothing else of the engine.
+No module here knows of formats, blocks or strided arrays. The modules import no other folder of the
+engine.
 """

@@ -1,8 +1,8 @@
 """Compiling the dialect with numba: loops, and the kernels that they call by address.
 
 An outer loop over an array, with its scales, marks and random bits, takes a second to compile. A
-kernel, the inner loop over the elements of one panel, takes a fifth of a second. So an outer loop
-receives the address of a kernel at run time, and one compiled outer loop serves many formats.
+kernel, the inner loop over the elements of one panel, compiles in a fifth of a second. So an outer
+loop receives the address of a kernel at run time, and one compiled outer loop serves many formats.
 Calling a kernel costs a few nanoseconds for each panel.
 
 Many loops first find the scales of a group of blocks, which reads memory, and then convert the
@@ -47,9 +47,8 @@ _WHERE = types.UniTuple(types.int64, 8)
 #: The distances in bytes at which loops prefetch: for memory that they read, and for memory that
 #: they will write.
 READ_AHEAD, WRITE_AHEAD = 8192, 2048
-#: The number of elements that a loop prefetches at once, unless a constant block length gives this
-#: number. Loops with much work for each element use `PART`, and loops with little work use
-#: `LONG_PART`.
+#: How many elements a loop prefetches at once; for constant block lengths, one block.
+#: Loops with much work for each element use `PART`, and loops with little work use `LONG_PART`.
 PART, LONG_PART = 64, 256
 #: The size of a cache line in bytes.
 _LINE = 64
@@ -190,7 +189,7 @@ def compile_loop(function: Callable[..., Any], **options: Any) -> Any:
 
 
 def _begin(function: Callable[..., Any]) -> None:
-    """Make the dialect functions that a loop calls callable, and log that compiling takes time."""
+    """Register the dialect functions that a loop calls, and log that compiling takes time."""
     logging.getLogger("mxnum").info("Compiling loops, each in about a second; a cache on disk keeps them.")
     register(function)
 
@@ -207,7 +206,7 @@ class Kernel:
         # Nothing calls a kernel from Python, so the wrapper for such calls need not be compiled.
         self.function, self._compiled = function, compile_loop(function, no_cpython_wrapper=True)
         #: The array whose address `for_types` returns, or without compilation the kernel's Python
-        #: function. The key is the types of the five arrays.
+        #: function. The key is the types of the kernel's five arrays.
         self._found: dict[tuple[Any, ...], Any] = {}
 
     def for_types(
@@ -242,7 +241,7 @@ class Kernel:
 def call_kernel(kernel: Any, x: Any, out: Any, scales: Any, drawn: Any, numbers: Any, where: Any) -> None:
     """Call `kernel`, a value that `Kernel.for_types` returned.
 
-    Raises TypeError if the kernel was compiled for arrays whose types differ from the arguments.
+    Raises TypeError if the kernel was compiled for other types of arrays.
     """
     kernel(x, out, scales, drawn, numbers, where)
 
@@ -278,7 +277,7 @@ def _call_kernel(context, kernel, x, out, scales, drawn, numbers, where):
         words = builder.inttoptr(values[0], word.as_pointer())
         address, number = (builder.load(builder.gep(words, [word(i)])) for i in range(2))
         with builder.if_then(builder.icmp_unsigned("!=", number, word(_number_of(kinds))), likely=False):
-            convention.return_user_exc(builder, TypeError, ("A kernel is for arrays of other types.",))
+            convention.return_user_exc(builder, TypeError, ("A kernel was called with arrays of wrong types.",))
         function = builder.inttoptr(address, convention.get_function_type(types.none, kinds).as_pointer())
         first = [make_array(kind)(target, builder, array).data for kind, array in zip(given, values[1:-1], strict=True)]
         convention.call_function(builder, function, types.none, kinds, (*first, values[-1]))
@@ -317,7 +316,7 @@ def _ask_for(context, array, index, count, ahead):
         start = builder.bitcast(element_pointer(target, builder, array, *arguments[:2]), byte)
         for offset in range(first, last, _LINE):
             line = builder.gep(start, [ir.IntType(64)(offset)])
-            builder.call(prefetch, [line, word(0), word(3), word(1)])  # Prefetch the line for reading, and keep it.
+            builder.call(prefetch, [line, word(0), word(3), word(1)])  # Prefetch the line for reading, into all caches.
         return target.get_dummy_value()
 
     return types.none(array, index, count, ahead), generate

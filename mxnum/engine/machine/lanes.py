@@ -3,7 +3,7 @@
 numba computes int32 + int32 in 64 bits, so a vector register holds only half as many numbers. A
 lane is a separate numba type for 32-bit integers, on which the operators of the dialect stay in 32
 bits. Functions return right results on lanes if all intermediate results fit 32 bits. For every
-function whose word has 32 bits, a proof shows that all intermediate results fit.
+function whose word has 32 bits, a proof shows that all intermediate results fit 32 bits.
 
 The formulations in `rounding` also need float32 arithmetic. Functions such as `add_float32` do
 float32 arithmetic on lanes that hold bit patterns.
@@ -178,7 +178,7 @@ LANE, VECTOR, MASK = Lane(), Vector(), Mask()
 
 
 def model(kind: Any, of: Any) -> None:
-    """Make `of` the LLVM type that represents values of the numba type `kind`."""
+    """Let the LLVM type `of` represent values of the numba type `kind`."""
 
     class Model(models.PrimitiveModel):  # type: ignore[misc]
         def __init__(self, manager: Any, numba_type: Any) -> None:
@@ -433,7 +433,7 @@ def _from_float64(context, value):
 def _has_half() -> bool:
     """Return True if the target processor has instructions that convert float16.
 
-    For other processors, LLVM would emit a call of a library function that is missing.
+    Without such instructions, LLVM would emit a call of a library function that is missing.
     """
     if platform.machine().lower() in ("aarch64", "arm64"):
         return True

@@ -19,8 +19,8 @@ from numba import types
 from numba.core.caching import FunctionCache
 from numba.core.serialize import dumps
 
-#: Tests show that compiled loops load without the compiler in numba versions from the first of
-#: these two to before the second.
+#: Loops load without the compiler only if `TRIED[0]` <= numba version < `TRIED[1]`, because tests
+#: cover only these versions.
 TRIED = (0, 61), (0, 69)
 
 
@@ -30,9 +30,8 @@ def name_by_content(function: Callable[..., Any]) -> None:
     The name must be changed before numba sees the function.
 
     numba names machine code by the function's name, the types of its arguments, and a counter that
-    starts anew in each process. Because of the counter, two processes can compile different loops
-    of one factory under the same name. A third process that loads two loops of the same name from
-    disk would call the wrong loop.
+    starts anew in each process. So two processes can give the same name to different loops that one
+    factory made. A third process that loads both loops from disk would call the wrong loop.
     """
     if "content" not in function.__dict__:
         content = hashlib.sha256(_made_of(function)).hexdigest()[:32]
@@ -69,14 +68,14 @@ def keep(loop: Any, before_compiling: Callable[[Callable[..., Any]], object]) ->
         before_compiling(loop.py_func)
         return
     if _is_tried():
-        # numba's own hook imports extensions. A loaded loop needs no extensions, and compiling
-        # imports the extensions anyway.
+        # Skip numba's import of extensions: a loaded loop needs no extensions, and compiling
+        # imports them anyway.
         loop._compilation_chain_init_hook = _nothing
         loop.typeof_pyval = partial(_type_of, loop)
 
 
 class _Cache(FunctionCache):  # type: ignore[misc]
-    """numba's cache, in which an entry also expires when a file of `source_hash` changes.
+    """numba's cache, in which an entry also expires when `source_hash` changes.
 
     By itself, numba checks only the loop's closure and the file that defines the loop. numba would
     not notice changes of functions that a loop calls through module globals, such as `select` and
@@ -127,7 +126,7 @@ def _nothing() -> None:
 def _define_runtime_functions() -> None:
     """Make the addresses of numba's run-time functions known to the linker.
 
-    By itself, numba gives the linker the addresses only when numba sets up its compiler.
+    By itself, numba passes addresses to the linker only when it sets up its compiler.
     """
     from numba.core.runtime import _nrt_python
 
@@ -157,9 +156,9 @@ def description(value: Any) -> Any:
 
     Raises TypeError if the closure holds a value that this function cannot describe.
 
-    By default, numba pickles closures. Code just compiled from source and the same code read from a
-    `.pyc` file have different pickles, so a second process would compile all loops again. Two
-    pickles of the same intrinsic differ as well.
+    By default, numba identifies a closure by its pickle. Code just compiled from source and the
+    same code read from a `.pyc` file have different pickles, so a second process would compile all
+    loops again. Two pickles of the same intrinsic differ as well.
     """
     kind = type(value)
     name = kind.__module__, kind.__qualname__

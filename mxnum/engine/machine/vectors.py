@@ -30,7 +30,7 @@ def many(index: Any) -> Any:
 
     Only compiled code can call this function.
     """
-    raise NotImplementedError("Vectors of lanes are compiled.")
+    raise NotImplementedError("Only compiled code can use vectors of lanes.")
 
 
 def available() -> bool:
@@ -111,7 +111,7 @@ def load_nibbles(array: Any, index: Any) -> Any:
 
     Only compiled code can call this function.
     """
-    raise NotImplementedError("Vectors of lanes are compiled.")
+    raise NotImplementedError("Only compiled code can use vectors of lanes.")
 
 
 def store_nibbles(array: Any, index: Any, vector: Any) -> None:
@@ -119,7 +119,7 @@ def store_nibbles(array: Any, index: Any, vector: Any) -> None:
 
     Only compiled code can call this function.
     """
-    raise NotImplementedError("Vectors of lanes are compiled.")
+    raise NotImplementedError("Only compiled code can use vectors of lanes.")
 
 
 def total_float32(vector: Any) -> Any:
@@ -127,7 +127,7 @@ def total_float32(vector: Any) -> Any:
 
     Only compiled code can call this function.
     """
-    raise NotImplementedError("Vectors of lanes are compiled.")
+    raise NotImplementedError("Only compiled code can use vectors of lanes.")
 
 
 @intrinsic
@@ -168,7 +168,7 @@ def _load_nibbles(context, array, index):
 def _store_nibbles(context, array, index, vector):
     def generate(target, builder, signature, arguments):
         pointer, codes = element_pointer(target, builder, array, *arguments[:2]), arguments[2]
-        pairs = builder.bitcast(codes, _PAIRS)  # The second code of a pair is in the upper 32 bits.
+        pairs = builder.bitcast(codes, _PAIRS)  # Of two neighbouring codes, the second is in the upper 32 bits.
         both = builder.or_(pairs, builder.lshr(pairs, ir.Constant(_PAIRS, [28] * (LENGTH // 2))))
         builder.store(builder.trunc(both, _BYTES), builder.bitcast(pointer, _BYTES.as_pointer()), align=1)
         return target.get_dummy_value()

@@ -22,7 +22,7 @@ import numba
 def run_in_threads(work: Callable[[Any], Any], pieces: Sequence[Any]) -> list[Any]:
     """Return the results of `work` for each piece, in order.
 
-    The first piece runs in the thread of the caller, and each other piece in a thread of its own.
+    The caller's thread works on the first piece, and a new thread on each other piece.
     """
     if len(pieces) == 1:
         return [work(pieces[0])]
@@ -71,8 +71,7 @@ def usual_threads() -> int:
 
     Calling `numba.get_num_threads` starts numba's threads. Starting OpenMP threads undoes settings
     of other libraries, such as `torch.set_num_threads`. So this function asks numba only if numba's
-    threads are already running. Before numba's threads run, nobody can have changed their number
-    from the default.
+    threads are already running. Until numba's threads run, their number is the default.
     """
     try:
         numba.threading_layer()
@@ -92,10 +91,12 @@ def _number(bits: int) -> float:
     return number
 
 
-#: 1 and the next float64 number; then 1/2 and 3/4 of the distance between the two.
+#: Numbers that show the rounding direction: 1, the next float64 number, and 1/2 and 3/4 of the
+#: distance between these two.
 _ONE, _NEXT = _number(1023 << 52), _number((1023 << 52) + 1)
 _HALF_WAY, _NEARER = _number(970 << 52), _number((970 << 52) + (1 << 51))
-#: The least positive normal number (half of it is subnormal), 1/2 and 2.
+#: Numbers that show flushing to zero: the least positive normal number (half of it is subnormal),
+#: 1/2 and 2.
 _TINY, _HALF, _TWO = (_number(bits) for bits in (1 << 52, 1022 << 52, 1024 << 52))
 
 
@@ -107,7 +108,7 @@ def has_default_floats() -> bool:
     for both widths.
     """
     return (
-        # The sum is larger if the thread rounds up, and 1 if it rounds down or toward zero.
+        # The sum is above `_NEXT` if the thread rounds up, and 1 if it rounds down or toward zero.
         _ONE + _HALF_WAY + _NEARER == _NEXT
         # The product is 0 if the thread flushes subnormal results or reads subnormal operands as 0.
         and _TINY * _HALF * _TWO == _TINY

@@ -20,7 +20,7 @@ from mxnum.memory.dtypes import Array
 
 
 class Packed(NamedTuple):
-    """The packed codes of an array with `shape`, read and written part by part.
+    """The packed codes of an array of the shape `shape`, read and written part by part.
 
     Each part of a row must begin and end at a byte boundary of the packed row.
     """

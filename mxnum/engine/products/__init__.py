@@ -1,7 +1,7 @@
 """Dot and matrix products with a defined accumulation: exact, by blocks, or in sequence.
 
-Imports `machine`, `rounding`, `traversal` and `packing`. The caller passes the function that
-decodes operands.
+Imports `machine`, `rounding`, `traversal` and `packing`. The caller passes a function that decodes
+operands.
 
 - `sums` chooses the implementation of each accumulation.
 
@@ -13,8 +13,7 @@ decodes operands.
 
 - `by_floats` computes the bits of `by_definition` by float hardware or with small integers.
   `exactness` decides when floats or small integers hold the sums. `panels` and `integers` pack
-  operands, `register_tile` multiplies panels, and `row_by_row` computes sums that do not suit
-  tiles.
+  operands, `register_tile` multiplies panels, and `row_by_row` multiplies without tiles.
 
 - `fused_sums` computes products as matrix units add them. `fused_operands` splits operands into
   integers, and `fused_by_definition` is the compiled definition of fused sums. `fused_by_floats`

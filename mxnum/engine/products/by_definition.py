@@ -1,4 +1,4 @@
-"""Sums by integers: the compiled definition, which holds in every floating-point environment."""
+"""The compiled definition: sums by integer arithmetic, for every floating-point environment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mxnum.memory.dtypes import Array, signed_bits, stored_bits
 _WORD = 0xFFFFFFFF
 #: The exponent of the smallest subnormal float32 number.
 _LOWEST = FLOATS["float32"].emin - FLOATS["float32"].mantissa_bits
-#: The smallest number of products for which another thread saves time.
+#: A thread for fewer products than this costs more time than it saves.
 PRODUCTS_PER_THREAD = 1 << 15
 
 
@@ -159,7 +159,7 @@ def exact_loop() -> Any:
 
 @cache
 def scale_loop() -> Any:
-    """Return `scale(x, factors)`, which multiplies a vector of float32 bits by another in place."""
+    """Return `scale(x, factors)`, which multiplies the float32 vector `x` by `factors` in place."""
     fma_float32 = make_fma_float32()
     minus_zero = 1 << 31  # Adding -0 keeps the sign of a product that is zero.
 

@@ -1,7 +1,7 @@
-"""Sums by hardware, bit for bit the same as those of `by_definition`.
+"""Sums by float hardware, with the same bits as the sums of `by_definition`.
 
 The floating-point environment must be the default. Sums in sequence need only fused multiply-adds.
-Sums by blocks need a number type that holds the exact sums, which `exactness` chooses.
+Sums by blocks need a number type that holds the exact sums; `exactness` chooses this type.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mxnum.memory.dtypes import Array
 
 __all__ = ["HAS_FMA", "add_to_rows", "by_blocks", "by_blocks_of_stack", "in_sequence", "scale"]
 
-#: The smallest number of multiplications for which another thread saves time.
+#: A thread for fewer multiplications than this costs more time than it saves.
 MULTIPLICATIONS_PER_THREAD = 1 << 22
 #: About how many bytes of panels are packed at a time, so that the panels stay in the second- or
 #: third-level cache.
@@ -254,7 +254,7 @@ def by_blocks_of_stack(a: Operand, b: Operand, held: Held, out: Array, threads: 
 
 
 def _parts(panels: int, width: int, columns: int, workers: int) -> list[Any]:
-    """Return the share of each worker: (panels of rows, first column, end of columns)."""
+    """Return what each worker computes: (slice of row panels, first column, end of columns)."""
     if width >= workers * columns or width >= panels * columns:
         return [(slice(0, panels), a, b) for a, b in pairwise(bounds(width, workers, columns)) if a < b]
     return [(slice(a, b), 0, width) for a, b in pairwise(bounds(panels, workers)) if a < b]

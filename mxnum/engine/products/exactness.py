@@ -1,4 +1,4 @@
-"""Decides how hardware can hold the sums of blocks exactly.
+"""Decides how hardware can hold exact sums of blocks.
 
 The elements of a format are integer multiples of one unit. Sums of products of elements are exact
 in any order up to 2**24 units in float32, and up to 2**53 units in float64. If sums of a format
@@ -6,7 +6,7 @@ could exceed 2**53 units, the elements of the given arrays decide whether float6
 most blocks span only a few binades. If the blocks of the arrays span too many binades, each element
 of one operand is split into two parts.
 
-Small elements are multiplied as integers, whose sums must not exceed 2**24 units.
+Small elements are multiplied as integers, and the sums of the products must not exceed 2**24 units.
 
 The exact sum of a block is multiplied by the product of the two blocks' scales, and rounded once.
 In float64, multiplying by the scales cannot underflow. In float32, multiplying is allowed only if
@@ -39,8 +39,8 @@ SPLIT = 16
 class Held:
     """The number type that holds the block sums of two matrices, and whether elements are split.
 
-    `word` is the number type of the packed operands, the panels. `step` is None, or the power of
-    two at which each element of the left operand is split into two parts.
+    `word` is the number type of the panels, which hold the packed operands. `step` is None, or the
+    power of two at which each element of the left operand is split into two parts.
     """
 
     word: str
@@ -67,14 +67,14 @@ def held(a: Operand, b: Operand) -> Held | None:
 
 @dataclass(frozen=True)
 class Exactness:
-    """How hardware can hold the block sums of two element formats exactly."""
+    """How hardware can hold exact block sums, for elements of two formats."""
 
     word: str
-    #: True if `word` holds the sums of any elements. If False, the elements of the given arrays
-    #: decide whether `word` suffices.
+    #: True if sums for any elements fit exactly in `word`. If False, the elements of the given
+    #: arrays decide whether `word` suffices.
     always: bool
-    #: True if `word` holds the sums of any elements, once each element of the first operand is
-    #: split into two parts.
+    #: True if sums for any elements fit exactly in `word`, once each element of the first operand
+    #: is split into two parts.
     if_split: bool
     unit_a: int
     unit_b: int
@@ -121,7 +121,7 @@ def _has_infinite_scale(x: Operand) -> bool:
 
 
 def _scales_are_float32(a: Operand, b: Operand, run: int, unit: int) -> bool:
-    """Return True if float32 holds 2**unit times each product of a scale of `a` and one of `b`.
+    """Return True if float32 holds 2**unit times each product of a scale of `a` and a scale of `b`.
 
     Scales that are NaN are ignored. The scale code 0 is ignored if all elements of its block are
     zero, because their sum is zero under any scale.
@@ -147,7 +147,7 @@ def _reach(ends: list[tuple[int, int]], unit: int) -> bool:
 def _ends(x: Operand, scales: Any) -> tuple[int, int]:
     """Return (e, f) such that all scales are multiples of 2**e and at most 2**f.
 
-    Float scales that are zero or NaN are ignored. The NaN code of E8M0 is not ignored.
+    Float scales that are zero or NaN are ignored. The NaN code of E8M0 counts as the scale 2**128.
     """
     # Fast path: `np.minimum.reduce` takes half the time of `np.min`, as does `np.maximum.reduce`.
     if not x.has_float_scales:
@@ -175,22 +175,21 @@ def may_be_wide(a: Operand, b: Operand, run: int) -> bool:
 
     The elements of a block are multiples of the spacing of numbers in its least binade, and lie
     below the end of its greatest binade. So a product of two elements has at most as many bits as
-    the `widths` of their two blocks together. A sum of n products has at most log2(n) more bits
-    than a product, rounded up.
+    the sum of the `widths` of both blocks. A sum of n products has at most ceil(log2(n)) more bits
+    than a product.
     """
     return bool((widths(a, run) + widths(b, run) > bits_to_spare(run)).any())
 
 
 def bits_to_spare(run: int) -> int:
-    """Return how many bits the `widths` of two blocks may add up to if float64 holds block sums."""
+    """Return the largest sum of the `widths` of two blocks for which float64 holds block sums."""
     return _EXACT["float64"] - (run - 1).bit_length()
 
 
 def widths(x: Operand, run: int) -> Array:
-    """Return the width in bits of each block along the summed axis, for all rows together.
+    """Return how many bits the elements of each column of blocks span.
 
-    The width is the number of bits from the step of the least binade to the end of the greatest
-    binade.
+    The span goes from the step of the least binade to the end of the greatest binade.
     """
     element, starts = x.format, np.arange(0, x.array.shape[1], run)
     if element.integer:

@@ -22,15 +22,15 @@ from mxnum.memory.dtypes import Array, stored_bits
 from mxnum.modes import Rounding
 from mxnum.units.unit import MatrixUnit
 
-#: The smallest number of products for which another thread saves time.
+#: A thread for fewer products than this costs more time than it saves.
 PRODUCTS_PER_THREAD = 1 << 13
 
 
 def multiply(a: Side, b: Side, unit: MatrixUnit, k: int, out: Array, redo: Array | None, threads: int | None) -> None:
     """Compute d = a·b + c for each pair of rows, as matrix instructions with K = `k` do.
 
-    `out` holds c and becomes d. If `redo` is given, only the pairs of rows with True in `redo` are
-    computed.
+    `out` holds c on entry and d on return. If `redo` is given, only the pairs of rows with True in
+    `redo` are computed.
     """
     accumulator, point = FLOATS[unit.accumulator], a.point + b.point
     kept, own = unit.fraction_bits, accumulator.mantissa_bits
@@ -55,7 +55,7 @@ def _arrays(x: Side, some: slice) -> tuple[Array, ...]:
 
 @cache
 def fused_loop(accumulator: ElementFormat, rounding: Rounding) -> Any:
-    """Return `multiply(a, b, numbers, marks, out)`, which computes d for marked pairs of rows.
+    """Return `multiply(a, b, numbers, marks, out)`, which computes a·b + c for marked row pairs.
 
     `a` and `b` are tuples of arrays that `_arrays` returns.
     """
@@ -100,7 +100,8 @@ def fused_loop(accumulator: ElementFormat, rounding: Rounding) -> Any:
                             exponents[g] = exponent + int(scale_ea[i, own_a]) + int(scale_eb[j, own_b])
                             significands[g] = significand * int(scale_ma[i, own_a]) * int(scale_mb[j, own_b])
                             largest = max(largest, exponents[g])
-                        # Infinities and NaN get a zero's exponent, as `state` decides their sums.
+                        # Infinities and NaN have the exponent of a zero, because `state` decides
+                        # their sums.
                         sums = align(sign_c, exponent_c, significand_c, largest, left_c, right_c)
                         for g in range(count):
                             negative = 1 if significands[g] < 0 else 0

@@ -1,4 +1,4 @@
-"""Fused sums by float hardware, bit for bit the same as those of `fused_by_definition`.
+"""Fused sums by float hardware, with the same bits as the sums of `fused_by_definition`.
 
 The floating-point environment must be the default.
 """
@@ -22,13 +22,12 @@ from mxnum.formats import ScaleFormat
 from mxnum.memory.dtypes import Array
 from mxnum.units.unit import ZERO_EXPONENT, MatrixUnit
 
-#: The smallest number of products for which another thread saves time.
+#: A thread for fewer products than this costs more time than it saves.
 PRODUCTS_PER_THREAD = 1 << 20
 Scales = tuple[ScaleFormat | None, ScaleFormat | None]
-#: Float hardware computes group sums only if no exponent of an E8M0 scale exceeds this magnitude.
+#: The greatest |exponent| of an E8M0 scale with which float hardware computes group sums.
 _FARTHEST_SCALE = 40
-#: The number of bits of the integers that float32 holds exactly, and of a 32-bit integer without
-#: its sign.
+#: The number of bits of a float32 significand, and of a 32-bit integer without its sign.
 _FLOAT32, _INTEGER = 24, 31
 
 
@@ -48,8 +47,8 @@ def serves(a: Operand, b: Operand, scales: Scales, unit: MatrixUnit) -> bool:
 def _serves_groups(a: Operand, b: Operand, scales: Scales, unit: MatrixUnit) -> bool:
     """Return True if float32 holds every group sum times the significands of its scales.
 
-    The products of scales must also be float32 numbers whose exponents are far from float32's
-    limits, so that no result is a subnormal number that has to be rounded.
+    The products of scales must also be float32 numbers with exponents far from float32's limits, so
+    that no subnormal result has to be rounded.
     """
     how, bits = exactness.exactness_of(a.format, b.format, unit.group), 0
     if how is None or how.word != "float32" or unit.addend != "term" or not 23 <= unit.fraction_bits <= 35:
@@ -78,11 +77,10 @@ def special_rows(x: Operand, scale: ScaleFormat | None) -> Array:
 def multiply(a: Operand, b: Operand, scales: Scales, unit: MatrixUnit, k: int, out: Array, threads: int | None) -> None:
     """Compute d = a·b + c for each pair of rows, as matrix instructions with K = `k` do.
 
-    Both matrices come from `Operand.by_rows`. `out` holds c and becomes d. Rows in which
+    Both matrices come from `Operand.by_rows`. `out` holds c on entry and d on return. Rows in which
     `special_rows` finds an infinity or NaN get wrong results.
     """
-    # If an instruction is shorter than a fused sum, zeros pad it, and their terms do not change the
-    # sum.
+    # If K is less than the terms per fused sum, zeros pad the operands, which changes no sum.
     sums = -(-(-(-a.array.shape[1] // k) * k) // unit.terms)
     if not sums:
         return

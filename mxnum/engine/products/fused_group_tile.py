@@ -20,13 +20,13 @@ from mxnum.engine.products.fused_tile import _F32, _F64, _I32, _I64, _LOWEST, LA
 
 @intrinsic
 def _group_tile(typing_context, panels, tile, p, q, numbers):
-    """Compute fused sums of panel `p` of a and panel `q` of b; `tile` holds c and becomes d.
+    """Replace the addends in `tile` by fused sums of panel `p` of `a` and panel `q` of `b`.
 
     `multiply` describes `panels`. Each group has a float32 scale, and the int32 exponent of this
     scale.
 
-    `numbers` are five counts: fused sums, groups of a fused sum, products of a group, fraction
-    bits, and the bits of a float64 number that the result does not keep.
+    `numbers` are five counts: fused sums, groups per fused sum, products per group, fraction bits,
+    and the float64 bits that the result drops.
     """
 
     def generate(context, builder, signature, arguments):
@@ -52,8 +52,8 @@ def _group_tile(typing_context, panels, tile, p, q, numbers):
             largest = t.loop(first, last, [t.all(_I32, _LOWEST)] * ROWS, greatest)
             largest = [t.greater(m, t.exponent_of(c)) for m, c in zip(largest, chain, strict=True)]
             fields = [builder.sub(builder.add(kept, t.all(_I32, 127)), m) for m in largest]
-            # Limit the exponent field to 254, the greatest of float32. The limit applies only if
-            # each group has a scale that is zero, so that all terms are zero.
+            # Limit the exponent field to 254, the greatest of finite float32 numbers. The limit
+            # applies only if every group has a scale of zero, so that all terms are zero.
             fields = [
                 builder.select(builder.icmp_signed("<", x, t.all(_I32, 254)), x, t.all(_I32, 254)) for x in fields
             ]
@@ -87,7 +87,7 @@ def _group_tile(typing_context, panels, tile, p, q, numbers):
 
 @compile_loop
 def multiply(panels, numbers, out, first):
-    """Compute d = a·b + c of all panels; `out` holds c from column `first` on and becomes d.
+    """Compute d = a·b + c for all panels; d replaces c in `out`, from column `first` on.
 
     The panels are six arrays of shape (panels, length, rows or lanes): elements of a and of b,
     group scales of a and of b, and the exponents of these scales. `_group_tile` describes

@@ -85,7 +85,8 @@ class Side:
     #: The float32 scales by which promotions multiply, as bit patterns.
     factors: Array
     block: int
-    #: The number of fraction bits of an element's significand times the significand of its scale.
+    #: The number of fraction bits in the product of an element's significand and its scale's
+    #: significand.
     point: int
     #: True for each row that holds an infinity or NaN.
     special: Array

@@ -1,4 +1,4 @@
-"""Matrix products of the rows of two operands, added as a matrix unit adds them."""
+"""Matrix products of two operands, with sums computed as a matrix unit computes them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def matmul(
 ) -> None:
     """Compute d = a·b + c over the last axis, as matrix instructions with K = `k` do.
 
-    `out` holds c and becomes d. `out` is a C-contiguous array of the accumulator's type, with the
-    shape (*batch, rows of a, rows of b).
+    `out` holds c on entry and d on return. `out` is a C-contiguous array of the accumulator's type,
+    with the shape (*batch, rows of a, rows of b).
     """
     if not out.size:
         return
@@ -50,8 +50,9 @@ def matmul(
 def multiply_by_factors(product: Array, left: Array | None, right: Array | None) -> None:
     """Multiply a float32 product, in place, by a factor for each row and one for each column.
 
-    `left` holds the factors of rows, and `right` those of columns. Both arrays have the axes of the
-    operands, but length 1 along the last axis, which is summed over. None stands for factors of 1.
+    `left` holds the factors of rows, and `right` the factors of columns. Both arrays have the axes
+    of the operands, but length 1 along the last axis, which is summed over. None stands for factors
+    of 1.
     """
     *batch, height, width = product.shape
     one = np.ones((1, 1), np.float32)

@@ -120,16 +120,16 @@ class _Tile(_Builder):
 
 @intrinsic
 def _fused_tile(typing_context, panels, tile, p, q, numbers):
-    """Compute fused sums of panel `p` of a and panel `q` of b; `tile` holds c and becomes d.
+    """Replace the addends in `tile` by fused sums of panel `p` of `a` and panel `q` of `b`.
 
-    `multiply` describes `panels`. Each fused sum has scales as int32 exponents, and each promotion
-    has float32 factors. Scales and factors may be None.
+    `multiply` describes `panels`. Scales, given as int32 exponents, belong to fused sums; float32
+    factors belong to promotions of partial sums. Scales and factors may be None.
 
-    `numbers[:3]` are counts: fused sums, terms of a fused sum, and terms that are added as integers
-    at a time. `numbers[3:6]` are the fraction bits, the fraction bits less the fraction bits of
-    products, and the number of bits of a float64 number that the result does not keep.
-    `numbers[6:]` are the `quantum` of `_Tile.rounded`, the number of fused sums of a promotion, and
-    1 if the addend is added after the products, else 0.
+    `numbers[:3]` are three counts: fused sums, terms per fused sum, and terms per 32-bit integer
+    sum. `numbers[3:6]` are counts of bits: the fraction bits of a sum, this count minus the
+    fraction bits of a product, and the float64 bits that the result drops. `numbers[6:]` are the
+    `quantum` of `_Tile.rounded`, the number of fused sums per promotion, and 1 if the addend is
+    added after the products, else 0.
     """
     sa, sb, ea, eb, scale_a, scale_b, factor_a, factor_b = panels.types
 
@@ -231,7 +231,7 @@ def _fused_tile(typing_context, panels, tile, p, q, numbers):
 
 @compile_loop
 def multiply(panels, numbers, out, first):
-    """Compute d = a·b + c of all panels; `out` holds c from column `first` on and becomes d.
+    """Compute d = a·b + c for all panels; d replaces c in `out`, from column `first` on.
 
     `panels` has four pairs of arrays, for a and b: significands of elements, exponents of elements,
     exponents of scales, and factors. Each array has the shape (panels, length, rows or lanes).

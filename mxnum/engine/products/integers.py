@@ -6,8 +6,8 @@ multiplies the integers of two words and adds the products to a 32-bit sum, in e
 vector.
 
 The instructions for 8-bit integers require an unsigned left operand, so a bias makes the integers
-of the left operand positive. To cancel the bias, the sum of a block starts at minus the bias times
-the sum of the right integers.
+of the left operand positive. To cancel the bias, the sum of a block starts at -bias times the sum
+of the right operand's integers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mxnum.memory.dtypes import Array
 
 #: The number of integers in a 32-bit word, by the type of panels.
 IN_WORD = {"int8": 4, "int16": 2}
-#: The number of rows, and of codes of each row, that pass through registers at a time.
+#: How many rows, and how many codes of each row, pass through registers at a time.
 _ROWS, _CODES = 4, 16
 _RECTANGLE = _ROWS * _CODES
 #: The greatest number of codes for which registers hold a table of integers.
@@ -46,7 +46,7 @@ def lanes() -> int:
 
 @cache
 def instructions() -> str:
-    """Return the name of the processor's instructions for integers: "vnni", "avx2" or "" for none.
+    """Return which instructions multiply and add small integers: "vnni", "avx2", or "" for none.
 
     VNNI multiplies integers and adds the products to a sum in one instruction.
     """
@@ -93,10 +93,10 @@ def integers_of(element: ElementFormat) -> Integers | None:
 
 
 def word_for(a: ElementFormat, b: ElementFormat, run: int, given: str) -> str | None:
-    """Return the integer type whose products the instructions `given` add exactly, or None.
+    """Return the integer type whose products the instruction set `given` adds exactly, or None.
 
     The caller ensures that no sum of `run` products exceeds 2**24 units, so 32 bits hold every sum.
-    Without VNNI, a sum of 8-bit products is kept as two halves, and each half must fit 16 bits.
+    Without VNNI, a sum of 8-bit products is kept as two partial sums, which must fit 16 bits each.
     """
     x, y = integers_of(a), integers_of(b)
     if not given or x is None or y is None:
@@ -116,7 +116,7 @@ def pack(codes: Array, element: Integers, panels: Array, bias: int, starts: Arra
     """Store rows of codes in panels as integers, padded with zeros.
 
     For 8-bit integers, `bias` is added to the integers of the left operand. For the right operand,
-    `starts` receives minus `bias` times the sum of the integers of each block.
+    `starts` receives the sum of the integers of each block, times `-bias`.
     """
     is_turned = codes.strides[0] < codes.strides[1]
     memory = np.ascontiguousarray(codes.T if is_turned else codes)
@@ -127,7 +127,7 @@ def pack(codes: Array, element: Integers, panels: Array, bias: int, starts: Arra
 
 @cache
 def _tables(element: Integers, bias: int, kind: np.dtype[Any]) -> tuple[Array, Array]:
-    """Return two tables indexed by code: of the integers plus `bias`, and of their bytes.
+    """Return two tables indexed by code: the integers plus `bias`, and the bytes of these sums.
 
     The table of bytes has a row of low bytes and a row of high bytes.
     """
@@ -173,9 +173,9 @@ def _pack(memory, is_turned, table, halves, panels):
 def _moving(turning: bool) -> Any:
     """Return `move(memory, table, halves, panel, where)`, which packs 4 rows of 16 codes.
 
-    `where` is (i, j, word, row). `move` reads codes from `memory[i, j]` on. If `turning`, `move`
-    packs columns of `memory` as rows. `move` writes words to `panel`, from index `word` on, in the
-    rows from `row` on.
+    `where` is (i, j, word, row), and `move` reads codes from `memory[i, j]` on. If `turning`,
+    `move` packs columns of `memory` as rows. `move` writes words to `panel`, from index `word` on,
+    in the rows from `row` on.
     """
 
     @intrinsic
@@ -204,8 +204,8 @@ def _moving(turning: bool) -> Any:
                 builder, lines[0], lines[0], [k * _ROWS + r if turning else r * _CODES + k for r, k in order]
             )
             low, high = (_looked_up(builder, codes, builder.gep(parts.data, [_I64(k * _TABLE)])) for k in (0, 1))
-            # An 8-bit code is itself the integer, to which the bias is added. The bias is the
-            # table's entry for code 0.
+            # An 8-bit code is itself the integer, so the code plus the bias is stored. Code 0
+            # stands for 0, so the table's entry for code 0 is the bias.
             shift = _splat(builder, builder.trunc(builder.load(values.data), _I8), _RECTANGLE)
             has_table = builder.icmp_signed("<=", builder.extract_value(values.shape, 0), _I64(_TABLE))
             low = builder.select(has_table, low, builder.add(codes, shift))
@@ -250,7 +250,7 @@ def _looked_up(builder: Any, codes: Any, table: Any) -> Any:
 
 @compile_loop
 def _sum_blocks(panels, bias, starts):
-    """Store in `starts`, for each block and row, minus `bias` times the sum of the integers.
+    """Store the sum of the integers of each block and row, times `-bias`, in `starts`.
 
     The panels hold 8-bit integers.
     """
@@ -306,14 +306,15 @@ def _splat(builder: Any, scalar: Any, count: int) -> Any:
 
 
 def _chosen(builder: Any, a: Any, b: Any, which: Any) -> Any:
-    """Return IR for a vector of the elements `which` of `a` and `b`, taken as one long vector."""
+    """Return IR that joins the vectors `a` and `b` and picks elements by the indices `which`."""
     return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_I32, len(which)), list(which)))
 
 
 def dot(builder: Any, total: Any, left: Any, right: Any, word: str) -> Any:
     """Return IR that adds the products of the integers of two vectors to the sums `total`.
 
-    Without VNNI, each sum of 8-bit products is kept as two 16-bit numbers, which `widened` adds.
+    Without VNNI, each sum of 8-bit products is kept as two 16-bit partial sums, which `widened`
+    adds.
     """
     if instructions() == "vnni":
         name = f"llvm.x86.avx512.vpdp{'busd' if word == 'int8' else 'wssd'}.{32 * lanes()}"

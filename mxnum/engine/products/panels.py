@@ -21,7 +21,7 @@ from mxnum.engine.products.terms import INFINITY, NOT_A_NUMBER, ZERO, meanings
 from mxnum.formats import FLOATS, ElementFormat
 from mxnum.memory.dtypes import Array
 
-#: A tile has this many rows, and this many numbers of each row.
+#: A tile has this many rows and this many columns.
 _SIDE = 8
 
 _I16, _I32, _I64 = (ir.IntType(bits) for bits in (16, 32, 64))
@@ -114,11 +114,10 @@ def _pack(memory, is_turned, table, fields, scales, run, panels):
 def _moving(turning: bool) -> Any:
     """Return `move(memory, fields, scales, panel, where)`, which copies a tile of 8 x 8 numbers.
 
-    `where` is (start, pitch, factor, place, width). `move` reads eight lines of `memory`, the first
-    at index `start`, and each line `pitch` after the line before. `move` writes eight lines to
-    `panel`, the first at index `place`, and each line `width` after the line before. If `turning`,
-    `move` transposes the tile. If `scales` is not None, `move` multiplies each line that it writes
-    by the eight scales from index `factor` on.
+    `where` is (start, pitch, factor, place, width). `move` reads eight lines of `memory`, which
+    begin at the indices start, start + pitch, start + 2 * pitch, .... `move` writes eight lines to
+    `panel`, at place, place + width, .... If `turning`, `move` transposes the tile. If `scales` is
+    not None, `move` multiplies each line that it writes by the eight scales from index `factor` on.
     """
 
     @intrinsic
@@ -143,8 +142,8 @@ def _moving(turning: bool) -> Any:
                     ir.Constant(ir.VectorType(_I32, _SIDE), [half + i // 2 + _SIDE * (i % 2) for i in range(_SIDE)])
                     for half in (0, _SIDE // 2)
                 )
-                # Each round interleaves the first half of the lines with the second half. After
-                # three rounds, the lines are the columns of the tile.
+                # Three rounds transpose the tile. Each round interleaves the first half of the
+                # lines with the second half.
                 for _ in range(3):
                     pairs = [(lines[i], lines[i + _SIDE // 2]) for i in range(_SIDE // 2)]
                     lines = [builder.shuffle_vector(a, b, half) for a, b in pairs for half in (low, high)]
@@ -173,8 +172,8 @@ def _decoded(builder: Any, fields: Any, codes: Any) -> Any:
     """Return IR for the float32 numbers of a vector of codes.
 
     The fields of a float code are shifted to their positions in float16. The processor widens
-    float16 numbers exactly, subnormals included. Integer codes are converted directly. A
-    multiplication by a power of two then corrects the exponent.
+    float16 numbers exactly, subnormals included. Codes of integer elements are converted as
+    integers. A multiplication by a power of two then corrects the exponent.
     """
 
     def all_of(scalar: Any) -> Any:

@@ -62,7 +62,7 @@ def _shape(word: str) -> Shape:
 
 
 #: True if the processor has instructions for fused multiply-add, which only x86 processors can
-#: lack. Without these instructions, `llvm.fma` calls the C library for every number.
+#: lack. Without fma instructions, `llvm.fma` calls the C library for every number.
 HAS_FMA = bool(llvmlite.binding.get_host_cpu_features().get("fma", True))
 
 #: The shape of a tile, by the number type of the panels.
@@ -112,7 +112,10 @@ class _Builder:
         return self.ir.shuffle_vector(self.ir.insert_element(undefined, scalar, _I32(0)), undefined, zeros)
 
     def add_product(self, a: Any, b: Any, c: Any) -> Any:
-        """Return a * b + c, rounded once; for words, c plus the products of all their integers."""
+        """Return a * b + c, rounded once.
+
+        If `a` and `b` are words, add the products of their integers to `c`.
+        """
         if self.word == _I32:
             return integers.dot(self.ir, c, a, b, self.kind)
         suffix = "f32" if a.type.element == _F32 else "f64"
@@ -179,8 +182,8 @@ class _Builder:
 def _tile(typing_context, panels, out, run, where):
     """Add the product of two panels to a tile of `out`.
 
-    `multiply` describes `panels`. `where` is (p, q, start, stop, row, column): panel `p` of a is
-    multiplied by panel `q` of b, and the tile begins at (row, column).
+    `multiply` describes `panels`. `where` is (p, q, start, stop, row, column): panel `p` of `a` is
+    multiplied by panel `q` of `b`, and the tile begins at (row, column).
 
     Without scales, the sum has one fma for each index from `start` to `stop`, in order. With
     scales, the sum has one term for each block from `start` to `stop`, and a block has `run`
@@ -233,12 +236,12 @@ def _tile(typing_context, panels, out, run, where):
 
 @compile_loop
 def multiply(panels, run, out, first, count):
-    """Add the products of panels, as `_tile` defines them, to `out` from column `first` on.
+    """Add the products of panels, which `_tile` computes, to `out` from column `first` on.
 
     `panels` are (a, b, scales of a, scales of b, starts). `out` is a C-contiguous float32 matrix in
-    which `count` matrices lie one below the other. The panels of a, and those of b, are divided
-    equally among the `count` matrices. Panels of columns may extend beyond the edge of `out`. Every
-    NaN becomes canonical.
+    which `count` matrices lie one below the other. The panels of `a` are divided equally among the
+    `count` matrices, and so are the panels of `b`. Panels of columns may extend beyond the edge of
+    `out`. Every NaN becomes canonical.
 
     `run` is the length of blocks, or 1 if scales are None. For 8-bit integers, `starts` are panels
     of the values from which block sums start; otherwise `starts` is None.

@@ -1,4 +1,4 @@
-"""Sums computed without tiles: of two vectors, and of blocks that need two float64 parts."""
+"""Products without tiles: of two vectors, and of matrices with elements split into two parts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mxnum.engine.machine.jit import compile_loop
 from mxnum.engine.machine.workers import bounds, run_in_threads, worth
 from mxnum.memory.dtypes import Array
 
-#: The smallest number of products for which another thread saves time.
+#: A thread for fewer products than this costs more time than it saves.
 PRODUCTS_PER_THREAD = 1 << 18
 
 
@@ -65,7 +65,7 @@ def by_blocks(
 
 
 def _in_blocks(x: Array, run: int) -> Array:
-    """Return the rows cut into blocks. The last block of each row is padded with zeros."""
+    """Return the rows of `x`, cut into blocks. The last block of each row is padded with zeros."""
     rest = -x.shape[1] % run
     return (np.pad(x, ((0, 0), (0, rest))) if rest else x).reshape(len(x), -1, run)
 
@@ -79,8 +79,8 @@ def _blocks(a, high, low, b, scales_a, scales_b, is_split, out):
                 exact = np.float64(0)
                 if is_split:
                     exact = _rounded_to_odd(_sum(high[i, block], b[j, block]), _sum(low[i, block], b[j, block]))
-                # If `b` holds an infinity, a part that is zero makes the split sum NaN, although
-                # the whole sum may be infinite.
+                # If `b` holds an infinity, a part of `a` that is zero makes this sum NaN, although
+                # the exact sum may be infinite.
                 if not is_split or not math.isfinite(exact):
                     exact = _sum(a[i, block], b[j, block])
                 total += np.float32(exact * (np.float64(scales_a[i, block]) * np.float64(scales_b[j, block])))
@@ -89,7 +89,7 @@ def _blocks(a, high, low, b, scales_a, scales_b, is_split, out):
 
 @register_jitable(fastmath={"reassoc"})
 def _sum(a, b):
-    """Return the sum of products. The compiler may add in any order, because the sum is exact."""
+    """Return a dot product. The compiler may add in any order, because the sum is exact."""
     total = 0.0
     for k in range(a.size):
         total += np.float64(a[k]) * np.float64(b[k])

@@ -1,7 +1,7 @@
-"""Matrix products of the rows of two operands, with a defined accumulation.
+"""Matrix products along the last axes of two operands, with a defined accumulation.
 
-If the floating-point environment is the default and floats hold the sums, float hardware computes
-the products. In all other cases integer arithmetic computes the products, as in the definition.
+Float hardware computes the products if the floating-point environment is the default and floats
+hold the sums; otherwise integer arithmetic does, as in the definition.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def add_to_rows(x: Array, row: Array) -> None:
 def _multiply_stack(a: Operand, b: Operand, out: Array, threads: int | None) -> bool:
     """Compute block sums for a stack of small matrices, and return True.
 
-    Returns False, and computes nothing, if the operands are not stacks, if the matrices are large,
-    or if floats might not hold the sums.
+    Returns False, and computes nothing, if an operand is a single matrix, if the matrices are
+    large, or if floats might not hold the sums.
     """
     is_stack = a.array.ndim > 2 and b.array.ndim > 2 and out.shape[-1] * out.shape[-2] > 1
     if not is_stack or math.prod(out.shape[-2:]) * a.array.shape[-1] > SMALL:

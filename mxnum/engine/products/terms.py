@@ -17,7 +17,7 @@ from mxnum.engine.products.operands import Operand
 from mxnum.formats import E8M0, FLOATS, ElementFormat
 from mxnum.memory.dtypes import Array, signed_bits
 
-#: The classes of positive values. The class of a negative value is one more than that of its
+#: The classes of positive values. The class of a negative value is one more than the class of its
 #: magnitude.
 NUMBER, ZERO, INFINITY, NOT_A_NUMBER = 0, 2, 4, 6
 
@@ -85,7 +85,7 @@ def meanings(element: ElementFormat) -> Term:
 
 @dataclass(frozen=True)
 class Terms:
-    """A matrix of values split into terms, as the loops over exact products read it."""
+    """A matrix of values split into terms, in the form that loops over exact products read."""
 
     significands: Array  # Significands and exponents have the shape (terms, rows, length).
     exponents: Array

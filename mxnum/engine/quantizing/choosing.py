@@ -49,7 +49,7 @@ def choose_scales(x: Array, scales: Array, tensor: Array, walk: Walk, asked: Set
 
 
 def _number(code: int, fmt: ElementFormat) -> Fraction:
-    """Return the number of a magnitude code as a fraction.
+    """Return the number that a magnitude code stands for, as a fraction.
 
     The number is computed from the fields of the code, because a processor may be set to read
     subnormal floats as zero.
@@ -70,7 +70,7 @@ def _block(numbers: Array, place: int, shape: tuple[int, ...]) -> Array:
 def _error(magnitudes: list[Fraction], factor: Fraction, element: ElementFormat, power: int) -> Fraction:
     """Return the exact sum of the rounding errors of magnitudes, each error raised to `power`.
 
-    Magnitudes are rounded, to nearest even, to the values of `element` times `factor`.
+    Each magnitude is rounded, to nearest even, to a product of `factor` and a value of `element`.
     """
     values: list[Any] = [Fraction(element.value(code)) * factor for code in range(element.max_code + 1)]
     total = Fraction(0)

@@ -55,7 +55,7 @@ transform = lru_cache(maxsize=None)(FloatScales)
 
 
 def _applying(asked: Settings, target: ElementFormat | None) -> Operation:
-    """Return the operation that makes codes if `target` is None, else values of that type."""
+    """Return the operation that makes codes, or values in `target` if it is given."""
     chooses = asked.float_rule.error_power and not asked.scales_given
     given = replace(asked, scales_given=True) if chooses else asked
     source, scale = asked.source, asked.format.scale
@@ -74,10 +74,10 @@ def quantizing(
     find: tuple[Callable[..., Any] | None, Callable[..., Any] | None],
     nan_code: int,
 ) -> Conversion:
-    """Return the conversion of floats by a fast formulation and by the definition.
+    """Return the `Conversion` that quantizes floats by `fast` if possible, else by `definition`.
 
     `find` are two functions of (largest magnitude, tensor scale) that return scale codes: a fast
-    function and the definition. Both functions are None if the caller gives the scales. `nan_code`
+    function and the definition. If the caller gives the scales, `find` is (None, None). `nan_code`
     is the scale code of blocks that hold NaN or infinity; -1 if such blocks get no special code.
     """
     find_fast, find_defined = find
@@ -94,7 +94,7 @@ def quantizing(
 
 
 def decoding(fast: Formulation | None, definition: Formulation | None) -> Conversion:
-    """Return the conversion of codes to values by a fast formulation and by the definition."""
+    """Return the `Conversion` that decodes codes, by a fast formulation or by the definition."""
 
     def fast_loop(walk: Walk, draw: Draw) -> Bind:
         assert fast is not None
@@ -142,7 +142,7 @@ _defined_scale = lru_cache(maxsize=1024)(make_float_scale)
 
 
 def _fast(asked: Settings, target: ElementFormat | None) -> Formulation | None:
-    """Return the fast formulation that makes codes if `target` is None, else values of that type.
+    """Return the fast formulation that makes codes, or values in `target` if it is given.
 
     Returns None if `paths` lists no fast formulation for the formats and modes.
     """
@@ -161,7 +161,7 @@ def _fast(asked: Settings, target: ElementFormat | None) -> Formulation | None:
 def _after_choosing(asked: Settings, convert: Operation) -> Operation:
     """Return the operation that chooses scales with `choosing`, and then runs `convert`.
 
-    `convert` is an operation that takes the scales as given.
+    `convert` must be an operation that reads given scales.
     """
 
     def along(walk: Walk, draw: Draw) -> Run:
@@ -215,7 +215,7 @@ def _tensor_scale_of(asked: Settings) -> tuple[Callable[..., Any], Callable[[Arr
 
 
 def _largest_of_blocks(flat: Array, source: ElementFormat, run: int, maxima: Array, threads: int | None) -> int:
-    """Return the largest magnitude of a flat array, and store that of each block in `maxima`.
+    """Return the largest magnitude of a flat array; store the largest of each block in `maxima`.
 
     Blocks have `run` elements. All magnitudes are bit patterns.
     """

@@ -52,8 +52,7 @@ Quantized = tuple[Array, Array, Array | None]
 def quantize(request: Request, out: Quantized | None = None) -> Quantized:
     """Return codes, scales and offsets (None without asymmetric scaling) of an array of floats.
 
-    New arrays have the memory order of the input. Packed codes are an exception: they are in C
-    order, as `pack` writes them.
+    New arrays have the memory order of the input, but packed codes are always in C order.
     """
     asked, random = request.settings, request.random
     if asked.must_look:
@@ -150,7 +149,7 @@ def decode(
 
 
 def beside(value: Array, like: Array) -> Array:
-    """Return a float32 number in host memory, where the array `like` lies too."""
+    """Return `value` unchanged, because it is in host memory, like the array `like`."""
     return value
 
 
@@ -202,11 +201,11 @@ def drawn(random: RandomBits | None) -> Draw:
 
 
 class BlockTransform(Protocol):
-    """Makes three operations on blocks: quantize, quantize and decode, and decode."""
+    """Makes operations on blocks: `apply` quantizes, `undo` decodes, `apply_and_undo` does both."""
 
     @property
     def sides(self) -> tuple[np.dtype[Any], ...]:
-        """The dtypes of the arrays with an item for each block: scales, and perhaps offsets."""
+        """The dtypes of the scales and, if there are any, of the offsets."""
 
     def apply(self, asked: Settings) -> Operation:
         """Return the operation that computes scales and offsets of blocks, and makes codes."""
@@ -268,7 +267,7 @@ def encoding_plan(
 
 @lru_cache(maxsize=4096)
 def decoding_plan(shape: tuple[int, ...], element: ElementFormat, target: ElementFormat) -> Plan:
-    """Return the plan that makes values of codes without blocks."""
+    """Return the plan that decodes elements without blocks."""
     decode = at_scale_one(from_codes(element, target))
     return Plan(shape, (1,) * len(shape), decode, None, ((shape, numpy_dtype(target)),))
 

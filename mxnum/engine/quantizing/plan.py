@@ -1,7 +1,7 @@
 """The plan of a call: it caches everything that calls with the same settings share.
 
-Every array reaches a loop through `Plan.run`. A plan has loops for contiguous arrays of its shape,
-which take such arrays directly. A plan splits all other arrays into parts, makes each part
+Every array reaches a loop through `Plan.run`. The loops of a plan take contiguous arrays of the
+plan's shape directly. A plan splits arrays that its loops cannot take into parts, makes each part
 contiguous, and writes the results back (`traversal.parts`). Plans hold no arrays and no marks, so
 threads can share them.
 
@@ -94,7 +94,8 @@ class Conversion:
     #: Returns the fast loop for a walk; None if no loop is faster than the definition.
     fast: Callable[[Walk, Draw], Bind] | None
     #: Returns the `Exact` that redoes the panels left by the fast loop; None if no loop can redo
-    #: them. Most calls leave no panel, so `exact` is called only if a panel is left.
+    #: them. In most calls the fast loop converts all panels, so `exact` is called only if a panel
+    #: is left.
     exact: Callable[[Draw], Exact] | None
     #: The constants that the fast loop receives.
     numbers: Array = field(default_factory=lambda: NO_NUMBERS)

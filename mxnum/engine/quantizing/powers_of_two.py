@@ -51,7 +51,7 @@ def to_codes(modes: Modes) -> Conversion:
 
 @lru_cache(maxsize=4096)
 def to_values(modes: Modes) -> Conversion:
-    """Return the conversion of floats to the values of their codes, in the type of the floats."""
+    """Return the conversion of floats to quantized values in the same float type."""
     return _quantizing(modes, modes.source)
 
 

@@ -32,7 +32,7 @@ _FLOAT32, _FLOAT64 = FLOATS["float32"], FLOATS["float64"]
 
 @cache
 def transform(source: ElementFormat) -> Any:
-    """Return the loop that transforms blocks of `source` numbers whose sums are exact in float64.
+    """Return the loop that transforms a block of `source` numbers if its sums are exact in float64.
 
     The loop is called as
     `loop((x, out), step, (signs, signs_after, factor), (first, last), lanes, marks)`. The loop
@@ -41,10 +41,9 @@ def transform(source: ElementFormat) -> Any:
 
     The arrays `x` and `out` are flat and hold bit patterns. Block n begins at index (n // step) *
     step * size + n % step, and its numbers are `step` apart. Numbers are multiplied by `signs`
-    before the transform, and sums by `signs_after` and `factor`, a power of two, after the
-    transform. The loop transforms `lanes` blocks side by side, so that the compiler can vectorize.
-    `lanes` is an argument, because compilers unroll loops of a short constant length instead of
-    vectorizing them.
+    before the transform. Sums are multiplied by `signs_after` and by `factor`, a power of two. The
+    loop transforms `lanes` blocks side by side, so that the compiler can vectorize. `lanes` is an
+    argument, because compilers unroll loops of a short constant length instead of vectorizing them.
     """
     widen, narrow = _conversions(source)
 

@@ -31,13 +31,13 @@ def hadamard(
 
     With H the Hadamard matrix, a block x becomes H (signs * x) / sqrt(size), or signs * (H x) /
     sqrt(size) if `inverse`. The length of the axis is a multiple of `size`, which is a power of 4.
-    If given, `out` receives the result and is returned; it may share memory with `x`.
+    If given, `out` receives the result and is returned. `out` may share memory with `x`.
     """
     order = memory_order(x)
     given = contiguous(x.transpose(order))
     made = np.empty(given.shape, x.dtype) if out is None else out.transpose(order)
     # The loops read a whole block before they write it, so each result may overwrite its own block
-    # of `x`. If `out` overlaps `x` in any other way, results go to a buffer first.
+    # of `x`. If `out` overlaps `x` but begins at another address, results go to a buffer first.
     is_aside = not made.flags.c_contiguous or (
         np.may_share_memory(made, given) and made.ctypes.data != given.ctypes.data
     )

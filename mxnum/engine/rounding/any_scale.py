@@ -4,12 +4,11 @@ A number is divided by the scale of its block, and `float_additions` rounds the 
 Functions that return values then multiply the rounded quotient by the scale. Loops use this module
 for blocks whose scale or magnitudes lie outside the domain in which `float_additions` is right.
 
-Scales are powers of two. `bring` divides by a scale exactly, except that it may replace a quotient
-below 2**-126 or above 2**100 by the limit. Replacing a quotient by the limit changes no code:
-2**-126 is far below half the quantum of every element, and 2**100 is larger than every element.
-`return_to` multiplies by a scale and rounds once, to nearest even, as the definition does.
-Multiplying subnormal numbers is slow on many processors, so additions convert subnormal numbers to
-normal ones and back.
+Scales are powers of two. `bring` divides by a scale exactly, but may raise the quotient's magnitude
+to 2**-126 or lower it to 2**100. The limits change no element code, because 2**-126 is far below
+half the quantum of every element, and 2**100 is larger than every element. `return_to` multiplies
+by a scale and rounds once, to nearest even, as the definition does. Multiplying subnormal numbers
+is slow on many processors, so additions convert subnormal numbers to normal ones and back.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
 """Converts numbers of every float type to float32 numbers that round to the same element, and back.
 
 Every bfloat16 or float16 number is a float32 number. A float64 number is rounded to odd: the last
-bit of the float32 number is set if any discarded bit is set. All rounding modes but the stochastic
-one only compare a number with values and midpoints of the element, so the float32 number rounds to
-the same element as the float64 number. For stochastic rounding, a float64 number is split into a
-leading part, which is the number truncated to float32, and a rest, which is added to the random
-bits.
+bit of the float32 number is set if any discarded bit is set. Rounding that is not stochastic only
+needs to know between which values and midpoints of the element format a number lies. So the float32
+number rounds to the same element as the float64 number. For stochastic rounding, a float64 number
+is split into a leading part (the number truncated to float32) and a rest, which is added to the
+random bits.
 
 For nonzero float64 numbers below the normal float32 numbers, rounding to odd gives the least normal
 number, and the leading part is zero. A float64 number above the float32 numbers becomes the largest
-float32 number. Loops leave two kinds of block to the definition: blocks with so low a scale that
+float32 number. Loops leave two kinds of block to the definition: blocks whose scale is so low that
 the least normal number matters, and blocks whose largest number becomes the largest float32 number.
 
 Two functions round to odd, with equal results. Theorems about rounding use `to_odd`, which computes
-with integers. Loops use `to_odd_by_conversion`, which takes half as many instructions.
+with integers. Loops use `to_odd_by_conversion`, which takes half as many instructions as `to_odd`.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def rest(x: Any, leading: Any, scale: Any, e: Any) -> Any:
 def to_odd_by_conversion(x: Any) -> Any:
     """Return the float32 bit pattern of a float64 number, rounded to odd.
 
-    The result equals that of `to_odd`. One float conversion converts the bits that float32 can
-    hold; the last bit is set if a lower bit is set.
+    The result equals that of `to_odd`. A float conversion converts the bits that float32 can hold;
+    if any of the lower bits is set, the last bit of the result is set.
     """
     magnitude = x & 0x7FFFFFFFFFFFFFFF
     kept = select(magnitude < _LEAST_WIDE, _LEAST_WIDE, magnitude)

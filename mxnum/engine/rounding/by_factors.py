@@ -77,7 +77,7 @@ class Formulation(NamedTuple):
     #: `element(item, constants, random bits)` converts one float or code.
     element: Callable[..., Any]
     #: `constants` is the number of values that are computed for a block from its scale and the
-    #: tensor scale. `is_wide` is True if each of these values has 64 bits.
+    #: tensor scale. `is_wide` is True if constants have 64 bits.
     constants: int
     is_wide: bool
     #: True if `element` takes items and random bits as words of 64 bits.
@@ -89,8 +89,8 @@ class Formulation(NamedTuple):
     prepare_more: Callable[..., Any] | None = None
 
 
-#: Pairs (function, number), one for each row of the tables of constants. A block's entry in the row
-#: is function(factor of the block, number).
+#: Pairs (function, number), one for each row of the tables of constants. For a block with the
+#: factor f, this row holds function(f, number).
 Entries = tuple[tuple[Callable[..., Any], int], ...]
 
 
@@ -179,7 +179,7 @@ def _places(element: ElementFormat, rounding: Rounding) -> list[tuple[float, boo
     """Return `(threshold, inclusive)` for each code above 0.
 
     Magnitudes above the threshold round to the code or to a larger code. If `inclusive`, the
-    threshold itself rounds to the code; otherwise it rounds to the code before.
+    threshold itself rounds to the code; otherwise it rounds to the next lower code.
     """
     nearest_even, nearest_away, toward_zero, to_odd = which(
         rounding, Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.RTO
@@ -212,7 +212,7 @@ def _make_threshold(first_from: Callable[..., Any], never: int, inclusive: bool)
     """Return `threshold(factor, place)`, which returns the least magnitude above place * factor.
 
     If `inclusive`, the least magnitude may equal place * factor. For a factor of 0, the function
-    returns `never`.
+    returns `never`, which no magnitude exceeds.
     """
     INCLUSIVE, NEVER = inclusive, never
 
@@ -322,7 +322,7 @@ def by_places(
 def by_seven_places(
     source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rounding: Rounding, target: ElementFormat | None
 ) -> Formulation:
-    """Return the `Formulation` that rounds to any element of four bits by comparisons.
+    """Return the `Formulation` that rounds by comparisons to any element of four bits.
 
     Each of the seven thresholds is multiplied by the factor, and so is each of the seven values if
     values are wanted.
@@ -377,12 +377,12 @@ def by_seven_places(
 def by_doublings(
     source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rounding: Rounding, target: ElementFormat | None
 ) -> Formulation:
-    """Return the `Formulation` that rounds to an element with one mantissa bit by comparisons.
+    """Return the `Formulation` that rounds by comparisons to E2M1.
 
-    The element has four bits. Above the least normal number of the element, thresholds and values
-    double from binade to binade. Adding 1 to its exponent doubles a normal number and commutes with
-    rounding, so one product gives several thresholds or values. Blocks whose thresholds or values
-    may not be normal numbers are left to the definition.
+    Above the least normal number of the element, thresholds and values double from binade to
+    binade. Doubling a normal number adds 1 to its exponent, before rounding or after. So one
+    product gives the thresholds or values of several binades. Blocks whose thresholds or values may
+    be subnormal or infinite are left to the definition.
     """
     MAKES_VALUES = target is not None
     (p3, f3), (p4, f4) = ((_bits(place), on) for place, on in _places(element, rounding)[2:4])
@@ -480,7 +480,7 @@ def by_quotients(
 
 
 def reaches(element: ElementFormat) -> bool:
-    """Return True if `float_additions` is proved to round to and decode an element at scale 1."""
+    """Return True if theorems cover `float_additions` for an element at scale 1."""
     if not paths.ROUNDING.covers(_FLOAT32, element) or not paths.DECODING.covers(_FLOAT32, element):
         return False
     least, greatest, _ = float_additions.domain(element, Rounding.RNE)
@@ -547,7 +547,7 @@ def _make_factor(scale: ScaleFormat) -> Callable[..., Any]:
     @dialect
     def factor(code, tensor):
         product = multiply_float64(number(code), float32_to_float64(low_word(tensor)))
-        # The bits of a NaN with a sign are a negative integer.
+        # The bits of a NaN whose sign bit is set are a negative integer.
         return select(code > LIMIT, _NEVER_WIDE, select(product < 0, _NEVER_WIDE, product))
 
     return factor

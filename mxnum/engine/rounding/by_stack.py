@@ -44,7 +44,7 @@ _value_of: Callable[..., Any] = _decoding.element
 
 
 class Arithmetic(Protocol):
-    """The float32 operations of a stack.
+    """The float32 operations of a software stack.
 
     `mxnum.definition.stack_arithmetic.Stack` implements this protocol.
     """
@@ -170,7 +170,7 @@ def quantizing(source: ElementFormat, arithmetic: Arithmetic, makes_values: bool
     def to_value(x, c, random):
         return _value_of(code_of(x, c[7]), c, random)
 
-    # The constants of a block are seven values, then the factor. A loop that makes codes reads only
+    # The constants of a block are seven values, then the factor. A loop that makes codes needs only
     # the factor.
     at, element = (by_factors.rows_at(0, 8), to_value) if makes_values else (by_factors.rows_at(7, 1), to_code)
     in_vectors = source.name in ("float32", "bfloat16")

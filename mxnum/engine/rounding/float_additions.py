@@ -1,11 +1,11 @@
 """Rounding with float32 additions: the fast way to convert float32 to any element.
 
-The quantum at x is the distance between neighbouring values of the element at x. If a power of two
-whose last bit is worth the quantum is added to |x| and subtracted again, the hardware rounds |x| to
-the quantum, to nearest even. Subtracting the rounded value from |x|, which is exact, shows the
-rounding error and its sign. Every rounding mode gives the nearest value or one of its neighbours.
-Adding 1 to the bits of the sum of |x| and the power of two, or subtracting 1 from them, gives a
-neighbouring value.
+The quantum at x is the distance between neighbouring values of the element at x. Adding to |x| a
+power of two whose last bit is worth the quantum, and subtracting it again, rounds |x| to the
+quantum, to nearest even. Subtracting the rounded value from |x|, which is exact, shows the rounding
+error and its sign. Every rounding mode gives the nearest value or one of its neighbours. Adding 1
+to the bits of the sum of |x| and the power of two, or subtracting 1 from them, gives a neighbouring
+value.
 
 Float32 additions round correctly only inside a domain of scales and magnitudes, and only while the
 hardware rounds to nearest even. Loops check both conditions. Theorems say that, inside the domain
@@ -39,13 +39,12 @@ FLOAT32 = FLOATS["float32"]
 LAST_SCALE = E8M0.nan_code - 1
 _NEVER = 1 << 30
 _SIGN = -0x80000000
-#: The bits of the first NaN of float32, and of 2**23, whose unit in the last place is 1.
+#: The least bit pattern of a float32 NaN, and the bits of 2**23, whose last bit is worth 1.
 _FIRST_NAN = FLOAT32.max_code + 2
 _COUNTS = (FLOAT32.bias + FLOAT32.mantissa_bits) << FLOAT32.mantissa_bits
-#: `_BIAS_DIFFERENCE` and `_LESS_FRACTION` are the bias and the fraction bits of float32 minus those
-#: of float16. The least normal float16 number times 2**`_TO_ONE` is 1.
 _BIAS_DIFFERENCE = FLOAT32.bias - FLOATS["float16"].bias
 _LESS_FRACTION = FLOAT32.mantissa_bits - FLOATS["float16"].mantissa_bits
+#: The least normal float16 number times 2**`_TO_ONE` is 1.
 _TO_ONE = 0 - FLOATS["float16"].emin
 
 
@@ -65,7 +64,7 @@ class Constants(NamedTuple):
     above: int
     below: int
     #: The float32 bits of `above` and `below` if these are NaN or infinity, else 0. `special_sign`
-    #: is the mask of the sign bit that a NaN or infinite result keeps.
+    #: is the mask of the sign bit if a NaN or an infinity keeps the sign of x, else 0.
     value_above: int
     value_below: int
     special_sign: int
@@ -77,15 +76,15 @@ class Constants(NamedTuple):
     sign_down: int
     flip: int
     #: `largest` is the bits of the largest value minus the bits of the least normal value, a
-    #: difference that is the same under every scale. `zero_sign` is the mask of the sign bit that a
-    #: zero keeps.
+    #: difference that is the same under every scale. `zero_sign` is the mask of the sign bit if
+    #: zeros have a sign, else 0.
     largest: int
     zero_sign: int
-    #: The magnitude codes of infinity and of the first NaN.
+    #: The magnitude code of infinity, and the least magnitude code of a NaN.
     infinity: int
     first_nan: int
-    #: The scale code of a block is ((bits + scale_bump) >> 23) + scale_bias, with the bits of the
-    #: block's largest magnitude.
+    #: The scale code of a block is ((b + scale_bump) >> 23) + scale_bias, where b is the bit
+    #: pattern of the block's largest magnitude.
     scale_bias: int
     scale_bump: int
 
@@ -199,8 +198,7 @@ def make_value(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
     """Return `fast_value(x, scale, random, constants)`, which rounds x to an element's value.
 
     The result is the value, under the scale, of the code that `fast_code` (from `make_code`)
-    returns for the same arguments. The value is a float32 bit pattern. `fast_value` makes no code,
-    so it does not need to decode one.
+    returns for the same arguments. The value is a float32 bit pattern.
     """
     round_to_quantum = _make_round(rounding, by_parity)
 
@@ -209,7 +207,7 @@ def make_value(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
         magnitude = x & 0x7FFFFFFF
         magic = _magic_of(magnitude, scale, e)
         steps = 0
-        if by_parity:  # Only the parity of `steps` matters; with mantissa bits, `steps` is even.
+        if by_parity:  # Only the parity of `steps` matters. `steps` is even if elements have mantissa bits.
             steps = (magic >> e.discarded) - ((scale + e.emin + e.discarded) << e.mantissa)
         value = subtract_float32(round_to_quantum(x, magnitude, magic, steps, random), magic)
         largest = ((scale + e.emin) << 23) + e.largest
@@ -217,7 +215,7 @@ def make_value(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
         limit = select(special == 0, largest, special)
         keeps = select(value > largest, select(special == 0, _SIGN, e.special_sign), _SIGN)
         value = select(value > largest, limit, value)
-        return value | (x & select(value == 0, e.zero_sign, keeps))  # Integer elements have no -0, and NaN has no sign.
+        return value | (x & select(value == 0, e.zero_sign, keeps))  # No -0 of integers; no sign if overflow gives NaN.
 
     fast_value.__name__ = f"fast_value_{rounding}{'_by_parity' if by_parity else ''}"
     return fast_value
@@ -275,10 +273,10 @@ def product_domain(element: ElementFormat) -> tuple[int, int]:
 def make_value_by_product(element: ElementFormat) -> Callable[..., Any]:
     """Return `value(code, scale, constants)`, which equals `value_of_code` in `product_domain`.
 
-    The function multiplies a float32 number n by a power of two. If the element is an integer, n is
-    the code as an integer, computed as the difference of two numbers whose last bit is worth 1. If
-    the element is a float, the fields of the code make a float16 number, even for a subnormal code,
-    and the processor widens this number to n. Nothing is rounded.
+    The function converts the code to a float32 number and multiplies the number by a power of two.
+    An integer code is converted by subtracting two numbers whose last bit is worth 1. The fields of
+    a float code, even of a subnormal one, make a float16 number, which the processor widens to
+    float32. Nothing is rounded.
     """
     HAS_NANS = element.specials != "none"
 
@@ -314,9 +312,10 @@ def _magic_of(magnitude, scale, e):
 def _make_round(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
     """Return `round_to_quantum(x, magnitude, magic, steps, random)`, which rounds a magnitude.
 
-    The function rounds a magnitude to the quantum, and returns the bits of `magic` plus the rounded
-    magnitude. The last bit of the sum is worth the quantum, so adding 1 to the bits of the sum
-    steps to the next multiple of the quantum. The code is (bits of the sum) - `magic` + `steps`.
+    The function rounds a magnitude to the quantum, and returns the bits of the sum of `magic` and
+    the rounded magnitude. The last bit of the sum is worth the quantum, so adding 1 to the bits of
+    the sum steps to the next multiple of the quantum. The code is (bits of the sum) - `magic` +
+    `steps`.
     """
     RNE, RNA, RTZ, RTO, RTP, _RTN, SR = which(
         rounding, Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.RTO, Rounding.RTP, Rounding.RTN, Rounding.SR

@@ -1,7 +1,7 @@
 """The functions that loops call for each element of an array, and the types of such functions.
 
 Each function is either a fast formulation or taken from `mxnum.definition`. One fast formulation
-serves all elements; the definition has one function per conversion.
+serves all element formats, but the definition has a function for each conversion.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mxnum.modes import Overflow, Rounding, ScaleRule
 
 
 class Fast(NamedTuple):
-    """A fast function for all elements, with the numbers that select one element."""
+    """A fast function for all element formats, with the numbers that select one format."""
 
     #: `function(x, scale, random, constants)` converts one number.
     function: Callable[..., Any]
@@ -40,7 +40,7 @@ class Fast(NamedTuple):
     special: Callable[..., Any] | None = None
 
 
-#: The `numbers` of a function that ignores its domain and its constants.
+#: The array `numbers` of a function that needs no `Domain` and no `Constants`.
 NO_NUMBERS = np.zeros(len(Domain._fields) + len(Constants._fields), np.int32)
 
 
@@ -78,7 +78,8 @@ def numbers_given(numbers):
     )  # fmt: skip
 
 
-#: The sources and roundings for which loops are also compiled with the constants of one element.
+#: The float types and roundings for which loops are also compiled with the constants of one
+#: element.
 _COMMON = (("float32", Rounding.RNE), ("float32", Rounding.SR), ("float64", Rounding.RNE))
 
 
@@ -86,7 +87,7 @@ _COMMON = (("float32", Rounding.RNE), ("float32", Rounding.SR), ("float64", Roun
 def _with_constants(function: Callable[..., Any], constants: float_additions.Constants) -> Callable[..., Any]:
     """Return `function` with the constants of one element compiled in.
 
-    The returned function ignores the constants that its loop passes, which the loop needs only to
+    The returned function ignores the constants that its loop passes; the loop needs them only to
     compute scales.
     """
 
@@ -98,7 +99,7 @@ def _with_constants(function: Callable[..., Any], constants: float_additions.Con
 
 
 def _limits(least: int, greatest: int, greatest_x: int) -> Domain:
-    """Return a `Domain` from two scales, each clipped to the scale codes that are not NaN."""
+    """Return a `Domain`, whose least and greatest scale are limited to codes that are not NaN."""
     return Domain(max(least, 0), min(greatest, float_additions.LAST_SCALE), greatest_x)
 
 
@@ -172,7 +173,7 @@ def quantizing_anywhere(
     overflow: Overflow,
     target: ElementFormat | None,
 ) -> Definition | None:
-    """Return `fast_quantizing`'s conversion, extended to finite x and every scale but NaN.
+    """Return `fast_quantizing`'s conversion, extended to every finite x and every scale but NaN.
 
     The result is None if `paths` lists no extended conversion for these formats and modes.
     """
@@ -208,7 +209,7 @@ def _anywhere(function: Callable[..., Any], constants: float_additions.Constants
 
 @cache
 def quantizing(source: ElementFormat, target: ElementFormat, rounding: Rounding, overflow: Overflow) -> Definition:
-    """Return the conversion of `mxnum.definition` from floats to codes."""
+    """Return the conversion of floats to codes by `mxnum.definition`."""
     overflow = overflow.of(target.specials)  # Overflow modes with equal results for `target` share one kernel.
     encode = make_encode(source, target, rounding, overflow)
 
@@ -223,7 +224,7 @@ def quantizing(source: ElementFormat, target: ElementFormat, rounding: Rounding,
 def requantizing(
     source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow, target: ElementFormat
 ) -> Definition:
-    """Return the conversion of floats to codes, and then to values, by `mxnum.definition`."""
+    """Return the conversion of floats to quantized values, by `mxnum.definition`."""
     to_code, to_value = quantizing(source, element, rounding, overflow), decoding(element, target)
     encode, decode = to_code.function, to_value.function
 
@@ -236,7 +237,7 @@ def requantizing(
 
 @cache
 def decoding(element: ElementFormat, target: ElementFormat) -> Definition:
-    """Return the conversion of `mxnum.definition` from codes to their values under the scale.
+    """Return the conversion of codes to values by `mxnum.definition`.
 
     The conversion ignores random bits.
     """
@@ -333,7 +334,7 @@ def quantizing_over(
     overflow: Overflow,
     target: ElementFormat | None,
 ) -> Formulation:
-    """Return the conversion of `mxnum.definition` from floats to codes, with float scales.
+    """Return the conversion of floats to codes, under float scales, by `mxnum.definition`.
 
     If `target` is given, the conversion returns the values of the codes in `target`.
     """
@@ -356,7 +357,7 @@ def quantizing_over(
 
 @cache
 def decoding_over(element: ElementFormat, scale: ScaleFormat, target: ElementFormat) -> Formulation:
-    """Return the conversion of `mxnum.definition` from codes to values, with float scales."""
+    """Return the conversion of codes to values, under float scales, by `mxnum.definition`."""
     decode = make_decode_over(element, scale, target)
 
     @dialect

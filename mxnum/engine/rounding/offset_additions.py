@@ -1,6 +1,6 @@
 """Subtracts the offsets of blocks from numbers, and adds them to values, in float32.
 
-Theorems say that the subtraction and the addition equal those of `mxnum.definition`.
+Theorems say that the differences and the sums equal the results of `mxnum.definition`.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ NARROWED = FastPath(
     rules=RULES,
 )
 VALUES = FastPath(
-    name="float32 additions round to a value",
+    name="float32 additions round to a value of the element",
     float_types=("float32",),
     elements=_ELEMENTS,
     evidence=("magic/value/{element}/{rounding}/{overflow}",),
@@ -122,7 +122,7 @@ PRODUCTS = FastPath(
     evidence=("magic/product/{element}", "magic/convert/{element}/{type}"),
 )
 BEYOND = FastPath(
-    name="numbers are divided by any scale and rounded at scale 1",
+    name="numbers are divided by a scale of any size and rounded at scale 1",
     float_types=("float32", "bfloat16", "float16"),
     elements=_ELEMENTS,
     evidence=("beyond/code/{element}/{rounding}/{overflow}", "beyond/decode/{element}"),

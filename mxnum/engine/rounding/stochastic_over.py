@@ -10,11 +10,11 @@ floor(d * 2**30) + R is at least 2**30, which is equivalent to
 
     |x| * 2**30 >= f * (v * 2**30 + w * (2**30 - R)) = f * w * ((v / w + 1) * 2**30 - R).
 
-The bracket (v / w + 1) * 2**30 - R has 32 bits. Under scales of eight bits, the significand of f
+The integer (v / w + 1) * 2**30 - R has 32 bits. Under scales of eight bits, the significand of f
 has at most 28 bits; a block whose factor has a longer significand is left to the definition. With a
 common exponent, both sides of the inequality are integers of 60 bits, held as two words, so nothing
 is divided or rounded. Dropping the bits of |x| below the unit of the integers does not change the
-comparison, because the other side is an integer.
+comparison, because the other side of the inequality is an integer.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from mxnum.modes import Rounding
 
 #: The greatest number of bits of a factor's significand.
 _DIGITS = 28
-#: The exponent used for a factor of zero, which makes every product larger than |x|, so that no
-#: number rounds up.
+#: For a factor of zero, this exponent makes every product larger than |x|, so that no number rounds
+#: up.
 _FAR = 1 << 20
 _HALF = 1 << 31
 

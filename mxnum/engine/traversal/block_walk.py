@@ -25,15 +25,15 @@ GROUP = 32
 #: A panel of columns has about `PANEL` elements, and at most `WIDEST_PANEL` columns. While a loop
 #: processes one panel, the next panel is fetched into the first caches.
 PANEL, WIDEST_PANEL = 1 << 14, 3072
-#: The number of elements of a panel along rows, for loops that process bands (the rows that one row
-#: of blocks spans). Loops over bands prefetch `ROW_PANEL` float32 numbers, so that one panel is
-#: fetched while the panel before it is processed.
+#: If blocks lie along rows, loops over bands process panels of about `ROW_PANEL` elements. The
+#: loops prefetch `ROW_PANEL` float32 numbers, so that one panel is fetched while the panel before
+#: it is processed.
 ROW_PANEL = 2048
 #: A thread with fewer than `ELEMENTS_PER_THREAD` elements costs more time than it saves.
 ELEMENTS_PER_THREAD = 1 << 19
-#: If blocks are single columns of several rows, an array with fewer columns than NARROW and at
-#: least WORTH_A_COPY elements is copied so that its blocks become rows, because loops over few
-#: columns are slower than the copy.
+#: Loops over few columns are slower than a copy that turns blocks into rows. Therefore arrays with
+#: fewer than NARROW columns and at least WORTH_A_COPY elements are copied if blocks are one column
+#: wide.
 NARROW, WORTH_A_COPY = 8, 1 << 14
 
 #: Marks of groups of blocks that are still to be processed. A group with the mark MIXED may hold
@@ -116,7 +116,7 @@ class Walk:
 
     @cached_property
     def extent(self) -> tuple[int, int, int]:
-        """The number of rows (or bands), the number of blocks (or columns) in each, and a step.
+        """The number of rows (or bands), of blocks per row (or columns per band), and a step.
 
         The step is the number of blocks (or columns) that the loop processes at once.
         """
@@ -140,7 +140,7 @@ class Walk:
         return self.elements < 2 * ELEMENTS_PER_THREAD
 
     def shares(self, threads: int | None) -> list[Bounds]:
-        """Return bounds that together cover the array, one for each thread that saves time."""
+        """Return bounds that cover the array, one for each thread that is worth starting."""
         count = worth(self.elements, ELEMENTS_PER_THREAD, threads)
         if count == 1:
             return [self.whole]

@@ -97,7 +97,7 @@ class Writable(Protocol):
         """Return an array of any strides, which the caller fills with the elements of a part."""
 
     def put(self, where: Where, part: Array) -> None:
-        """Store the elements of `part`, an array from `room` that the caller has filled."""
+        """Store `part`, the array that `room` returned and the caller has filled."""
 
 
 class Plain(NamedTuple):
@@ -179,7 +179,7 @@ class Arrays:
         run_in_threads(partial(self._go, work), shares_of(parts, math.prod(self.shape), threads))
 
     def _go(self, work: Callable[[Part], None], chunks: Sequence[Chunk]) -> None:
-        """Call `work` with the part of each chunk.
+        """Make the part of each chunk, and call `work` with it.
 
         The results of one part are stored before the next part is read.
         """
@@ -214,7 +214,7 @@ class Arrays:
 
 
 def shares_of(items: Sequence[Any], elements: int, threads: int | None) -> list[Sequence[Any]]:
-    """Return the items, divided into one share for each thread that saves time.
+    """Return the items in shares, one for each thread that is worth starting.
 
     `elements` is the total number of elements of all items.
     """
@@ -250,8 +250,8 @@ def _clipped(shape: tuple[int, ...], blocks: Blocks) -> Blocks:
 def _by_blocks(array: Array, blocks: Blocks) -> Array:
     """Return a view of an array of whole blocks, with twice as many axes.
 
-    The first half of the axes counts the blocks along each axis of `array`. The second half of the
-    axes counts the elements of a block along each axis.
+    The first half of the indices selects a block of `array`, and the second half selects an element
+    of this block.
     """
     pairs = [(length // size, size) for length, size in zip(array.shape, blocks, strict=True)]
     rank = 2 * array.ndim
@@ -262,14 +262,13 @@ def _by_blocks(array: Array, blocks: Blocks) -> Array:
 def chunks(shape: tuple[int, ...], cuts: Blocks, blocks: Blocks, most: int = CHUNK) -> Sequence[Chunk]:
     """Return chunks that cover `shape`, with at most `most` elements each if `cuts` allows it.
 
-    Along each axis, the length of a chunk is a multiple of the item of `cuts`, which is a multiple
-    of the item of `blocks`.
+    Along axis i, chunks begin at multiples of `cuts[i]`, which is a multiple of `blocks[i]`.
     """
     if not shape:
         return [Chunk((...,), (...,), 0)]
     sizes = [max(1, min(cut, length)) for cut, length in zip(cuts, shape, strict=True)]
-    # Chunks are cut along the first axis that allows chunks of at most `most` elements. Along
-    # earlier axes, a chunk is as short as `cuts` allows.
+    # Chunks are cut along the first axis that allows chunks of at most `most` elements. Along the
+    # axes before the cut axis, a chunk is as short as `cuts` allows.
     fits = (math.prod(sizes[: i + 1]) * math.prod(shape[i + 1 :]) <= most for i in range(len(shape)))
     axis = next((i for i, small in enumerate(fits) if small), len(shape) - 1)
     at_once = max(1, most // max(1, math.prod(sizes[: axis + 1]) * math.prod(shape[axis + 1 :])))

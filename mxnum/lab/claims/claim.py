@@ -25,7 +25,7 @@ SOURCES = {
 #: Descriptions of checks that several claims share.
 BY_TRAINING = "The check reads stored results of training runs, which `mxnum.lab` makes."
 BY_FORMULA = (
-    "`mxnum.analysis` gives the exact expectation. The mean over normal numbers that the kernels quantize must "
+    "`mxnum.analysis` gives the exact expectation. The mean over N(0, 1) numbers that the kernels quantize must "
     "match the expectation within 5 standard errors."
 )
 
@@ -38,8 +38,8 @@ class Context:
     results: Path
     #: `tell(text)` reports the current work to the user.
     tell: Callable[[str], object] = lambda text: None
-    #: `keep(name, arrays)` stores arrays for figures and readers. `kept(name)` returns the stored
-    #: arrays, or None.
+    #: `keep(name, arrays)` stores arrays that figures show. `kept(name)` returns the stored arrays,
+    #: or None.
     keep: Callable[[str, Mapping[str, Any]], object] = lambda name, arrays: None
     kept: Callable[[str], dict[str, Any] | None] = lambda name: None
 

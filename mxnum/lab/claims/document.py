@@ -23,7 +23,8 @@ from mxnum.lab.studies.sweep import duration
 #: of each of the first two claims that have a figure.
 SHOWN = ("I6c", "I1", "B1", "M2", "I10")
 
-#: Lists with more numbers than this are collapsed if all numbers agree.
+#: If a claim has more than `FOLDED` statements, the page collapses the statements that hold. If a
+#: claim has more than `FOLDED` numbers and all numbers agree, the page collapses them.
 FOLDED = 8
 
 _HERE = Path(__file__).parent

@@ -16,7 +16,7 @@ LEVEL = 0.05
 class Whose(StrEnum):
     """The party that states a number or a sentence of the evidence.
 
-    The verdict counts the items of one party only: the first in the order below that states an
+    The verdict counts only the items of one party: of the parties below, the first that states an
     item.
     """
 
@@ -104,7 +104,7 @@ class Evidence:
 
     comparisons: Sequence[Comparison] = ()
     statements: Sequence[Statement] = ()
-    #: A note on how to weigh the evidence.
+    #: A note for readers of the evidence.
     note: str = ""
     #: The seeds, sizes and formats that are needed to compute the numbers again.
     configuration: dict[str, Any] = field(default_factory=dict)
@@ -118,7 +118,7 @@ class Evidence:
             object.__setattr__(self, name, tuple(getattr(self, name)))
 
     def of(self, whose: Whose) -> Evidence:
-        """Return the evidence, with the party `whose` for every item that names no party."""
+        """Return the evidence; every item that names no party gets the party `whose`."""
         comparisons = [replace(c, whose=c.whose or whose) for c in self.comparisons]
         statements = [replace(s, whose=s.whose or whose) for s in self.statements]
         return replace(self, comparisons=comparisons, statements=statements)
@@ -179,7 +179,7 @@ class Evidence:
         return ", ".join(parts)
 
     def brief(self, most: int = 2) -> str:
-        """Return the counts, and the first `most` items that do not hold or do not agree."""
+        """Return `counts`, then up to `most` statements that fail or numbers that differ."""
         against = [str(s) for s in self.statements if s.holds is False]
         against += [str(c) for c in self.comparisons if not c.agrees]
         shown = "; ".join(against[:most]) + (f"; and {len(against) - most} more" if len(against) > most else "")
@@ -192,7 +192,7 @@ def ours(*items: Statement) -> list[Statement]:
 
 
 def answered(evidence: Evidence, answer: str, number: str = "") -> Evidence:
-    """Return the evidence with `number`, and with `answer` if every item agrees or holds.
+    """Return the evidence with `number`; add `answer` if all figures agree and statements hold.
 
     `number` defaults to the count of figures that agree. Without an answer, the page shows the
     counts and the items that do not agree.
@@ -220,7 +220,7 @@ def decided(holds: bool, refuted: bool) -> bool | None:
 def below(values: Sequence[float], limit: float = 0.0, level: float = LEVEL) -> bool | None:
     """Judge if the mean of values lies below a limit, by Student's t.
 
-    The result is None if the confidence limits at `level` enclose the limit.
+    The result is None if `limit` lies between the confidence limits of the mean.
     """
     found = mean_interval(values, 1 - level)
     return None if found is None else decided(found[2] < limit, found[1] > limit)

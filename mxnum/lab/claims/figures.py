@@ -1,6 +1,6 @@
 """Draw the figures of the report, as SVG in the page's light or dark colours.
 
-The file of each claim has the functions that draw its figures, always from stored results.
+The functions that draw a claim's figures are in the claim's file, and read only stored results.
 """
 
 from __future__ import annotations

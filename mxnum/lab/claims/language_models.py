@@ -52,7 +52,7 @@ def losses(table: Table, arm: str) -> dict[int, float]:
 def gaps(table: Table, arm: str, other: str | None = None, share: float = 0.0, of: str = "") -> list[float]:
     """Return, seed by seed, an arm's loss minus the loss of `other` (default: the arm's control).
 
-    With `share`, also subtract this share of the gap between the arms `of` and `other`.
+    With `share`, also subtract `share` times the gap of the arm `of` to the arm `other`.
     """
     theirs = losses(table, other or table["controls"].get(arm, table["control"]))
     ours = losses(table, arm)
@@ -83,7 +83,7 @@ def words(values: Sequence[float]) -> str:
 
 
 def limit_of(table: Table, arm: str | None = None) -> float:
-    """Return the loss above which a run is lost: midway from entropy to a uniform guess's loss.
+    """Return the loss above which a run is lost: midway between entropy and a uniform guess.
 
     The arm (default: the first arm) determines the source and so the entropy. The entropy of a text
     is unknown; for texts the limit is 2.5 nats.

@@ -22,7 +22,7 @@ FILES = tuple(f"language/{name}.json" for name in ("operands", "operands-converg
 
 
 def judged(context: Context) -> Iterator[Statement]:
-    """Apply the rules to the studies that exist, and yield their statements."""
+    """Apply each of `RULES` whose study exists, and yield the resulting statements."""
     for name, rule in RULES.items():
         if (table := study(context, name)) is not None:
             yield from rule(table)
@@ -67,7 +67,7 @@ def shares(table: Table, when: str = "") -> list[Statement]:
             f"{of_weights['E4M3']:.2f}",
         ),
     ]
-    if when:  # only converged models must exceed a third
+    if when:  # models trained to the end must meet one more rule
         what = (
             "rounding output gradients only in the products that give weight gradients causes more than a "
             f"third of E2M1's gap{when}"
@@ -77,7 +77,7 @@ def shares(table: Table, when: str = "") -> list[Statement]:
 
 
 def recipes_at_the_end(table: Table) -> list[Statement]:
-    """Judge the causes of recipes' gaps in models trained until float32 is at the entropy."""
+    """Judge the causes of recipes' gaps after training until float32's loss is near the entropy."""
 
     def mended(*kinds: str) -> Statement:
         fifth, half = (
@@ -102,7 +102,7 @@ def recipes_at_the_end(table: Table) -> list[Statement]:
         mended("E4M3"),
         mended("E5M2", "E2M3", "E3M2"),
         Statement(
-            "in models trained to the end, also rounding layer norm to the recipe's format changes the gap",
+            "in models trained to the end, rounding layer norm to the recipe's format, too, changes the gap",
             decided(max(p.values()) < LEVEL, all(alike)),
             "; ".join(f"{kind} {words(values)} more, p {p[kind]:.2g} after Holm" for kind, values in normed.items()),
         ),
@@ -118,7 +118,7 @@ def recipes_at_the_end(table: Table) -> list[Statement]:
 def grown(table: Table, early: Table) -> Statement:
     """Judge if longer training makes the gaps smaller.
 
-    Arms with a gap below 0.02 in the shorter training are left out.
+    Arms with a gap of at most 0.02 nats in the shorter training are left out.
     """
     times = {arm: mean_gap(table, arm) / mean_gap(early, arm) for arm in early["arms"]
              if arm != PLAIN and mean_gap(early, arm) > 0.02}  # fmt: skip
@@ -130,7 +130,7 @@ def grown(table: Table, early: Table) -> Statement:
 
 
 def what_centring_takes(table: Table) -> list[Statement]:
-    """Judge the drift of logits whose gradient alone is in 4 bits, with and without centring."""
+    """Judge the drift of logits if only their gradient is in 4 bits, with and without centring."""
     at_rest = {arm: float(table["arms"][arm]["at_rest"]) for arm in table["arms"] if arm != PLAIN}
     centred = {arm: arm.removesuffix(", centred") for arm in at_rest if arm.endswith(", centred")}
     left = {arm: mean_gap(table, f"{arm}, centred") for arm in DRIFTING}
@@ -170,7 +170,7 @@ def what_centring_takes(table: Table) -> list[Statement]:
 
 
 def on_text(table: Table) -> list[Statement]:
-    """Judge the causes of the gaps of models that are trained on the bytes of a text."""
+    """Judge what causes the gaps in models that are trained on the bytes of a text."""
     last, rest = (mean_gap(table, f"E4M3, {part}") / mean_gap(table, "E4M3") for part in
                   ("last layer", "all but the last layer"))  # fmt: skip
     nearest, mended = ("E2M1 even", "E2M1 rceil"), "E2M1 rceil, SR gradients"
@@ -194,7 +194,7 @@ def on_text(table: Table) -> list[Statement]:
             f"{last:.2f} and {rest:.2f}",
         ),
         Statement(
-            "on text, E2M1 rounded to nearest has a larger gap with the rules even and rceil than with floor",
+            "on text, E2M1 rounded to nearest has a larger gap with 'even' and 'rceil' than with 'floor'",
             decided(all(cost > 0 for cost in costs), any(cost < 0 for cost in costs)),
             "; ".join(f"{rule} {words(more[rule])} more, p {p[rule]:.2g}" for rule in nearest),
         ),
@@ -205,7 +205,7 @@ def on_text(table: Table) -> list[Statement]:
             f"{words(gaps(table, mended))} and {words(gaps(table, 'E2M1'))}",
         ),
         Statement(
-            "on text, the mean row of the last layer is large if E2M1 with even or rceil is rounded to nearest, "
+            "on text, the mean row of the last layer is large if E2M1 with 'even' or 'rceil' is rounded to nearest, "
             "and small if gradients are rounded stochastically",
             decided(with_row, all(over[arm] < 0.2 for arm in nearest)),
             ", ".join(f"{arm} {value:+.2f}" for arm, value in over.items()) + " over float32's",
@@ -214,10 +214,7 @@ def on_text(table: Table) -> list[Statement]:
 
 
 def without_the_mean_row(table: Table) -> list[Statement]:
-    """Judge the gap of E4M3 at a high learning rate without the mean row of the last layer.
-
-    The mean row is subtracted from the weight after each step.
-    """
+    """Judge E4M3's gap at a high learning rate if each step subtracts the last layer's mean row."""
     plain = {kind: f"{kind}, rate 0.192" for kind in ("E4M3, logits", "E4M3")}
     centred = {kind: f"{kind}, centred weight, rate 0.192" for kind in plain}
     fifth, half = (

@@ -33,8 +33,8 @@ SOURCE = {
     "commit": "db3c423fd904794c5f0aa6b10a089cc3bf6a8fcc",
 }
 BF16 = "bf16_bf16"
-#: The training FLOPs of the models, 6 times parameters times tokens: each model has about one of
-#: these values.
+#: The compute budgets in FLOPs, 6 times parameters times tokens. Each model was trained with about
+#: one of these budgets.
 BUDGETS = (2.0e17, 4.4e17, 9.6e17, 2.1e18, 4.6e18, 1.0e19, 2.2e19, 4.8e19)
 #: A run goes astray if its final loss is above its least loss by more than this.
 ASTRAY = 0.02
@@ -82,7 +82,7 @@ class Run:
 
     @property
     def astray(self) -> bool:
-        """True if the final loss is far above the least loss; False if one of them is missing."""
+        """True if the final loss is far above the least loss; False if either loss is missing."""
         return self.final - self.least > ASTRAY
 
     @property
@@ -113,7 +113,7 @@ def arm(name: str) -> tuple[Run, ...]:
 
 
 def table(name: str, loss: str = "least", keep: Callable[[Run], bool] = lambda run: True) -> LossTable:
-    """Return the runs of an arm whose loss (`least` or `final`) is recorded."""
+    """Return the runs of an arm that have a recorded loss (`least` or `final`)."""
     kept = [run for run in arm(name) if not math.isnan(getattr(run, loss)) and keep(run)]
     return loss_table([r.parameters for r in kept], [r.tokens for r in kept], [getattr(r, loss) for r in kept])
 

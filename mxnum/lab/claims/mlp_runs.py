@@ -17,7 +17,8 @@ from mxnum.lab.studies.statistics import Arm, Comparison, compare, mean_interval
 #: The level of significance of a difference between arms, after Holm's correction over the
 #: statements of a row.
 LEVEL = 0.01
-#: A final loss is the mean over this many bins at the end of the stored curve, a fifth of the run.
+#: A final loss is the mean over this many bins at the end of the stored curve. These bins cover a
+#: fifth of the run.
 LAST_BINS = 8
 #: A statement that no run is lost holds only if the upper 95 % limit (Wilson) of the share of lost
 #: runs is below this.
@@ -47,7 +48,7 @@ def gaps(table: Table, arm: str, other: str) -> list[float]:
 
 
 def final_logs(table: Table, arm: str) -> dict[int, float]:
-    """Return, for each seed, the mean log loss over the last `LAST_BINS` bins of its curve."""
+    """Return, for each seed, the mean log loss in the last `LAST_BINS` bins of the stored curve."""
     ends = {run["seed"]: run["curve"][-LAST_BINS:] for run in table["arms"][arm]["runs"]}
     return {seed: float(np.mean(np.log(last))) for seed, last in ends.items() if last and all(last)}
 

@@ -53,7 +53,7 @@ def markdown(report: Report) -> str:
 
 
 def summary(report: Report, command: str) -> str:
-    """Return a page on one run of a command: a table of claims, then their sections."""
+    """Return a page on what `command` found: a table of claims, then the claims of each source."""
     parts = [f"# What `{command}` found\n"]
     if report.interrupted:
         parts.append("**Not complete**: the run was interrupted; the same command continues it.\n")

@@ -38,7 +38,7 @@ class ReportFolder:
         self.diary = self.data / "reproduction.json"
 
     def open(self, fresh: bool = False) -> dict[str, Any]:
-        """Return the facts recorded in the folder; make the folder if it does not exist."""
+        """Return the content of `reproduction.json`; make the folder and the file if missing."""
         if self.folder.exists() and not self.folder.is_dir():
             raise ValueError(f"Path {str(self.folder)!r} must be a folder, not a file.")
         if self.folder.is_dir() and not self.diary.exists() and any(self.folder.iterdir()):
@@ -57,7 +57,7 @@ class ReportFolder:
         return facts
 
     def record(self, facts: Mapping[str, Any]) -> None:
-        """Write the facts, with the current versions of packages and the current machine."""
+        """Write `facts` and the current environment to `reproduction.json`."""
         storage.write_json(self.diary, dict(facts) | {"environment": storage.environment()})
 
     def entry(self, id: str) -> Entry | None:
@@ -100,7 +100,7 @@ class ReportFolder:
 
 
 def evidence_from(table: Mapping[str, Any]) -> Evidence:
-    """Return the `Evidence` of which `table` is the stored form: `dataclasses.asdict` as JSON.
+    """Return the `Evidence` from which `dataclasses.asdict` made the stored `table`.
 
     Tuples in the configuration come back as lists.
     """

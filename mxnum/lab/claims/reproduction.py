@@ -36,8 +36,8 @@ KEEPING = ("language/organisation.json",)
 #: The number of seeds that one process trains together. `STACK` is small, so that all processes end
 #: at about the same time.
 STACK = 4
-#: The plan of interventions and the number of seeds for claim I7, whose runs are the arm "E2M1" of
-#: the study "small"; and the number of seeds for claim B2.
+#: The plan of interventions and the number of seeds for claim I7, then the number of seeds for
+#: claim B2. The runs of claim I7 are in the arm "E2M1" of the study "small".
 PLAN, ACTED_ON, LIMITS = interventions.Plan(), 8, 4
 
 

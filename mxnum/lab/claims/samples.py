@@ -21,10 +21,10 @@ SIGMA = 5
 PARTS = 1 << 16
 #: The number of blocks in a sample: for blocks of 32 numbers, and for blocks of 16.
 BLOCKS, BLOCKS_OF_16 = 1 << 16, 1 << 17
-#: The largest magnitude that 2**20 normal numbers usually reach, in standard deviations.
+#: The largest magnitude that 2**20 N(0, 1) numbers usually reach.
 LARGEST = 5
-#: The tensor scale of NVFP4 for `LARGEST`: `LARGEST` divided by the largest element times the
-#: largest scale, in float32.
+#: The tensor scale of NVFP4 for `LARGEST`: `LARGEST` / (largest element times largest scale), in
+#: float32.
 TENSOR_SCALE = float(np.float32(LARGEST / 2688))
 #: The formats with blocks of 32 that checks use, by the names of their elements.
 FORMATS = {

@@ -26,7 +26,7 @@ ARMS = ("FP32", "E2M1", "E2M1, LN FP32", "LN E2M1", "E4M3")
 
 
 def counted(results: Path) -> dict[str, Any]:
-    """Return the table: jumps and lost runs, the hazard ratio, and the answers of I6a and I6b.
+    """Return the numbers of jumps and lost runs, the hazard ratio, and the answers of I6a and I6b.
 
     The counts for an arm and a rate come from the study with the most runs.
     """
@@ -54,13 +54,13 @@ def counted(results: Path) -> dict[str, Any]:
 
 
 def load() -> dict[str, Any]:
-    """Return the counts that ship with the package."""
+    """Return the result of `counted` that ships with the package."""
     found: dict[str, Any] = json.loads(PATH.read_text(encoding="utf-8"))
     return found
 
 
 def sentence() -> str:
-    """Return a sentence on the results of stored studies; the sentence calls them stored."""
+    """Return a text with the results of stored studies, which this run did not repeat."""
     found = load()
     lost = {row["arm"]: f"{row['lost']} of {row['runs']}" for row in found["rows"] if row["rate"] == 0.034}
     return (

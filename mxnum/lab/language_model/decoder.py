@@ -210,14 +210,14 @@ def train(
         Measure the errors of the operands and the gradients of the logits at every multiple of this
         number of steps; 0 means never.
     checkpoint
-        A path. Training continues from the checkpoint if the file exists. Training writes the file
-        every `checkpoint_every` steps, every `checkpoint_seconds` seconds and before an
-        interruption, and deletes the file at the end.
+        A path. Training continues from the checkpoint if the file exists. Training writes the
+        checkpoint every `checkpoint_every` steps, every `checkpoint_seconds` seconds and before an
+        interruption, and deletes it at the end.
     report
         Called after each step with the number of steps and the loss.
     device
-        "cpu" or "cuda". Initial weights and batches are drawn on the CPU, so they are the same on
-        both devices.
+        "cpu" or "cuda". Initial weights and batches do not depend on the device, because they are
+        drawn on the CPU.
     """
     source, run = source_of(setting), Run(seed, setting)
     run.entropy, run.bytes_per_symbol = source.entropy, getattr(source, "bytes_per_symbol", None)
@@ -310,7 +310,7 @@ def optimizer_of(setting: Setting, parameters: list[nn.Parameter]) -> torch.opti
 
 
 def rate_at(setting: Setting, step: int) -> float:
-    """Return the learning rate of a step: it warms up, then is constant or falls as a cosine."""
+    """Return the learning rate of a step: a rise, then a constant or a falling cosine."""
     rising = max(1, round(setting.warm_up * setting.steps))
     if step < rising:
         return setting.rate * (step + 1) / rising

@@ -1,6 +1,6 @@
 """Measure rounding errors during training: of all operands, and of the gradient of the logits.
 
-For control arms, `centring` rounds the gradient of the logits and subtracts its mean over the
+For control arms, `centring` rounds the gradient of the logits and subtracts the mean over the
 symbols.
 """
 
@@ -23,10 +23,10 @@ QUANTILES = 64
 
 
 def errors_of(rows: Iterable[Mapping[str, Any]], step: int) -> dict[str, np.float64]:
-    """Return the operands' relative rounding errors at a step, averaged over the layers.
+    """Return the operands' relative rounding errors at a step, as root mean squares over layers.
 
-    The averages are root mean squares. ``error`` is the error of all operands. ``error_weights``,
-    ``error_gradients`` and so on are the errors of one kind of operand.
+    ``error`` is the error of all operands. ``error_weights``, ``error_gradients`` and so on are the
+    errors of one kind of operand.
     """
     squares: dict[str, list[float]] = {}
     for row in rows:
@@ -43,8 +43,8 @@ def measured(logits: Tensor, targets: Tensor, head: Any, operand: Operand) -> di
     ``probability``
         Quantiles of the probabilities that the model gives the target symbols.
     ``gradient_bias``
-        E[Q]/E[A] - 1 for the targets' components A of the gradient of the logits, and the quantized
-        values Q of A, in blocks along the vocabulary. Measurements of the gradient always round to
+        E[Q]/E[A] - 1, where A is the target's component of the gradient of the logits, and Q is A
+        rounded in blocks along the vocabulary. Measurements of the gradient always round to
         nearest, ties to even.
     ``gradient_sum``
         The sum of the rounded components of a token's gradient, averaged over tokens and divided by

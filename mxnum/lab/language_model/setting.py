@@ -29,9 +29,9 @@ class Setting:
     order: int = 1
     choices: int = 4
     ratio: float = 1.0
-    #: The number of classes of words, which are sequences of `order` symbols. The same choices
-    #: follow all words of a class (`sources.Markov`). With 0 classes, each word has its own
-    #: choices. A model needs fewer steps to learn fewer classes.
+    #: The number of classes of words, which are sequences of `order` symbols. The same symbols can
+    #: follow all words of a class (`sources.Markov`). With 0 classes, `choices` symbols are drawn
+    #: for each word. A model needs fewer steps to learn fewer classes.
     classes: int = 0
     source_seed: int = 0
 
@@ -85,7 +85,7 @@ class Setting:
     #: The loss is multiplied by this factor before the backward pass, and the gradients of the
     #: parameters are divided by the factor after the pass.
     factor: float = 1.0
-    #: True to subtract, from the rounded gradient of the logits, its mean over the vocabulary.
+    #: True to subtract the mean over the vocabulary from the rounded gradient of the logits.
     #: `centred` requires a recipe that rounds only gradients, and `where="last"`.
     centred: bool = False
 

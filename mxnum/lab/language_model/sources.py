@@ -45,8 +45,9 @@ class Markov:
     A *word* is a sequence of `order` symbols. A hash of the word selects the `choices` symbols that
     can follow, so the chain stores no table of words. The probabilities of the choices are the same
     after every word, so the entropy of the chain is the entropy of `probabilities`. If `classes` is
-    above 0, the choices depend only on the class of the word. If there are exactly vocabulary /
-    choices classes, the choices of different classes do not overlap.
+    above 0, words are divided into this many classes, and the same symbols can follow all words of
+    a class. If there are exactly vocabulary / choices classes, the choices of different classes do
+    not overlap.
     """
 
     def __init__(
@@ -56,8 +57,8 @@ class Markov:
         weights = np.power(ratio, np.arange(choices), dtype=np.float64)
         self.probabilities = weights / weights.sum()
         random = np.random.default_rng([seed, vocabulary, order, choices])
-        #: The symbols in shuffled order. The hash of a word selects a position in this order, and
-        #: `_apart` has the offsets of the choices from the position.
+        #: The symbols in shuffled order. A word's hash selects a position in `_symbols`; `_apart`
+        #: has the distances from the position to the symbols that can follow.
         self._symbols, self._apart = random.permutation(vocabulary), random.permutation(vocabulary)[:choices]
         self._positions = classes or vocabulary
         if classes:
@@ -72,7 +73,7 @@ class Markov:
     def next_of(self, words: Array) -> Array:
         """Return the symbols that can follow each word, in the order of `probabilities`.
 
-        Words lie along the last axis of `words`.
+        The last axis of `words` has the symbols of one word.
         """
         with np.errstate(over="ignore"):
             mixed = ((words.astype(np.uint64) + np.uint64(1)) * self._multipliers).sum(axis=-1, dtype=np.uint64)

@@ -41,8 +41,8 @@ class Experiment:
     layers: int = 4
     batch: int = 256
     activation: Literal["gelu", "relu", "swiglu"] = "gelu"
-    #: The hidden width divided by the width. SwiGLU ignores `expansion`: its hidden width is 8/3 of
-    #: the width, rounded up to a multiple of 32.
+    #: The hidden width of a layer divided by `width`. SwiGLU ignores `expansion`: its hidden width
+    #: is 8/3 of `width`, rounded up to a multiple of 32.
     expansion: int = 4
     layer_norm: bool = True
     initialization: Literal["uniform", "xavier"] = "uniform"
@@ -56,7 +56,7 @@ class Experiment:
     momentum: float = 0.0
     label_noise: float = 0.005
     #: True to subtract from each input vector its mean. Layer norm hides the mean of an input from
-    #: the student, so without the subtraction the loss stays above a floor.
+    #: the student, so the loss stays above a floor if inputs keep their means.
     centred_inputs: bool = False
     steps: int = 4000
     precision: Recipe = field(default_factory=Recipe)
@@ -91,7 +91,7 @@ class Experiment:
         for name in ("rate", "w1_rate", "beta_rate", "w1_start"):
             errors.require(getattr(self, name) > 0, name, "positive", getattr(self, name))
         turned = [name for name in OPERANDS if getattr(getattr(self.precision, name), "transform", None)]
-        errors.require(not turned, "precision", "a recipe without transforms, which only mxnum.torch supports", turned)
+        errors.require(not turned, "precision", "a recipe without transforms (only mxnum.torch has them)", turned)
         for name in OPERANDS:
             operand = getattr(self.precision, name)
             if operand is not None and operand.is_mx:
@@ -103,9 +103,7 @@ class Experiment:
                     is_plain, name, "quantized, because only gamma and beta can have other errors", str(operand)
                 )
         stepwise = self.precision.vector_steps
-        errors.require(
-            not stepwise, "precision", "a recipe without vector_steps, which only mxnum.torch supports", stepwise
-        )
+        errors.require(not stepwise, "precision", "a recipe without vector_steps (only mxnum.torch has them)", stepwise)
         draws = "sr" in (self.precision.weights.rounding, self.precision.activations.rounding)
         accepted = "False if weights or activations are rounded stochastically"
         errors.require(not (self.quantized_teacher and draws), "quantized_teacher", accepted, True)

@@ -24,8 +24,8 @@ def generator(seed: int, *purpose: int) -> np.random.Generator:
 def apply_activation(experiment: Experiment, u: Array, slope: Array, out: Array, bf16: int) -> None:
     """Write the activation of u to `out`, and prepare the backward pass.
 
-    The function rounds u in place. For the backward pass, the function writes to `slope` GELU's
-    derivative or SwiGLU's sigmoid.
+    The function first rounds u in place. For the backward pass, the function writes to `slope`
+    GELU's derivative or SwiGLU's sigmoid.
     """
     if experiment.activation == "relu":
         kernels.relu(u.reshape(-1), out.reshape(-1), bf16)

@@ -1,4 +1,4 @@
-"""Detect a divergence: 20 losses in a row above 100 times the least loss, or a loss not finite.
+"""Detect a divergence: 20 losses in a row above 100 times the least loss, or an infinite or NaN loss.
 
 A divergence is detected while a run trains. `interventions` acts shortly before a divergence, and
 `critical` judges a learning rate by whether a run diverges. A divergence does not show whether the

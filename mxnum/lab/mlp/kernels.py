@@ -2,9 +2,9 @@
 
 Every array is C-contiguous float32. A network holds several independent runs ("a stack"):
 activations have the shape (runs, samples, features), and parameters have a leading axis of runs. A
-run gives the same bits alone as in a stack. The bits of results depend neither on the number of
-threads nor on the vector width of the machine, because sums use sixteen lanes that are added in a
-fixed order, and no loop is compiled with `fastmath`.
+run gives the same bits alone as together with other runs. Sums use sixteen lanes that are added in
+a fixed order, and no loop is compiled with `fastmath`. So the bits of results depend neither on the
+number of threads nor on the machine's vector width.
 
 `bf16` is 0 if results stay float32, 1 if they are rounded to bfloat16 with ties to even, and 2 if
 they are rounded with ties away from zero.
@@ -39,7 +39,7 @@ _E1, _E2, _E3, _E4, _E5 = _F(0.254829592), _F(-0.284496736), _F(1.421413741), _F
 def _rounded(bits, bf16):
     """Return a float32's bits rounded to bfloat16.
 
-    A NaN stays NaN, because the function sets the quiet bit, which is in the upper half.
+    A NaN stays NaN, because the function sets the quiet bit, which is among the upper 16 bits.
     """
     odd = np.int32((bits >> np.int32(16)) & np.int32(1)) if bf16 == 1 else np.int32(1)
     number = np.int32((bits + np.int32(0x7FFF) + odd) & np.int32(-65536))
@@ -57,7 +57,7 @@ def round_bf16(x, out, bf16):
 
 @_jit
 def largest_of_blocks(bits, largest):
-    """Write, for each row and offset in a block, the bits of the largest magnitude over all blocks.
+    """Write the bits of the largest magnitude at each offset, over all blocks of a row.
 
     `bits` has the shape (rows, blocks, offsets). NaN counts as the largest magnitude.
     """
@@ -86,7 +86,7 @@ def take_where(x, other, where):
 
 @_inline
 def round_in_place(x, bf16):
-    """Round a flat x in place.
+    """Round the flat array x in place, as `bf16` says.
 
     `round_bf16` with one array as both arguments would be slower, because the compiler adds checks
     for overlap.
@@ -213,7 +213,7 @@ _PIECE = 512
 
 @_jit
 def relu(u, out, bf16):
-    """Write max(u, 0) to `out` (flat arrays); round u in place."""
+    """Round u in place, then write max(u, 0) to `out`; all arrays are flat."""
     round_in_place(u, bf16)
     for i in range(u.size):
         out[i] = max(u[i], _ZERO)
@@ -221,7 +221,7 @@ def relu(u, out, bf16):
 
 @_jit
 def relu_backward(u, d_out, d_in, bf16):
-    """Write d_out where u > 0, otherwise 0, to d_in; round d_out in place."""
+    """Round d_out in place, then write d_out to d_in where u > 0, and 0 elsewhere."""
     round_in_place(d_out, bf16)
     for i in range(u.size):
         d_in[i] = d_out[i] if u[i] > _ZERO else _ZERO
@@ -229,7 +229,7 @@ def relu_backward(u, d_out, d_in, bf16):
 
 @_jit
 def gelu_tanh(u, slope, out, bf16):
-    """Write the tanh form of GELU to `out` and its derivative to `slope`; round u in place."""
+    """Round u in place, then write GELU (tanh form) to `out` and its derivative to `slope`."""
     p, e = np.empty(_PIECE, np.float32), np.empty(_PIECE, np.int32)
     scale = e.view(np.float32)
     for start in range(0, u.size, _PIECE):
@@ -247,7 +247,7 @@ def gelu_tanh(u, slope, out, bf16):
 
 @_jit
 def gelu_exact(u, slope, out, bf16):
-    """Write u Phi(u) to `out` and its derivative to `slope`; round u in place.
+    """Round u in place, then write u Phi(u) to `out` and its derivative to `slope`.
 
     The absolute error of the error function is below 1.5e-7.
     """
@@ -271,7 +271,7 @@ def gelu_exact(u, slope, out, bf16):
 
 @_jit
 def scaled_backward(slope, d_out, d_in, bf16):
-    """Write d_out * slope, rounded, to d_in; round d_out in place."""
+    """Round d_out in place, then write d_out * slope, rounded, to d_in."""
     round_in_place(d_out, bf16)
     for i in range(slope.size):
         d_in[i] = d_out[i] * slope[i]
@@ -280,7 +280,7 @@ def scaled_backward(slope, d_out, d_in, bf16):
 
 @_jit
 def swiglu(u, sigmoid, out, bf16):
-    """Write a * b * sigmoid(b) to `out`, where each row of u is (a, b); round u in place."""
+    """Round u in place, then write a * b * sigmoid(b) to `out`; each row of u is (a, b)."""
     rows, hidden = out.shape
     p, e = np.empty(hidden, np.float32), np.empty(hidden, np.int32)
     scale = e.view(np.float32)
@@ -297,7 +297,7 @@ def swiglu(u, sigmoid, out, bf16):
 
 @_jit
 def swiglu_backward(u, sigmoid, d_out, d_in, bf16):
-    """Write the gradient of u = (a, b) to d_in; round d_out in place."""
+    """Round d_out in place, then write the gradient of u to d_in; each row of u is (a, b)."""
     rows, hidden = d_out.shape
     for r in range(rows):
         a, b, q, d = u[r, :hidden], u[r, hidden:], sigmoid[r], d_out[r]
@@ -329,7 +329,7 @@ def residual_gradient(prediction, target, loss, d_prediction):
 
 @_jit
 def round_and_sum(x, out, total, bf16):
-    """Round x, write the result to `out`, and its sum over the samples of each run to `total`."""
+    """Write x, rounded, to `out`, and the sums of `out` over the samples of each run to `total`."""
     runs, samples, features = x.shape
     for s in range(runs):
         sums = total[s]

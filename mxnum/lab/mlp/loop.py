@@ -228,7 +228,7 @@ class Training:
 
 
 def network_of(experiment: Experiment, seeds: tuple[int, ...], machine: Machine) -> Network | TorchNetwork:
-    """Return the student networks of these seeds on a machine."""
+    """Return the student networks for the given seeds on a machine."""
     if machine.device is None:
         return Network(experiment, seeds, machine)
     from mxnum.lab.mlp.by_torch import TorchNetwork
@@ -259,17 +259,17 @@ def train(
     measure_every
         Make the `measurements` at every multiple of this number of steps; 0 means never.
     measure_above
-        Also make the measurements at each step that follows a loss above `measure_above` times the
-        least of the last 500 losses, in any run.
+        Also make the measurements at a step if, in any run, the loss of the previous step is above
+        `measure_above` times the least of the last 500 losses.
     checkpoint
         A path. Training continues from the checkpoint if the file exists, and gives the same bits
-        as without interruption. Training writes the file every `checkpoint_every` steps, every
-        `checkpoint_seconds` seconds and before an interruption, and deletes the file at the end.
-        With `keep_checkpoint`, training keeps the file at the end, so that a later call can train
+        as without interruption. Training writes the checkpoint every `checkpoint_every` steps,
+        every `checkpoint_seconds` seconds and before an interruption, and deletes it at the end.
+        With `keep_checkpoint`, training keeps the last checkpoint, so that a later call can train
         for more steps.
     state
         A `Training.state` of the same seeds, from which training begins; another experiment may
-        have made the state. The returned histories begin at the step of the state.
+        have made the state. The returned histories have only the steps after this state.
     report
         Called after each step with the number of steps, the losses and the runs.
     machine

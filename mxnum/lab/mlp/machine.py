@@ -4,9 +4,9 @@
 bfloat16 operands exactly, and the operands in all MX formats are bfloat16 numbers. AMX units add in
 float32 as BLAS does, but in another order. A product by AMX units takes at most a third of the time
 of BLAS, and products take most of the time of a step. "avx512_bf16" is a CPU with AVX512-BF16
-instructions (AMD's CPUs from Zen 4 on). PyTorch returns results of AVX512-BF16 only in bfloat16, so
-the machine uses the instructions only for products whose results the network rounds to bfloat16
-anyway. Products by AVX512-BF16 take half of the time of BLAS.
+instructions (AMD's CPUs from Zen 4 on). PyTorch returns results of AVX512-BF16 only in bfloat16. So
+the machine uses AVX512-BF16 only if the network rounds the results of a product to bfloat16 anyway.
+Products by AVX512-BF16 take half of the time of BLAS.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Machine:
     def product(self, *operands: Operand, bf16: int) -> Product:
         """Return `multiply(left, right, out)` for matrices quantized to the formats of `operands`.
 
-        `bf16` says how the network rounds the results (see `kernels`). The operands are exact in
+        `bf16` is the rounding of the network's results, as in `kernels`. The operands are exact in
         bfloat16, because an element of at most eight bits times a power of two is a bfloat16
         number.
         """

@@ -69,10 +69,10 @@ def rounded(
 ) -> Array:
     """Return x rounded along `axis` (-1 or -2) in `out`, or x itself if no rounding is needed.
 
-    In stochastic rounding the random bits of each run come from the run's own seed, so that a run
-    does not depend on the other runs of the stack. With stochastic rounding, the axis before the
-    last two has one entry for each of `seeds`. The function uses one thread, because several
-    processes train at the same time.
+    In stochastic rounding the random bits of each run come from the run's own seed, so that a run's
+    bits do not depend on the runs that are trained with it. With stochastic rounding, the axis
+    before the last two has one entry for each of `seeds`. The function uses one thread, because
+    several processes train at the same time.
     """
     if operand.format is None or (operand.format == "bfloat16" and already_bf16):
         return x
@@ -94,9 +94,9 @@ def rounded(
 def _released_bump(x: Array, operand: Operand, axis: int, out: Array) -> Array:
     """Round by the scale rule of the paper's code, which takes the maxima over the wrong axis.
 
-    The rule doubles the scale of an element if the largest magnitude *at the element's offset
-    within its block*, over all blocks of the row, has a larger mantissa than the format's largest
-    element value. So neighbours in a block may have different scales under 'released_bump'.
+    The rule finds, for each offset within a block, the largest magnitude over all blocks of the
+    row. If this magnitude has a larger mantissa than the format's largest element value, the rule
+    doubles the scales of all elements at this offset. So neighbours may have different scales.
     """
     fmt, along = operand.mx_format, axis % x.ndim
     block, length = operand.block_size or fmt.block, x.shape[along]
@@ -157,7 +157,7 @@ def affine(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor
 
 
 def _matched(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor: int) -> Array:
-    """Return gamma or beta with the operand's kind of error, as large (RMS) as that of floor."""
+    """Return gamma or beta with the operand's kind of error, as large (RMS) as the floor rule's."""
     floor = affine(x, Operand(operand.format, block_size=operand.block_size), seeds, step, tensor)
     size = _size(floor - x)
     if operand.error == "clamp":
@@ -174,13 +174,12 @@ def _size(error: Array) -> Array:
 
 
 def _cut(magnitudes: Array, size: Array) -> Array:
-    """Return each row's threshold at which clipping has an error of root mean square `size`.
+    """Return, for each row, the threshold at which clipping has the RMS error `size`.
 
-    The threshold is 0 if the error stays below `size` even when all numbers are clipped to 0. If
-    the k largest magnitudes are clipped at c, the squares of the errors sum to S2 - 2 c S1 + k c^2,
-    where S1 is the sum of the k largest magnitudes and S2 the sum of their squares. The threshold
-    is the c that gives the required sum and lies below the k largest magnitudes and above the next
-    magnitude.
+    The threshold is 0 if the error stays below `size` even when all numbers are clipped to 0. Let
+    S1 be the sum of the k largest magnitudes, and S2 the sum of their squares. If the k largest
+    magnitudes are clipped at c, the squares of the errors sum to S2 - 2 c S1 + k c^2. The function
+    solves for c with the least k for which c is at least the (k + 1)-th magnitude.
     """
     largest = np.flip(np.sort(magnitudes, axis=-1), axis=-1).astype(np.float64)
     count = np.arange(1, magnitudes.shape[-1] + 1)

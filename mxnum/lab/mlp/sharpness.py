@@ -1,10 +1,10 @@
-"""Measure the preconditioned sharpness of a training run, and its eigenvector, by Lanczos.
+"""Measure the sharpness of training runs, and the sharpest direction, by the Lanczos method.
 
 With P = diag(sqrt(second moment, corrected) + epsilon), the sharpness is the largest eigenvalue of
 P^-1/2 H P^-1/2, where H is the Hessian of the loss of a batch in float32. Adam is stable if the
 sharpness times the learning rate is below 38 (`mxnum.lab.theory.stability_limit`). The products of
-H with vectors are computed as differences of gradients. All runs of a stack are measured together,
-and the measurement does not change the training.
+H with vectors are computed as differences of gradients. All runs that are trained together are
+measured together, and the measurement does not change the training.
 """
 
 from __future__ import annotations

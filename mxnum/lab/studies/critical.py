@@ -73,8 +73,8 @@ def sgd_limits(
 ) -> dict[str, Any]:
     """Return, for each noise, the measured and predicted change of the seeds' largest stable rate.
 
-    The function writes each limit (the largest stable rate of a seed) at once to the file `kept`,
-    and does not measure limits in the file again.
+    Each measured rate is written to the file `kept` without delay. Rates that are in this file are
+    not measured again.
     """
     known = _Kept(kept)
     plain = known.limits(experiment, seeds)
@@ -92,7 +92,7 @@ def sgd_limits(
 
 
 class _Kept:
-    """The stored limits of an interrupted call of `sgd_limits` with the same libraries."""
+    """The limits that an interrupted call of `sgd_limits` stored in the same environment."""
 
     def __init__(self, path: Path | None) -> None:
         self.path, self.environment = path, storage.environment()
@@ -130,7 +130,7 @@ def write_sgd_limits(
 
 
 def describe(row: Mapping[str, Any]) -> str:
-    """Return a description of the noise in a row."""
+    """Return a description of the noise of a row of `sgd_limits`."""
     kind = "" if not row["deviation"] else ", common to all elements" if row["common"] else ", drawn for each element"
     return f"mean {row['mean']:g}, deviation {row['deviation']:g}{kind}"
 

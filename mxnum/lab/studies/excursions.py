@@ -1,7 +1,6 @@
 """Classify histories of losses: excursions with a return, runaways, and high final losses.
 
-The definitions do not depend on architecture or precision. Only the losses of a run that has ended
-decide its class.
+The class of a run depends only on its losses, not on its architecture or precision.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ import numpy as np
 Array = Any
 
 #: An excursion starts at the first loss above this many times the base (the least running median so
-#: far), if the loss also exceeds the share `FORGOTTEN` of the loss before training.
+#: far). The loss must also exceed the share `FORGOTTEN` of the loss before training.
 RISE = 20.0
 #: The first loss of an excursion must exceed this share of the loss before training. Without layer
 #: norm a loss may rise a hundredfold and still be small.
 FORGOTTEN = 0.1
-#: An excursion ends at the first loss that is at most this many times the base, if the median of
-#: the `WINDOW` losses from this loss on does not exceed the same limit.
+#: An excursion ends at the first step at which the loss, and the median of the `WINDOW` losses from
+#: this step on, are at most `BACK` times the base.
 BACK = 5.0
 #: The number of steps in a running median, and in the window that ends an excursion.
 WINDOW = 100
@@ -46,8 +45,8 @@ class Excursion:
     peak: float
     #: The sum of log10(loss / base) over the steps of the excursion.
     area: float
-    #: The step at which the loss was back below the excursion's starting threshold, by the rule of
-    #: `end`. At step `under` the loss may still be high.
+    #: The step at which the loss fell back to the threshold that began the excursion; the limit for
+    #: `end` is lower.
     under: int | None = None
 
     def lasts_until(self, steps: int) -> int:
@@ -103,8 +102,8 @@ def _bases(loss: Array) -> Array:
 def _back(loss: Array, start: int, limit: float) -> int | None:
     """Return the first step, from `start` on, at which the loss is back at the limit, or None.
 
-    The loss at this step, and at least half of the losses in the window from this step on, must be
-    at most the limit.
+    The loss at the returned step, and at least half of the losses in the window that begins at this
+    step, must be at most the limit.
     """
     low = loss <= limit
     counts = np.concatenate([[0], np.cumsum(low)])
@@ -115,7 +114,7 @@ def _back(loss: Array, start: int, limit: float) -> int | None:
 
 
 class Outcome(StrEnum):
-    """The outcome of a run."""
+    """How the excursions of a run ended."""
 
     #: No excursion started before the horizon.
     NONE = "none"
@@ -161,23 +160,23 @@ class Course:
 
     @property
     def away(self) -> int | None:
-        """The start of the excursion without a return, if the run is a runaway; otherwise None."""
+        """The start of the excursion from which a runaway does not return; None for other runs."""
         return self.counted[-1].start if self.outcome is Outcome.RUNAWAY else None
 
     @property
     def ends_high(self) -> bool:
-        """True if the final loss is above the threshold that began the last counted excursion."""
+        """True if the final loss is above `RISE` times the base of the last counted excursion."""
         return bool(self.counted) and (self.final is None or self.final > RISE * self.counted[-1].base)
 
     @property
     def peak(self) -> float | None:
-        """The largest peak of the counted excursions, each divided by its base."""
+        """The largest ratio of peak to base among the counted excursions."""
         return max((e.peak / e.base for e in self.counted), default=None)
 
     def degraded(self, control: Course) -> bool | None:
         """Return True if the run has no excursion, and its final loss is far above the control's.
 
-        Return None if either run has an excursion or no finite final loss.
+        Return None if the run or its control has an excursion or no finite final loss.
         """
         if self.excursions or control.excursions or self.final is None or not control.final:
             return None

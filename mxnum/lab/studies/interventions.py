@@ -35,7 +35,7 @@ LEVEL = 0.05
 
 
 def actions(base: Experiment) -> dict[str, Experiment]:
-    """Return `base` with each change that claim I7 tests, except changes that `base` has."""
+    """Return the interventions of claim I7, by name: `base` with one change each."""
     p = base.precision
 
     def without(*names: str, by: Operand = FLOAT32) -> Experiment:
@@ -125,7 +125,7 @@ class Approach(Task):
 
 @dataclass(frozen=True, kw_only=True)
 class Branch(Task):
-    """A continuation of a run from its `Approach`: with an action, perturbed, or unchanged."""
+    """The rest of a run after its `Approach`, with an intervention, a perturbation or no change."""
 
     approach: Approach
     watch: int
@@ -162,7 +162,7 @@ class Branch(Task):
 
 
 def branches(approach: Approach, plan: Plan) -> list[Branch]:
-    """Return the runs that branch off from an approach: controls and actions."""
+    """Return the runs that branch off from an approach: controls and interventions."""
 
     def branch(arm: str, experiment: Experiment, perturbed: int | None = None) -> Branch:
         directory = arm_directory(approach.directory, f"{arm}, {plan.watch} steps")
@@ -184,7 +184,7 @@ def _row_of_state(arrays: dict[str, Array], index: int) -> dict[str, Array]:
 
 
 def _is_here(environment: dict[str, Any], machine: str) -> bool:
-    """Return True if sums in this process have the same bits as in a stored run's environment."""
+    """Return True if sums have the same bits here as in the environment of a stored run."""
     here = storage.environment() | dict(machine_named(machine).about)
     return all(environment.get(name) == here.get(name) for name in ("blas", "products", "gpu", "cupy"))
 
@@ -207,7 +207,7 @@ def gather(
     say: Callable[[str], None] = print,
     show: Show | None = None,
 ) -> dict[str, Any]:
-    """Try every action before the divergence of each seed of an arm, and return a table.
+    """Apply every intervention shortly before each seed of an arm diverges, and return a table.
 
     The original runs are the study's runs in the folder `runs`; missing runs are trained first.
     After an interruption, the same call continues and does not repeat stored runs. Call this
@@ -275,12 +275,12 @@ def _raise_for(failures: list[Failure]) -> None:
 
 @dataclass(frozen=True)
 class Row:
-    """The results of one action, or of one kind of control, over all seeds."""
+    """The results of one intervention, or of one kind of control, over all seeds."""
 
     name: str
     arm: Arm
     #: The p-value of the exact sign-flip test of the seeds' delays, after Holm's correction over
-    #: all actions; None for controls.
+    #: all interventions; None for controls.
     p: float | None
     #: The delay of the divergence in steps, relative to the perturbed controls of the same seed:
     #: mean, and limits by Student's t over seeds. A run that does not diverge counts with its last
@@ -303,7 +303,7 @@ class Row:
 
 
 def rows(table: dict[str, Any]) -> list[Row]:
-    """Return rows: the controls, then each action, compared with the perturbed controls."""
+    """Return rows for controls, then for interventions, compared with the perturbed controls."""
     seeds, watch = table["seeds"], table["plan"]["watch"]
     names = list(seeds[0]["outcomes"])
     perturbed = [name for name in names if name.startswith("perturbed")]
@@ -348,7 +348,7 @@ def summary(table: dict[str, Any]) -> str:
         f"Runs were watched for {table['plan']['watch']} steps; a run whose loss did not rise counts with this "
         "number. A delay is the number of steps by which the loss rises later than in the perturbed controls of "
         f"the same seed. The test counts all choices of the signs of the delays, so {len(table['seeds'])} seeds "
-        f"cannot give a p-value below {2.0 ** (1 - len(table['seeds'])):.2g}, times the number of actions."
+        f"cannot give a p-value below {2.0 ** (1 - len(table['seeds'])):.2g}, even before Holm's correction."
     )
     return f"{markdown_table(headings, found)}\n\n{note}"
 

@@ -30,8 +30,7 @@ from mxnum.recipe import Operand
 #: row of weights), of a column, or of a tile.
 ORGANISATIONS = {"row": (1, 16), "column": (16, 1), "tile": (4, 4)}
 #: Losses at rest (with the logits in equilibrium) are predicted only if the control's loss exceeds
-#: the entropy by less than this many nats. A model whose loss exceeds the entropy by more has
-#: learnt nothing.
+#: the entropy by less than this many nats. A model further above the entropy has learnt nothing.
 MOST_NOISE = 10.0
 
 
@@ -93,7 +92,7 @@ MODEL = _LanguageModel()
 
 
 def organisation_errors(operands: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Return the mean error of operands in E2M1 under scale rule even, by `ORGANISATIONS`."""
+    """Return the mean error in E2M1 (scale rule even) by kind of operand and block shape."""
     found: dict[str, dict[str, list[float]]] = {}
     for name, x in operands.items():
         of_kind = found.setdefault(name.split("/")[0], {each: [] for each in ORGANISATIONS})
@@ -109,8 +108,7 @@ def organisation_errors(operands: Mapping[str, Any]) -> dict[str, dict[str, floa
 def predicted_biases(setting: Setting, probabilities: Any) -> list[float]:
     """Return the predicted bias of the targets' gradient components at each evaluation."""
     bias = _bias(setting, "rne")
-    # There is no prediction for a model whose losses are NaN, or for a model that gives every
-    # target p = 1.
+    # There is no prediction if losses are NaN, or if the model gives every target p = 1.
     return [bias.shrinking(each).bias if each.min() < 1 else math.nan for each in probabilities]
 
 
@@ -140,14 +138,14 @@ def _has_derivation(operand: Operand) -> bool:
 
 
 def _bias(setting: Setting, rounding: str) -> LogitGradientBias:
-    """Return the bias that rounding causes in the gradient of the logits of a setting."""
+    """Return how rounding changes the gradient of the logits in the training of a setting."""
     operand = gradient_of_logits(setting)
     how: dict[str, Any] = {"scale_rule": operand.scale_rule, "rounding": rounding, "block_size": operand.block_size}
     return logit_gradient_bias(operand.mx_format, setting.tokens, setting.factor, **how)
 
 
 def sampled_gap(setting: Setting, noise: float) -> float:
-    """Return the excess loss at rest of a simulation that rounds whole gradients with the kernels.
+    """Return the excess loss at rest, by a simulation in which the kernels round whole gradients.
 
     The simulation assumes that logits do not drift together, and that the loss without rounding is
     `noise` above the entropy.
@@ -239,8 +237,8 @@ def page(table: dict[str, Any]) -> str:
 def losses_text(table: dict[str, Any]) -> str:
     """Return a CSV text for `mxnum lab fit`, with a line for each run.
 
-    The number of parameters includes the embedding. Names of arms leave out the grid's values,
-    because a law is fitted over all values of the grid.
+    The number of parameters includes the embedding. Arms that differ only in their grid values get
+    the same name, because one law is fitted to all these arms.
     """
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")

@@ -35,8 +35,8 @@ def collect(
 ) -> dict[str, Any]:
     """Return the runs of a study as one table, without arms and seeds that have no runs.
 
-    Without `seeds`, the table has the lowest stored seeds, and of these at most `study.seeds`. With
-    `unfinished` the table includes unfinished runs, up to their last checkpoints.
+    Without `seeds`, the table has at most `study.seeds` seeds, the lowest that are stored. With
+    `unfinished`, the table includes unfinished runs, up to their last checkpoints.
     """
     table: dict[str, Any] = {"study": study.name, "question": study.question, "control": study.control, "arms": {}}
     model, environments = study.model, []
@@ -101,7 +101,7 @@ def read_run(path: Path, arm: str, configuration: Any) -> dict[str, Any]:
 
 
 def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """Return a text on the settings that differ: "rate 0.1, not 0.2"; "other recipe" for tables."""
+    """Return a text on the settings that differ, such as "rate 0.1, not 0.2" or "other recipe"."""
     pairs = {name: (value, wanted[name]) for name, value in found.items() if value != wanted[name]}
     parts = (f"other {n}" if dict in (type(a), type(b)) else f"{n} {a}, not {b}" for n, (a, b) in pairs.items())
     return "; ".join(parts)
@@ -113,7 +113,7 @@ MOST_EXACT = 1e-3
 
 
 def summary(stored: dict[str, Any], arrays: dict[str, Any], least: float = 0.0) -> dict[str, Any]:
-    """Return the data of a run that a table stores.
+    """Return the part of a run's data that tables store.
 
     Excursions are computed from the loss minus the `least` possible loss.
     """
@@ -464,7 +464,7 @@ def write(
 
 
 def joined(study: Study, *tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Make one table of several tables; if several tables have a run, keep the longest version."""
+    """Make one table of several; of a run in several tables, keep the longest version."""
     arms: dict[str, Any] = {}
     for name, wanted in study.arms.items():
         found = [table["arms"][name] for table in tables if name in table["arms"]]

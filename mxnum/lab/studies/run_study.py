@@ -28,7 +28,7 @@ class Outcome:
 
     @property
     def verdict(self) -> list[str]:
-        """A sentence for each arm, which compares excursions of the arm and of its control."""
+        """A sentence for each arm: whether it has excursions sooner or later than its control."""
         return report.conclusions(self.table) if self.table["arms"] else []
 
 
@@ -61,7 +61,7 @@ def run_study(
     study
         A `Study`, or a name of `studies.STUDIES`.
     store
-        The folder of the runs. Studies of the MLP with the same width share arms in this folder.
+        The folder of the runs. Studies of the MLP with the same width share the runs of equal arms.
     arms, seeds, first_seed
         Train only the arms in `arms`, with `seeds` seeds from `first_seed` on (defaults: the
         study's). The returned table has all stored runs of the study, even if `arms` and `seeds`
@@ -98,7 +98,7 @@ def run_study(
     wanted = {name: whole.arms[name] for name in sorted(names, key=lambda name: model.order(whole.arms[name]))}
     count = whole.seeds if seeds is None else errors.integer("seeds", seeds, 1, 1 << 20)
     first = whole.first_seed if first_seed is None else first_seed
-    root = as_path(store, "store").resolve()  # absolute, because workers of a cluster may have another current folder
+    root = as_path(store, "store").resolve()  # workers of a cluster may have another current folder
     remove_abandoned(root)
     for name, configuration in wanted.items():
         for path in sweep.arm_directory(root / whole.folder, name).glob("seed-*.json"):

@@ -26,7 +26,7 @@ _MOST = 44
 #: The number of random permutations for a rank correlation of more than eight points, and their
 #: seed.
 _DRAWS, _SEED = 99_999, 20260101
-#: The confidence of intervals and limits.
+#: The confidence level of intervals and limits.
 CONFIDENCE = 0.95
 
 
@@ -160,10 +160,10 @@ def compare(strata: Iterable[tuple[Arm, Arm]], *, with_ratio: bool = True) -> Co
     """Compare arms by the exact log-rank test, stratified by a condition such as the rate.
 
     The test exchanges the runs of a pair. A stratum is a pair of arms under one condition. The
-    log-rank statistic of a stratum is the sum of the scores of the first arm's runs; a score is the
-    number of events of a run (0 or 1) minus the number expected by its time. Exchanging the two
-    runs of a seed does not change the scores, so an exchange only changes signs in the statistic.
-    The runs of a seed are exchanged in all strata at once.
+    score of a run is its number of events (0 or 1) minus the number expected by its time. The
+    log-rank statistic of a stratum is the sum of the first arm's scores. Exchanging the two runs of
+    a seed does not change the scores, so an exchange only changes signs in the statistic. The runs
+    of a seed are exchanged in all strata at once.
     """
     pairs = list(strata)
     by_seed: dict[int, float] = {}
@@ -182,7 +182,7 @@ def compare(strata: Iterable[tuple[Arm, Arm]], *, with_ratio: bool = True) -> Co
 
 
 def power(stored: tuple[Arm, Arm], pairs: int, level: float, draws: int = 2000) -> float:
-    """Return the power of `compare`: the share of samples in which the first arm is found sooner.
+    """Return the share of samples in which the first arm's events come significantly sooner.
 
     Each sample draws `pairs` seeds with replacement, so that the two runs of a seed stay together.
     `level` is the level of significance.

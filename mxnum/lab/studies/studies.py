@@ -223,8 +223,8 @@ def _four_bit(format: str, scale_rule: str, stochastic: bool) -> Recipe:
     return replace(precision, gradients=replace(precision.gradients, rounding="sr")) if stochastic else precision
 
 
-#: Arms at a quarter of the learning rate of `SMALL`, at which few runs diverge, so that final
-#: losses can be compared.
+#: Arms at a quarter of the learning rate of `SMALL`. Few runs diverge at this lower rate, so that
+#: final losses can be compared.
 _RECIPES = {
     name: BASE.but(**(SMALL | {"rate": 6e-3}), precision=precision)
     for name, precision in {
@@ -323,7 +323,7 @@ IN_PYTHON: dict[str, Study | Path] = {
     )
 }  # fmt: skip
 FILES = Path(__file__).parent / "files"
-#: The built-in studies by model and name. A study in a file is represented by its path.
+#: The built-in studies by model and name: a `Study`, or the path of a study file.
 SHIPPED: dict[str, dict[str, Study | Path]] = {
     model: {path.stem: path for path in sorted(FILES.glob(f"{model}/*.toml"))} for model in MODELS
 }

@@ -10,8 +10,8 @@ from typing import Any
 
 from mxnum.lab.mlp.config import Experiment
 
-#: The names of the networks. Each network has a folder of study files, and in this package a module
-#: whose `MODEL` is the `Model` of the network.
+#: The names of the networks. Each network has a folder of study files, and a module of its name in
+#: this package. The module defines `MODEL`, the network's `Model`.
 MODELS = ("mlp", "language_model")
 #: The default first seed. `secrets.randbelow` drew this seed after all settings in `studies` had
 #: been fixed. `--fresh` draws another first seed.
@@ -37,8 +37,8 @@ class Study:
     #: Excursions count if they start before this step; whether the loss came back is decided at
     #: twice this step. None: all excursions count.
     horizon: int | None = None
-    #: Runs are also measured at every step after a loss above this number times the least of the
-    #: last 500 losses.
+    #: A step is also measured if the loss of the previous step is above this number times the least
+    #: of the last 500 losses.
     measure_above: float | None = None
     #: True if runs keep their last checkpoint (three times the size of the parameters), so that
     #: training can continue for more steps.
@@ -67,7 +67,8 @@ class Study:
 class Model:
     """The interface to a network, which trains tasks, and reads and shows runs."""
 
-    #: The default configuration. A configuration has `steps`, `but`, `to_dict` and `from_dict`.
+    #: The default configuration. Every configuration has a field `steps` and the methods `but`,
+    #: `to_dict` and `from_dict`.
     base: Any
     #: The key of the configuration in the JSON file of a run.
     key: str
@@ -86,7 +87,7 @@ class Model:
         return ""
 
     def check(self, study: Study, stack: int, machine: str, here: bool, keep_operands: bool) -> None:
-        """Raise an error if the runs cannot be trained on this machine (`here`) or on a cluster."""
+        """Raise an error if runs cannot be trained, on this machine (if `here`) or on a cluster."""
         raise NotImplementedError
 
     def order(self, configuration: Any) -> int:
@@ -98,7 +99,7 @@ class Model:
         raise NotImplementedError
 
     def summary(self, configuration: Any, stored: dict[str, Any], arrays: dict[str, Any], path: Path) -> dict[str, Any]:
-        """Return the data of a stored run that a table keeps."""
+        """Return the part of a stored run's data that tables keep."""
         raise NotImplementedError
 
     def under_way(self, folder: Path, configuration: Any) -> Iterable[dict[str, Any]]:

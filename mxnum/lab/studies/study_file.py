@@ -1,4 +1,4 @@
-"""Read a study from a TOML file; errors are one sentence that names the position in the file."""
+"""Read a study from a TOML file; each error message names the position in the file."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def read(path: str | Path, model: str = "mlp") -> Study:
 
     ``[base]`` has the settings that all arms share, and each ``[arms."name"]`` the settings of one
     arm. The keys of ``[base]`` and of an arm are keywords of `Experiment.but` or `Setting.but`; an
-    arm may also name its ``control``. ``arms_of`` names a study file in the same folder, whose arms
-    are included first. ``[grid]`` has lists of values: every arm is run with every combination, and
-    compared with its control under the same combination.
+    arm may also name its ``control``. ``arms_of`` names a study file in the same folder; the arms
+    of this file come first. ``[grid]`` has lists of values: every arm is run with every
+    combination, and compared with its control under the same combination.
     """
     path, of = as_path(path), model_named(model)
     table, where = parsed(path), f"file {str(path)!r}"
@@ -48,9 +48,9 @@ def read(path: str | Path, model: str = "mlp") -> Study:
                 made[name + suffix] = base.but(**(kept | values))
             except (ValueError, TypeError):
                 with _named(here):
-                    base.but(**kept)  # raises if the arm's own values are wrong
+                    base.but(**kept)  # an error here is about the arm's own values
                 with _named(f"[grid] for {here}"):
-                    base.but(**(kept | values))  # raises if only the values of the grid are wrong
+                    base.but(**(kept | values))  # an error here is about the values of the grid
             controls[name + suffix] = own + suffix if own in arms else own
     return Study(
         table.get("name", path.stem),
@@ -120,7 +120,7 @@ def _short(value: Any) -> str:
 
 @contextmanager
 def _named(where: str) -> Iterator[None]:
-    """Add the position in the file to errors."""
+    """Add `where`, a position in the study file, to the messages of errors."""
     try:
         yield
     except (ValueError, TypeError) as problem:
@@ -128,7 +128,7 @@ def _named(where: str) -> Iterator[None]:
 
 
 def folders_of(name: str, folder: str | Path | None = None) -> tuple[Path, Path]:
-    """Return the folders of a study's runs and tables; by default, `name` is the tables' folder."""
+    """Return `folder`/runs for a study's runs, and `folder` (default: `name`) for its tables."""
     folder = as_path(name if folder is None else folder, "folder")
     runs = folder / "runs"
     is_new = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))

@@ -24,16 +24,16 @@ def cells(table: dict[str, Any], kind: str) -> dict[tuple[float, float], str]:
 
 
 def heights(table: dict[str, Any], name: str) -> dict[int, float]:
-    """Return, for each seed, the largest ratio of a loss to the least earlier running median.
+    """Return, for each seed, the largest ratio of a loss to the least running median before it.
 
-    Only seeds whose losses are all finite count.
+    A seed with a loss that is not finite is left out.
     """
     runs = table["arms"][name]["runs"]
     return {run["seed"]: run["highest"] for run in runs if run.get("highest") is not None}
 
 
 def slopes(table: dict[str, Any], kind: str) -> tuple[Limits, Limits] | None:
-    """Return the exponents of 1 - beta2 and the rate in a power law of heights, with 95 % limits.
+    """Return the exponents of 1 - beta2 and the rate in a power law for heights, with 95 % limits.
 
     The exponents come from a least-squares fit for each seed. Return None unless at least three
     seeds have a run for every pair of beta2 and rate, and there are several values of beta2 and of

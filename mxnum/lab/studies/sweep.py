@@ -200,14 +200,13 @@ def _start_worker(progress: Any, niceness: int) -> None:
     )  # Ctrl-C reaches all processes of the group; only the parent acts on it
     _keep_freed_memory()
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
-    signal.signal(signal.SIGTERM, _leave)  # the last statement: SystemExit in this function would count as a failure
+    signal.signal(signal.SIGTERM, _leave)  # must be last: SystemExit in this initializer would break the pool
 
 
 def _keep_freed_memory() -> None:
-    """Keep freed memory in the process.
+    """Stop glibc from returning freed memory to the operating system.
 
-    By default, glibc returns freed memory to the system, and the system has to clear new memory at
-    every step.
+    If glibc returns memory, the system has to clear new memory at every step.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
     if mallopt is not None:
@@ -253,7 +252,7 @@ class Workers(Executor):
         except BrokenExecutor:
             self._local.pool = None
             raise RuntimeError("the process of the task died; perhaps there was not enough memory") from None
-        except SystemExit:  # raised by `_leave` in a worker; must not end the parent process with status 0
+        except SystemExit:  # comes from `_leave` in a worker; the parent must not exit with status 0
             raise RuntimeError(
                 "the process of the task was asked to end; the task can continue from its last checkpoint"
             ) from None
@@ -334,7 +333,7 @@ def follow(
             while progress is not None:
                 label, step = progress.get_nowait()
                 if label in by_label:
-                    began.setdefault(label, step - 1)  # earlier calls did all steps before the first reported one
+                    began.setdefault(label, step - 1)  # earlier calls did the steps before the first report
                     now[label] = step
         except queue.Empty:
             pass
@@ -372,7 +371,7 @@ def every(seconds: float, say: Say) -> Show:
         began = began or (now if state.running else None)
         if began and now - shown >= seconds and state.done < state.total:
             shown = now
-            has_started = 100 * state.done >= state.total  # in the first 1 %, most of the time is compilation
+            has_started = 100 * state.done >= state.total  # most of the first 1 % is compilation
             left = (now - began) * (state.total - state.done) / max(state.done, 1)
             say(f"{state.done / state.total:4.0%}{f', at most {duration(left)} left' * has_started}. {state}")
 

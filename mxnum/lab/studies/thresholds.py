@@ -1,4 +1,4 @@
-"""Count outcomes of runs whose loss jumps, by several thresholds instead of a single one."""
+"""Count the outcomes of runs with a jump of the loss, for several thresholds."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def at_the_end(table: dict[str, Any], arm: str) -> list[float]:
 
 
 def rows(table: dict[str, Any], arms: Sequence[str], *, ever: bool) -> list[tuple[str, ...]]:
-    """Count the runs of each arm whose loss is at or above each threshold after a jump.
+    """Count, for each arm and threshold, the runs that jump and stay at or above the threshold.
 
     With `ever` the least loss after the jump counts, otherwise the final loss. The thresholds are
     `LINES`.

@@ -1,9 +1,9 @@
 """Compute how a multiplicative error compounds over L layers, in plain and residual chains.
 
-A layer whose branch has gain j and relative error zeta multiplies the signal (backward: the
-gradient) by s + j (1 + zeta), where s is 1 with a skip connection and 0 without. Without error the
-factor is s + j. If the errors of layers are independent, each moment of the product of all factors
-is the product of the layers' moments.
+Let the branch of a layer have gain j and relative error zeta. The layer multiplies the signal
+(backward: the gradient) by s + j (1 + zeta), where s is 1 with a skip connection and 0 without.
+Without error, the layer multiplies the signal by s + j. If the errors of layers are independent,
+each moment of the product of all factors is the product of the layers' moments.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class CompoundedGain:
 
 
 def layer_factor(bias: Any, variance: Any, branch: Any, skip: int) -> tuple[Any, Any]:
-    """Return the first and second moment of a layer's factor, divided by the factor without error.
+    """Return the first two moments of a layer's factor divided by its factor without error.
 
     Arguments are numbers or sympy symbols.
     """

@@ -20,7 +20,7 @@ from mxnum.analysis import PiecewiseQuantizer, scale_threshold
 
 @dataclass(frozen=True)
 class Jump:
-    """The change of Q, from `before` to `after`, of elements from `lower` to `upper`."""
+    """Elements from `lower` to `upper`, whose quantized value jumps from `before` to `after`."""
 
     lower: Fraction
     upper: Fraction
@@ -38,9 +38,10 @@ class DeadZone:
 
     #: The start of the dead zone, which ends at the crossing.
     lower: Fraction
-    #: The value of Q in the dead zone.
+    #: The constant quantized value of the dead zone.
     level: Fraction
-    #: The jumps of elements between 1/2 and 1 when the shared scale changes.
+    #: When the shared scale changes: the jumps of elements between 1/2 and 1, in units of the block
+    #: maximum.
     jumps: tuple[Jump, ...]
 
     @property
@@ -71,10 +72,9 @@ def dead_zone(
     errors.require(not mode.is_stochastic, "rounding", "deterministic", str(mode))
     quantizer = PiecewiseQuantizer.of(format, mode)
     crossing = 2 * scale_threshold(format, scale_rule)
-    # `crossing` is the block maximum at which the scale doubles, in units of the smaller scale. An
-    # element x, in units of the block maximum at the crossing, is quantized to Q(x crossing) /
-    # crossing under the smaller scale, and to Q(x crossing / 2) / (crossing / 2) under the larger
-    # scale.
+    # `crossing` is the block maximum at which the scale doubles, in units of the smaller scale. Let
+    # x be an element in units of the block maximum at the crossing. The smaller scale quantizes x
+    # to Q(x crossing) / crossing, and the larger scale to Q(x crossing / 2) / (crossing / 2).
     edges = {Fraction(1, 2), Fraction(1)}
     edges |= {b / unit for b in quantizer.breakpoints for unit in (crossing, crossing / 2)}
     inside = sorted(edge for edge in edges if Fraction(1, 2) <= edge <= 1)
@@ -112,8 +112,8 @@ def limit_cycle(target: float | Fraction, level_below: float | Fraction, level_a
     step moves gamma up by a = eta lambda (target - level_below). Above the crossing each step moves
     gamma down by d = eta lambda (level_above - target). Modulo a + d, a step up by a equals a step
     down by d, so gamma rotates on a circle of length a + d. Therefore the share of steps above the
-    crossing, `duty`, is a / (a + d), whatever the learning rate eta is. The average of Q is the
-    target. Q jumps up once in 1 / min(duty, 1 - duty) steps.
+    crossing, `duty`, is a / (a + d), whatever the learning rate eta is. Averaged over the steps, Q
+    equals `target`. Q jumps up once in 1 / min(duty, 1 - duty) steps.
 
     >>> limit_cycle(Fraction(29, 32), Fraction(7, 8), 1)
     LimitCycle(duty=Fraction(1, 4), period=Fraction(4, 1), mean_square=Fraction(3, 1024))

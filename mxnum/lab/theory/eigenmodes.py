@@ -69,8 +69,8 @@ def arrest(
     The noise in the gradient has standard deviation 1. The curvature lambda starts at `start` times
     Adam's stability limit and grows by the share `sharpening` in each step. At `ceiling` times this
     limit lambda stops growing, and Adam makes `after` more steps. Beyond the stability limit, x
-    grows. After some 1 / (1 - beta2) steps the growing gradient has increased Adam's second moment,
-    which makes Adam's steps smaller. So Adam itself stops the rise of the loss.
+    grows. After about 1 / (1 - beta2) steps the growing gradient has increased Adam's second
+    moment, which makes Adam's steps smaller. So Adam itself stops the rise of the loss.
     """
     errors.require(0 < beta2 < 1, "beta2", "between 0 and 1", beta2)
     errors.require(0 < start < QUIET, "start", f"above 0 and below {QUIET}", start)

@@ -31,7 +31,8 @@ PARAMETERS = 5
 #: The largest change of a parameter in one step.
 _LONGEST = 2.0
 _MOST_STEPS = 400
-#: Two tolerances for convergence: the limit of float64, and a coarser one for resampled fits.
+#: Two tolerances for convergence: `EXACT` is the limit of float64, and `ENOUGH` is for resampled
+#: fits.
 EXACT, ENOUGH = 1e-14, 1e-7
 _MOST_TRIES = 12
 
@@ -75,9 +76,8 @@ def minimize(
     """Return the minimum of each problem's Huber loss; rows of `parameters` are starting points.
 
     A search ends when a step lowers the loss by at most the share `tolerance`. `target` is ln L of
-    each point, and `weights` are the weights of the points in the loss; `target` and `weights` have
-    one row for all problems or one row for each problem. Parameters stay fixed where `free`
-    (problems x 5) is False.
+    each point, and `weights` are the weights of the points in the loss; both may have a row for
+    each problem. Parameters stay fixed where `free` (problems x 5) is False.
     """
     found = np.array(parameters, np.float64)
     shape = len(found), len(x)
@@ -111,7 +111,7 @@ def minimize(
 
 
 def _parts(parameters: Array, x: Array, y: Array) -> tuple[Array, Array]:
-    """Return the shares p_k of the law's three terms in the law, and the logarithm of the law."""
+    """Return each term's share p_k of the law, and the logarithm of the law."""
     a, b, e, alpha, beta = (parameters[:, i, None] for i in range(PARAMETERS))
     terms = np.stack(np.broadcast_arrays(a - alpha * x, b - beta * y, e + 0 * x))
     largest = terms.max(axis=0)

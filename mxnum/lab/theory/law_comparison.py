@@ -19,12 +19,12 @@ class LawComparison:
     A comparison can show that the laws differ, by how much, and in which parameters. If the
     comparison finds no difference, the laws need not be the same: `at_most` says how far apart the
     laws may still be. The comparison applies to sizes (N, D) within the ranges of both tables, not
-    to larger sizes. The comparison also applies only to the given runs: if all runs share one seed,
-    another seed may shift all losses.
+    to larger sizes. If all runs share one seed, the comparison does not show how another seed
+    would shift all losses.
     """
 
-    #: The median absolute difference between the logarithms of the laws, over all cells (N, D)
-    #: within the range of both tables.
+    #: The median absolute difference between the log losses that the two laws predict, over all
+    #: cells (N, D) within the ranges of both tables.
     distance: float
     #: The probability that resampling alone moves the difference of the laws by at least
     #: `distance`.
@@ -50,8 +50,8 @@ def compare_laws(
 ) -> LawComparison:
     """Return how far two laws lie apart, and the probability of this distance by chance.
 
-    The probability comes from resampling both tables, cell by cell. Too few draws raise ValueError:
-    p is at least 1 / (1 + draws), so no laws could differ significantly.
+    The probability comes from bootstrap draws of whole cells (N, D). Too few draws raise
+    ValueError: p is at least 1 / (1 + draws), so no laws could differ significantly.
     """
     errors.require(0 < level < 1, "level", "between 0 and 1", level)
     enough = (1 + errors.positive_integer("draws", draws)) * (1 - level) > 1
@@ -130,7 +130,7 @@ def _size(differences: Array) -> Array:
 
 
 def _named(fitted: Array, drawn: Array) -> dict[str, Array]:
-    """Return the values of each parameter in the fit and in the draws; A and B as logarithms."""
+    """Return, by parameter, the values in the fit and in the draws; A and B are logarithms."""
     laws = np.concatenate([fitted, drawn])
     with np.errstate(divide="ignore"):
         logs = {f"ln {name}": np.log(laws[:, i]) for i, name in enumerate(NAMES[:2])}

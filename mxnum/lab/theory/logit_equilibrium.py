@@ -5,11 +5,11 @@ on the loss over number of tokens), the mean gradient of logit j is
 
     g_j = p_j (1 - q_j) - q_j (1 - p_j) (1 + b(p_j)).
 
-b(p) is the relative change of the target's component by rounding. All other components are assumed
-to be right on average. Without rounding, b(p) is zero and the mean gradient of logit j is p_j -
-q_j. With rounding, the sum of the g_j is the drift, -sum q_j (1 - p_j) b(p_j): all logits move
-together, which does not change the loss. The differences of the logits are at rest if all mean
-gradients g_j are equal.
+b(p) is the relative change that rounding causes in the target's component. Rounding is assumed to
+leave all components but the target's right on average. Without rounding, b(p) is zero and the mean gradient
+of logit j is p_j - q_j. With rounding, the sum of the g_j is the drift, -sum q_j (1 - p_j) b(p_j):
+all logits move together, which does not change the loss. The differences of the logits are at rest
+if all mean gradients g_j are equal.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _HALVINGS = 48
 
 @dataclass(frozen=True)
 class Equilibrium:
-    """The point at which free logits come to rest under the mean gradient."""
+    """The point at which logits come to rest under the mean gradient, if each logit is a free parameter."""
 
     #: The predicted probabilities at rest.
     p: Array
@@ -98,15 +98,14 @@ class LogitAdvice:
     """How rounding changes the targets' components with each factor and scale rule, and the advice."""
 
     now: Shrinking
-    #: The change of the targets' components for each factor on the loss; the factors are c times
-    #: the entries of `FACTORS`.
+    #: For each tried factor on the loss (c times an entry of `FACTORS`): the change of the targets'
+    #: components.
     factors: Mapping[float, Shrinking]
-    #: The change of the targets' components for each scale rule, with the factor c on the loss.
+    #: For each scale rule, with the factor c on the loss: the change of the targets' components.
     rules: Mapping[str, Shrinking]
     #: The factor on the loss with which overflow changes the targets' components least.
     best_factor: float
-    #: The scale rules under which no component overflows, whatever p, the tokens and the factor
-    #: are.
+    #: The scale rules under which no component overflows for any p, number of tokens and factor.
     never_overflow: tuple[str, ...]
     #: The advice as text.
     text: str
@@ -131,7 +130,7 @@ def logit_advice(
     `logit_gradient_bias`.
 
     >>> print(logit_advice("mxfp8_e4m3", 32768, 0.01))
-    Rounding changes the components of the targets by -11.6 %. Overflow causes -11.6 %; it affects 100 % of the tokens.
+    Rounding changes the targets' components by -11.6 %, overflow alone by -11.6 %; 100 % of the tokens overflow.
     Multiply the loss by 1.5422 (Adam's steps stay the same): then 0 % of the tokens overflow; the change is -1.8 %.
     Or use the scale rule 'ceil', 'rceil' or 'half_up' for the gradient of the logits, so that nothing overflows.
     Or leave the gradients of the last layer in higher precision.
@@ -154,10 +153,8 @@ def logit_advice(
         named = [str(rule) for rule in ScaleRule]
         never = tuple(rule for rule in named if overflow_region(fmt, rule).empty and rule != "floor_plus_one")
     rules = {rule: at(c, rule) for rule in named}
-    advice = [
-        f"Rounding changes the components of the targets by {now.bias:.1%}. Overflow causes {now.overflow_bias:.1%}; "
-    ]
-    advice[0] += f"it affects {now.overflow:.0%} of the tokens."
+    advice = [f"Rounding changes the targets' components by {now.bias:.1%}, overflow alone by "]
+    advice[0] += f"{now.overflow_bias:.1%}; {now.overflow:.0%} of the tokens overflow."
     if abs(by_factor[best].overflow_bias) < 0.9 * abs(now.overflow_bias):
         found = by_factor[best]
         words = f"Multiply the loss by {best / float(c):.5g} (Adam's steps stay the same): then {found.overflow:.0%} "

@@ -30,11 +30,11 @@ from mxnum import ElementFormat, FloatScaleRule, MXFormat, Rounding, ScaleRule, 
 from mxnum.analysis import Enclosure, PiecewiseQuantizer, ScaleLadder, scale_ladder
 from mxnum.memory.dtypes import Array
 
-#: Expectations for a `Beta` omit values of 1 - p below 2**-`DEPTH`. An enclosure goes deeper, and
-#: bounds the contribution of the omitted values.
+#: Expectations for a `Beta` omit values of 1 - p below 2**-`DEPTH`. `enclosure` omits values below
+#: 2**-(prec + 8), and bounds their contribution.
 DEPTH = 40
-#: The accepted rounding modes. Their mean error is at most the magnitude of the number, so a
-#: component that a sum omits would change the sum by at most its own magnitude.
+#: The accepted rounding modes. In each mode, a number's mean error is at most the number's
+#: magnitude, so omitting a component from a sum of errors changes the sum by at most the component.
 ROUNDINGS = (Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.SR)
 #: The precision of mpmath in bits, and the extra bits of an enclosure.
 _FLOAT_BITS, _EXTRA_BITS = 100, 60
@@ -82,7 +82,7 @@ class Shrinking:
     #: The part of `bias` that comes from components beyond the largest element of their block; the
     #: remaining part comes from rounding.
     overflow_bias: float
-    #: The share of the tokens whose target's component is beyond the largest element.
+    #: The share of the tokens for which the target's component is beyond the largest element.
     overflow: float
     #: The mean sum of a token's rounded components, in units of c/N. The mean sum is E[A - Q] if
     #: the components of all other symbols are right on average.
@@ -91,7 +91,7 @@ class Shrinking:
 
 @dataclass(frozen=True, eq=False)
 class LogitGradientBias:
-    """The relative change of the target's component by rounding, with one format and one factor."""
+    """How rounding to one format, with one factor on the loss, changes the target's component."""
 
     element: ElementFormat
     ladder: ScaleLadder = field(repr=False)
@@ -104,7 +104,7 @@ class LogitGradientBias:
     def at(self, p: Any) -> Array:
         """Return the relative change E[Q]/A - 1 of the target's component for each p.
 
-        The token's own target is assumed to decide the scale of the block. For p = 1 the result
+        The target's component is assumed to decide the scale of its block. For p = 1 the result
         is 0.
 
         >>> bias = logit_gradient_bias("mxfp8_e4m3", 2048)
@@ -138,7 +138,7 @@ class LogitGradientBias:
         return found
 
     def shrinking(self, p: Any) -> Shrinking:
-        """Return how the target's component changes on average over tokens.
+        """Return how rounding changes the target's component, on average over tokens.
 
         The probability p is a number, a sample or a `Beta`.
 
@@ -158,7 +158,7 @@ class LogitGradientBias:
     def enclosure(self, p: Beta, of: str = "bias", prec: int = 100) -> Enclosure:
         """Return a proved interval around one field of `Shrinking` (extra ``proofs``).
 
-        `of` names the field: "bias", "overflow_bias", "overflow" or "sum".
+        `of` is the name of the field of `Shrinking`: "bias", "overflow_bias", "overflow" or "sum".
         """
         errors.require_type(isinstance(p, Beta), "p", "a Beta", p)
         errors.choose("of", of, ("bias", "overflow_bias", "overflow", "sum"))
@@ -181,10 +181,10 @@ class LogitGradientBias:
             ends = (value - abs(slack)).lower().fmpq(), (value + abs(slack)).upper().fmpq()
             return Enclosure(*(Fraction(int(end.p), int(end.q)) for end in ends))
 
-    # The other tokens of a block require scale s with probability others(end of s) - others(begin
-    # of s). others(t) is the probability that no other token with the same target has a component A
-    # >= t. The ends of scales and pieces are values of A in units of c/N. Because A = (1 - p) c/N,
-    # the ends are also values of 1 - p.
+    # `_ends` returns the interval of magnitudes A that require scale s. The other tokens of a block
+    # require scale s with probability others(upper end) - others(lower end). Here others(t) is the
+    # probability that A < t for all other tokens with the same target. Ends of intervals are in
+    # units of c/N. Because A = (1 - p) c/N, the ends are also values of 1 - p.
 
     def _scales(self, binades: int) -> list[int]:
         """Return the indices of all scales that components from 2**-binades c/N to c/N require."""
@@ -234,7 +234,7 @@ class LogitGradientBias:
 
     @cached_property
     def _tables(self) -> tuple[Array, Array, Array]:
-        """The least block maximum of each scale, its unit, and True if that maximum is excluded."""
+        """For each scale: its least block maximum, its value, True if that maximum is excluded."""
         begins, units = (
             np.array([float(x / self.unit) for x in each]) for each in (self.ladder.begins, self.ladder.units)
         )
@@ -273,8 +273,8 @@ class LogitGradientBias:
         own, total, overflow_bias, overflow = self._scales_of(u), 0.0, 0.0, 0.0
 
         def others(s: int, is_end: bool) -> float:
-            # The probability that all other tokens with the same target require scales of at most s
-            # if `is_end`, and scales below s otherwise.
+            # The probability that no other token with the same target requires a scale above s (if
+            # `is_end`), or a scale of at least s (otherwise).
             count = np.searchsorted(own, s, "right" if is_end else "left")
             return float((1 - float(self.frequency) * (1 - count / u.size)) ** (self.block_size - 1))
 
@@ -317,8 +317,8 @@ def logit_gradient_bias(
         tokens (in the product that gives the weight's gradient). 0 means blocks along the
         vocabulary.
     tensor_scale
-        The tensor scale of NVFP4 and similar formats. The default suits tokens with p = 0, whose
-        largest component is c/N.
+        The tensor scale of NVFP4 and similar formats. By default, the tensor scale suits tokens
+        with p = 0, whose largest component is c/N.
 
     >>> logit_gradient_bias("mxfp8_e4m3", 2048, "6/5").shrinking(0.01).overflow
     0.0
@@ -342,9 +342,9 @@ def logit_gradient_bias(
 def _positive_pieces(
     element: ElementFormat, rounding: Rounding
 ) -> list[tuple[Fraction, Fraction | None, Fraction | None, bool]]:
-    """Return (lower, upper, level, overflows) of each piece of the quantizer above zero.
+    """Return (lower, upper, level, overflows) of each interval of positive x between breakpoints.
 
-    Q(x) is `level` throughout the piece; if `level` is None, Q(x) is x on average.
+    Q(x) is `level` throughout the interval; if `level` is None, Q(x) is x on average.
     """
     quantizer = PiecewiseQuantizer.of(element, rounding)
     first = bisect_right(quantizer.breakpoints, 0)
@@ -395,7 +395,7 @@ class _MpmathBeta:
         return self._below(x, 0)
 
     def moment_below(self, x: Fraction) -> Any:
-        """Return the expectation of 1 - p, with every value of 1 - p from x on replaced by 0."""
+        """Return the expectation of 1 - p, in which values of 1 - p from x on count as 0."""
         return self._mean * self._below(x, 1)
 
     def others(self, t: Fraction, frequency: Fraction, block_size: int) -> Any:

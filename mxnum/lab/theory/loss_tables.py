@@ -100,9 +100,9 @@ def read_losses(
     """Return the table in a file of comma-separated values with a line of headings.
 
     `parameters`, `tokens` and `loss` name the columns that do not have the usual names (`COLUMNS`).
-    `where` keeps only rows in which the named columns have the given values. Rows whose loss is
-    blank or NaN are left out and counted. Every number of parameters or tokens and every loss must
-    be positive; if one is not, the error message names the line.
+    `where` keeps only rows in which the named columns have the given values. Rows without a loss
+    (blank or NaN) are left out and counted. All parameters, tokens and losses must be positive;
+    otherwise the error message names the line.
     """
     path = as_path(path)
     rows, headings = _rows(path)

@@ -1,12 +1,13 @@
 """Simulate, with mxnum's kernels, where logits come to rest if their whole gradient is rounded.
 
 `logit_rest` assumes that rounding changes only the target's component, and that all other
-components are right on average. But in a block without a target, the largest predicted probability
-p decides the scale. If the mantissa of the largest p is large, p overflows, and rounding makes it
-smaller. How often the largest p of a block overflows depends on how a model's predictions scatter
-around their means. This module draws contexts, each with its own order of symbols, scattered logits
-and a target. The kernels round the gradients of the contexts, and the module moves the mean logits
-until all symbols have the same mean gradient.
+components are right on average. In a block without the target, however, the largest predicted
+probability p decides the scale. If the mantissa of the largest p is above the element format's
+largest mantissa, p may overflow, and then rounding makes p smaller. The share of blocks that
+overflow depends on how a model's predictions scatter around their means. This module draws
+contexts, each with its own order of symbols, scattered logits and a target. The kernels round the
+gradients of the contexts, and the module moves the mean logits until all symbols have the same mean
+gradient.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ _FARTHEST = 0.5
 #: Step s of the search divides the changes of the logits by 1 + s / `_STEADY`, so that logits come
 #: to rest even where the gradient jumps.
 _STEADY = 20
-#: The least initial p of a symbol, times the number of symbols; and the least number that enters a
-#: division or a logarithm.
+#: The initial p of a symbol is at least `_LEAST` divided by the number of symbols. A divisor, or
+#: the argument of a logarithm, is at least `_TINY`.
 _LEAST, _TINY = 1e-3, 1e-30
 
 
@@ -112,8 +113,8 @@ class _Contexts:
         #: with each value.
         self.values, self.of_symbol, self.counts = np.unique(q, return_inverse=True, return_counts=True)
         symbols = random.permuted(np.tile(np.arange(q.size), (rows, 1)), axis=1)
-        #: For each position of each context: the index of its value of q, True if its symbol can be
-        #: a target, and True if its symbol is the target.
+        #: For each position of each context: the index in `values` of the symbol's q, True if the
+        #: symbol can be a target, and True if it is the target.
         self.of_position = self.of_symbol[symbols]
         self.may_come = self.values[self.of_position] > 0
         self.comes = symbols == random.choice(q.size, size=(rows, 1), p=q)

@@ -108,8 +108,8 @@ class ScalingFit:
     def draws(self, weights: Array) -> Array:
         """Return the parameters (`NAMES`) of a new fit for each row of `weights`, as draws x 5.
 
-        Each row of `weights` has one weight for each run. The search for each new fit starts from
-        the law of this fit.
+        Each row of `weights` has one weight for each run. Every search for a new fit starts from
+        `law`.
         """
         start = np.repeat(self._centred(), len(weights), axis=0)
         found = _minimize(self.table, start, weights, self.delta, huber_law.ENOUGH)
@@ -117,7 +117,7 @@ class ScalingFit:
         return np.concatenate([np.exp(parameters[:, :3]), parameters[:, 3:]], axis=1)
 
     def bootstrap(self, *, level: float = 0.9, draws: int = 400, seed: int = 0) -> dict[str, Interval]:
-        """Return the interval that holds the middle share `level` of resampled fits, by parameter.
+        """Return, by parameter, the central interval with the share `level` of resampled fits.
 
         The result also has an interval of the `compute_exponent`. The intervals show how much the
         law depends on the choice of runs. The intervals do not show effects that are common to all
@@ -143,11 +143,11 @@ class ScalingFit:
     def profile(self, *, level: float = 0.9) -> dict[str, Interval]:
         """Return the interval of each parameter in which the fit is not significantly worse.
 
-        A fit is significantly worse if twice the increase of the summed Huber loss, after scaling,
-        exceeds the chi-squared quantile at `level`. After the scaling, twice the increase has a
-        chi-squared distribution if the noise is as large as the residuals. An interval is unbounded
-        on a side on which no value gives a significantly worse fit; the lower end of A, B or E is
-        then 0.
+        The increase of the summed Huber loss over its minimum is scaled, so that twice the increase
+        is chi-squared distributed if the noise is as large as the residuals. A fit is significantly
+        worse if twice the scaled increase of its loss exceeds the chi-squared quantile at `level`.
+        An interval is unbounded on a side on which no value gives a significantly worse fit; the
+        lower end of A, B or E is then 0.
         """
         _check_level(level)
         size = np.abs(self.residuals)
@@ -202,7 +202,7 @@ def fit_scaling_law(
 
 
 def middle(values: Array, level: float) -> Interval:
-    """Return the interval that contains the middle share `level` of a sample."""
+    """Return the central interval that contains the share `level` of a sample."""
     _check_level(level)
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)

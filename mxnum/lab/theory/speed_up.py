@@ -1,12 +1,12 @@
 """Compute how much faster a training step becomes if linear layers multiply in fewer bits.
 
 The step in bf16 takes the time 1. The share `other` of the step's time is for operations that are
-not matrix products (normalization, optimizer, communication). The remaining time of the step is for
-products, in proportion to their FLOPs: the linear layers of the MLPs and of attention, the
-attention scores, the logits. Each linear layer has three products of equal size: forward, the
-gradient of the input, the gradient of the weights. A product in fewer bits takes 1 / rate of its
-time in bf16, plus the share `conversion` of this time for quantizing its operands. All operations
-that stay in bf16 keep their times.
+not matrix products (normalization, optimizer, communication). The matrix products (linear layers of
+the MLPs and of attention, attention scores, logits) share the remaining time in proportion to their
+FLOPs. Each linear layer has three products of equal size: forward, the gradient of the input, the
+gradient of the weights. A product in fewer bits takes 1 / rate of its time in bf16, plus the share
+`conversion` of this time for quantizing its operands. All operations that stay in bf16 keep their
+times.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ class Projection:
     """The speed-up of a step in low precision over a step in bf16."""
 
     speed_up: float
-    #: The time of each part if the step in bf16 takes 1; `conversion` is the time to quantize
-    #: operands.
+    #: The time of each part of the step; the step in bf16 takes the time 1. The part `conversion`
+    #: quantizes operands.
     times: Mapping[str, float] = field(repr=False)
 
 

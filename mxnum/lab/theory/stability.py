@@ -76,9 +76,10 @@ def stability_limit(bias: Any = 0.0, variance: Any = 0.0, *, momentum: float = 0
 def adam_limit(bias: Any = 0.0, variance: Any = 0.0, *, momentum: float = 0.9) -> Any:
     """Return the stability limit of Adam, if the second moment averages over many steps.
 
-    The limit applies to eta lambda, where lambda is preconditioned as for gradients without noise.
-    Adam divides by the root of E[g**2], which the noise multiplies by sqrt((1 + b)**2 + v). A bias
-    without variance does not change the limit. Variance always lowers the limit.
+    The limit applies to eta lambda, where lambda is the curvature, preconditioned by the second
+    moments of gradients without noise. Adam divides by the root of E[g**2], which the noise
+    multiplies by sqrt((1 + b)**2 + v). A bias without variance does not change the limit. Variance
+    always lowers the limit.
 
     >>> round(float(adam_limit(-0.125)), 3), round(float(adam_limit(0.0, 0.1)), 3)
     (38.0, 13.743)

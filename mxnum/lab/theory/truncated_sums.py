@@ -20,13 +20,14 @@ from mxnum import errors, units
 from mxnum.memory.dtypes import Array
 from mxnum.units import MatrixUnit
 
-#: The E4M3 numbers from 1 to 2.
+#: The E4M3 numbers from 1 to below 2.
 E4M3_BINADE = tuple(1 + i / 8 for i in range(8))
 #: Probabilities below this threshold are dropped, and added to `lost`.
 _NEGLIGIBLE = 1e-25
 #: The bound of the relative error of one operation, with a factor of 2 to spare.
 _PER_OPERATION = 2.0**-52
-#: The largest number of fraction bits of `values`; more bits would make the distributions long.
+#: The largest number of fraction bits of `values`; with more bits, a distribution would have too
+#: many entries.
 _MOST_BITS = 6
 
 
@@ -52,10 +53,11 @@ def mean_sum(unit: MatrixUnit | str, k: int, values: Sequence[float] = E4M3_BINA
     ----------
     unit
         A unit that truncates aligned terms and results to the same number of fraction bits, toward
-        zero, as Hopper's and Ada's FP8 units do. The promotion of the unit to float32 is included.
+        zero, as Hopper's and Ada's FP8 units do. If the unit promotes sums to float32, the result
+        includes the promotion.
     k
-        The number of products: a multiple of the products between promotions, or, for a unit
-        without promotion, of the products of a fused sum.
+        The number of products. If the unit promotes, `k` must be a multiple of the number of
+        products between promotions; otherwise, of the number of products in a fused sum.
     values
         Numbers from 1 to 2 (2 excluded), from which both operands are drawn.
 
@@ -99,7 +101,7 @@ class _Chain:
         self._of_exponent: dict[int, tuple[int, Array]] = {}
 
     def shift(self, exponent: int) -> int:
-        """Return the s for which sums with this exponent are multiples of 2^(s - fine)."""
+        """Return log2 of the spacing, in units of 2^-fine, of sums with this exponent."""
         return max(exponent - self.unit.fraction_bits + self.fine, 0)
 
     def added(self, exponent: int) -> tuple[int, Array]:
@@ -158,8 +160,8 @@ class _Chain:
 
     def count(self, length: int) -> None:
         """Count the operations of a step, in which each probability is a sum of `length` terms."""
-        # This is an upper bound: the factor 4 includes the shorter convolutions in `added`, and
-        # 2^16 the additions in `enter`.
+        # The count is an upper bound: the factor 4 covers the shorter convolutions in `added`, and
+        # the 2^16 covers the additions in `enter`.
         self.operations += 4 * length + (1 << 16)
 
     def mean(self) -> float:

@@ -12,8 +12,8 @@ KINDS = {
     "structure": 0.22, "sparse": 0.2, "pair": 0.09, "residue": 0.09, "tie": 0.1, "crowded": 0.1, "subnormal": 0.1,
     "special": 0.1,
 }  # fmt: skip
-#: The largest distance between two exponents in a case of `Maker.structure`, which a sum with more
-#: than `SPAN` fraction bits therefore adds exactly.
+#: The largest distance between two exponents in a case of `Maker.structure`. A sum with more than
+#: `SPAN` fraction bits adds the terms of a structure case exactly.
 SPAN = 38
 
 
@@ -52,7 +52,7 @@ class Maker:
         return a, a.copy(), 0
 
     def _scale(self, codes: Array) -> None:
-        """Write scales, all equal or far apart, some with fraction bits, a zero or a NaN."""
+        """Write scales: all equal or far apart, sometimes with fraction bits, a zero or a NaN."""
         r, k, one = self.random, self.problem.k, one_of(self.problem)
         number, blocks = SCALES[self.problem.scale].number, self.problem.blocks
         m = number.mantissa_bits if number else 0
@@ -131,7 +131,7 @@ class Maker:
         return a, b, c
 
     def sparse(self) -> tuple[Array, Array, int]:
-        """Make a few terms with random fractions below one large term or a pair that cancels."""
+        """Make one large term, or a pair that cancels, and small terms with random fractions."""
         a, b, c = self.blank()
         r = self.random
         where = self._some(int(r.integers(2, 5)))
@@ -167,7 +167,7 @@ class Maker:
         """Make two terms that cancel or almost cancel, and terms far above or below what is left."""
         a, b, c = self.blank()
         r, fmt, where, style = self.random, self.problem.result, self._some(3), int(self.random.integers(3))
-        level = self.least if r.random() < 0.4 else int(r.integers(self.least, self.high + 1))
+        level = self.least if r.random() < 0.6 else int(r.integers(self.least, self.high + 1))
         negative, is_above = bool(r.integers(2)), bool(r.integers(2))
         self._put(a, b, where[0], level, negative, style > 0)
         rest = where[2:]
@@ -178,7 +178,7 @@ class Maker:
             if style == 1:
                 a[where[1]], b[where[1]] = a[where[0]] ^ 1 << (self.problem.formats[0].bits - 1), b[where[0]]
         for index in rest[:1]:
-            far = level + self._far(8, SPAN + 3) * (1 if is_above else -1)
+            far = level + (SPAN if r.random() < 0.4 else self._far(8, SPAN + 3)) * (1 if is_above else -1)
             self._put(a, b, index, int(np.clip(far, self.least, self.highest)), bool(r.integers(2)), bool(r.integers(2)))
         if c == 0 and r.random() < 0.5:
             c = self._addend(level - self._far(8, SPAN + 3), bool(r.integers(2)), True)
@@ -202,7 +202,7 @@ class Maker:
             else:
                 self._put(a, b, where[-1], top, negative)
             self._put(a, b, where[0], max(top - last, self.least), bool(r.integers(2)))
-            if r.random() < 0.4:  # In sums of two terms, this product alone has to break its tie.
+            if r.random() < 0.4:  # The lower product breaks the tie even if the sum has only two terms.
                 self._lower(a, b, where[0])
         if len(where) > 1:
             deep = top - self._far(last + 1, SPAN + 3)
@@ -391,8 +391,8 @@ def _terms(problem: Problem, cases: Cases) -> tuple[Array, Array, Array, Array]:
     """Return the significands, exponents and fraction bits of terms, and a mask of unusual cases.
 
     The addend is the last term. A case is unusual if it contains a NaN, an infinity, a subnormal
-    number or a scale of zero, or if it multiplies zero by a number so large that the exponent of
-    the product may affect alignment.
+    number or a scale of zero. A case is also unusual if it multiplies zero by a number so large
+    that the exponent of the product may affect alignment.
     """
     k, odd = problem.k, np.zeros(len(cases.c), bool)
     sig, exponent, point = np.ones((len(cases.c), k), np.int64), np.zeros((len(cases.c), k), np.int64), 0
@@ -414,7 +414,7 @@ def _terms(problem: Problem, cases: Cases) -> tuple[Array, Array, Array, Array]:
 
 
 def _scales(problem: Problem, codes: Array) -> tuple[tuple[Array, Array, Array], int]:
-    """Return the scale of each product, decoded as by `decode`, and its number of fraction bits.
+    """Return each product's scale, as from `decode`, and the number of fraction bits of scales.
 
     Scales of zero count as special values.
     """
@@ -430,8 +430,8 @@ def ordinary(problem: Problem, cases: Cases, answers: Array) -> tuple[Array, Arr
 
     An ordinary case has no subnormal numbers, NaN or infinities. The terms of an ordinary case, and
     all sums of its terms, stay away from the least exponents and from the largest number. In a case
-    without carry overflow, no sum needs more than 3 integer bits: for each term, this term and all
-    terms with smaller exponents add to less than 6 times the term's power of two.
+    without carry overflow, no sum needs more than 3 integer bits. This holds if each term and
+    all terms with smaller exponents add to less than 6 times the term's power of two.
     """
     fmt = problem.result
     sig, exponent, points, odd = _terms(problem, cases)
@@ -455,7 +455,7 @@ def ordinary(problem: Problem, cases: Cases, answers: Array) -> tuple[Array, Arr
 
 
 def structural(problem: Problem, cases: Cases) -> tuple[Array, int]:
-    """Return the indices of the structure cases, and the answer in which the small term survives.
+    """Return the indices of the structure cases, and the answer if the small term survives.
 
     In a structure case (`Maker.structure`), two large terms cancel and a small term may survive.
     """

@@ -36,11 +36,11 @@ IEEE, ALL_NAN, FINITE = range(3)
 #: The columns of the row of integers that describes a format. KIND is 2 for scales that are powers
 #: of two, 1 for formats with NaN or infinities, and 0 for all other formats.
 BITS, MANTISSA, BIAS, MAX_CODE, INFINITY, EMAX, KIND = range(7)
-#: The rows of the table of formats of a `Problem`.
+#: Row numbers in the table of a problem's formats.
 A, B, SUM, RESULT, SCALE = range(5)
 #: States of a number: a bit for each sign of infinity, and both bits for NaN.
 PLUS, MINUS, NAN = 1, 2, 3
-#: The exponent of a zero that has no influence on alignment.
+#: The exponent of zeros in units whose alignment ignores zeros.
 NO_EXPONENT = -(10**6)
 _FAR = 62
 _LIMBS = 64
@@ -62,7 +62,7 @@ def _length(x: int) -> Any:
 
 @_inner
 def decode(code: int, fmt: Array, flush: int, infinities: int) -> Number:
-    """Return the number of a code, with a significand in units of its last mantissa bit."""
+    """Return the number that a code means, with a significand in units of its last mantissa bit."""
     if fmt[KIND] == 2:
         return (0, 0, 0, NAN) if code > fmt[MAX_CODE] else (1, code - fmt[BIAS], 0, 0)
     m, width = fmt[MANTISSA], fmt[BITS] - 1
@@ -81,7 +81,7 @@ def decode(code: int, fmt: Array, flush: int, infinities: int) -> Number:
 
 @_inner
 def _product(x: Number, y: Number, zero: int) -> Number:
-    """Return the product of two numbers, with the exponent `zero` for each zero."""
+    """Return the product of two numbers, in which a zero has the exponent `zero`."""
     negative = x[2] ^ y[2]
     state = 0
     if x[3] | y[3]:
@@ -142,7 +142,7 @@ def _products(row: Array, formats: Array, point: int, order: Array, case: Any, t
 def _exact(table: Array, first: int, last: int, limbs: Array) -> Any:
     """Return the exact sum of the terms in some rows, as an integer and the exponent of its unit.
 
-    The caller subtracts the number of fraction bits of the terms from the exponent. If a sum is too
+    The caller has to subtract the terms' number of fraction bits from the exponent. If a sum is too
     long for the integer, the last bit of the integer says whether any dropped bit is set.
     """
     least, high = 1 << 20, -(1 << 20)
@@ -192,7 +192,7 @@ def _carried(limbs: Array, used: int) -> Any:
 
 @_inner
 def _aligned(sig: int, distance: int, left: int, align: int) -> Any:
-    """Return a significand shifted left by `left`, then right by `distance`, rounded as `align`."""
+    """Return `sig` shifted left by `left`, then right by `distance`, rounded as `align` says."""
     if align == FLOOR:
         return (sig << left) >> distance
     magnitude = abs(sig) << left
@@ -363,7 +363,7 @@ def _answer(row: Array, formats: Array, point: int, c: int, table: Array, limbs:
 
 @_inner
 def _same_products(x: Array, y: Array) -> Any:
-    """Return True if two rules make the same terms of the products of a case."""
+    """Return True if two rules make the same terms from the products of a case."""
     return (
         x[ORDER] == y[ORDER] and x[GROUP] == y[GROUP] and x[NORMALIZE] == y[NORMALIZE]
         and x[FLUSH_OPERANDS] == y[FLUSH_OPERANDS] and x[INFINITIES] == y[INFINITIES]
@@ -375,7 +375,7 @@ def _same_products(x: Array, y: Array) -> Any:
 def answers(rows: Array, formats: Array, point: int, orders: Array, cases: Any) -> Array:
     """Return the bits of the results, a row for each rule.
 
-    Consecutive rules whose products have the same terms share the computation of the terms.
+    Consecutive rules that make the same terms from the products share these terms.
     """
     a, b, c = cases
     k, limbs = orders.shape[1], np.empty(_LIMBS, np.int64)
@@ -398,8 +398,8 @@ def fitting(
 ) -> Array:
     """Return a mask of the rules that give the right answers in all but at most `wrong` cases.
 
-    Two zeros count as equal if they differ only in the bits of `zeros`. A case that rules out a
-    rule is tried earlier on the rules that follow.
+    If `zeros` is the sign bit, +0 and -0 count as equal. If `zeros` is 0, +0 and -0 differ. A case
+    that refutes a rule is tried earlier for the rules that follow.
     """
     a, b, c = cases
     k, limbs = orders.shape[1], np.empty(_LIMBS, np.int64)

@@ -17,12 +17,12 @@ from mxnum.units.identify.family import Array, Cases, Problem
 from mxnum.units.identify.text import write_cases
 
 SOURCE = Path(__file__).with_name("probe.cu")
-#: The K of the instructions in `probe.cu`, by the type of the operands, which have 32 bytes.
+#: The K of the instructions in `probe.cu`, by operand type: K elements have 32 bytes.
 _K = {"float16": 16, "bfloat16": 16, "tf32": 8, "int8": 32, "e4m3": 32, "e5m2": 32}
 
 
 def probe_gpu(folder: Path, device: str, count: int = 1000, seed: int = 0) -> Iterator[str]:
-    """Yield a line about each instruction, once a file of `folder` holds its answers.
+    """Yield a line about each instruction as soon as its answers are in a file of `folder`.
 
     `device` is "cuda", or the path of `probe.cu` compiled elsewhere. With "cuda", `probe.cu` is
     compiled for the GPU of this machine. If there is no GPU, RuntimeError is raised.
@@ -89,7 +89,7 @@ def integer_rule(cases: Cases, answers: Array) -> str:
     total = (a * b).sum(axis=1) + c
     rules = {"wraps": total, "saturates": np.clip(total, -(1 << 31), (1 << 31) - 1)}
     fitting = [name for name, right in rules.items() if (right % (1 << 32) == answers).all()]
-    return f"the int32 sum {' or '.join(fitting)}" if fitting else "the answers are no exact int32 sums"
+    return f"the int32 sum {' or '.join(fitting)}" if fitting else "the answers are not exact int32 sums"
 
 
 def _integers_as_text(cases: Cases) -> str:

@@ -22,7 +22,7 @@ RESULTS = (*ACCUMULATORS, "bfloat16")
 ALIGNMENTS = ("rtz", "floor", "rne", "sticky")
 ROUNDINGS = ("rtz", "rne", "floor")
 INFINITIES = ("ieee", "nan", "finite")
-#: The exponent of a zero that has no influence on alignment.
+#: The exponent of zeros in units whose alignment ignores zeros.
 NO_EXPONENT = -(10**6)
 #: The ways to combine the sums of an instruction, each with the possible values of `Rule.addend`.
 COMBINATIONS = {
@@ -200,7 +200,7 @@ _NONE = {"fraction_bits": -1, "carry": 0, "zero_exponent": NO_EXPONENT}
 
 
 def code(name: str, value: Any, k: int) -> int:
-    """Return the integer by which a table of rules for K products stores a field's value."""
+    """Return the integer that stands for a field's value in a table of rules for K products."""
     if name == "order":
         return orders(k).index(value)
     if value is None:
@@ -250,7 +250,7 @@ class Evaluator:
     def fitting(self, table: Array, cases: Cases, right: Array, zeros: int = 0, wrong: int = 0) -> Array:
         """Return the rules of a table that give the right answers in all but at most `wrong` cases.
 
-        Two zeros count as equal if they differ only in the bits of `zeros`.
+        If `zeros` is the sign bit, +0 and -0 count as equal. If `zeros` is 0, +0 and -0 differ.
         """
         from mxnum.units.identify import compiled
 

@@ -31,12 +31,12 @@ from mxnum.units.unit import OPERANDS, MatrixUnit
 
 #: The search for the nearest rule accepts rules with at most `FEW` wrong answers.
 FEW = 3
-#: The number of rules whose answers are compared at once, to find cases that separate the rules.
-COMPARED = 64
+#: Half the number of rules whose answers are compared at once, to find cases that separate them.
+COMPARED = 32
 #: The numbers of random cases, and of mixtures of two cases, that are tried at once to separate
 #: rules.
 PART, MIXED = 200, 1050
-#: The number of further cases that are tried before rules count as alike.
+#: Rules that give equal answers to this many further cases count as equivalent.
 POOL = 25_000
 
 
@@ -55,8 +55,8 @@ class Identification:
     unstable: list[int] = field(default_factory=list)
     #: The names of the registered units that reproduce every answer.
     registered: list[str] = field(default_factory=list)
-    #: A table of all rules that reproduce the answers of ordinary cases. The next round starts from
-    #: the rules in `left`.
+    #: A table of all rules that reproduce the answers of ordinary cases (`cases.ordinary`). The
+    #: next round starts from the rules in `left`.
     left: Array | None = field(default=None, repr=False)
     #: True if `rules` has every rule of the family that reproduces all answers.
     complete: bool = False
@@ -105,8 +105,9 @@ class Identification:
         depths = tuple(bits[bits > 0].tolist()) if len(bits) > 1 else ()
         found: list[Cases] = []
         for index in range(-(-pool // (PART + MIXED))):
-            start = index * COMPARED % len(rules)  # each part compares the first rule with different rules
-            some = np.concatenate([rules[:1], rules[start : start + COMPARED]])
+            # Each part compares the first rules, one or more of each core, with another slice of rules.
+            start = index * COMPARED % len(rules)
+            some = np.concatenate([rules[:COMPARED], rules[start : start + COMPARED]])
             part = random_cases(self.problem, seed, index, depths)
             part = join(part, mixed(self.problem, join(part, self.cases), MIXED, random))
             chosen = separating(evaluator.answers(some[np.lexsort(some.T)], part), count)
@@ -135,10 +136,7 @@ class Identification:
 
 
 def shuffled(table: Array, seed: int) -> Array:
-    """Return rules in random order, but with one rule of each core at the front.
-
-    The core of a rule is its fields that are not in `SIDES`.
-    """
+    """Return rules in random order, but first one rule for each number that `core_of` gives."""
     table = np.random.default_rng(seed).permutation(table)
     first = np.unique(core_of(table), return_index=True)[1]
     rest = np.setdiff1d(np.arange(len(table)), first)
@@ -149,7 +147,7 @@ def shuffled(table: Array, seed: int) -> Array:
 def random_cases(problem: Problem, seed: int, index: int, depths: tuple[int, ...]) -> Cases:
     """Return part `index` of the random cases of a seed; `depths` is passed to `Maker`.
 
-    Half of the cases are of the two kinds that separate rules that seldom differ.
+    Half of the cases are pairs of distant products and residues, which separate similar rules.
     """
     maker = Maker(problem, (seed, index), depths)
     return join(maker.make(PART // 2), maker.make(PART // 4, "pair"), maker.make(PART // 4, "residue"))
@@ -363,7 +361,7 @@ def _array(codes: Array, fmt: ElementFormat, library: str) -> Any:
 
 
 def _raw(codes: Array, library: str) -> Any:
-    """Return a numpy array as an array of a library."""
+    """Convert a numpy array to an array of `library`."""
     if library == "torch":
         return _torch().from_numpy(codes)
     if library == "cupy":

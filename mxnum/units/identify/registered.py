@@ -8,7 +8,7 @@ from mxnum.units.unit import ACCUMULATORS, OPERANDS, ZERO_EXPONENT, MatrixUnit
 
 
 def rule_of(unit: MatrixUnit, problem: Problem) -> Rule | None:
-    """Return the rule by which a unit computes the instruction of a problem.
+    """Return the rule by which a unit computes the instruction of a `Problem`.
 
     The result is None if the unit lacks the instruction, or if the family lacks the rule.
     """

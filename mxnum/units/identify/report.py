@@ -17,9 +17,9 @@ _FIELDS = {
     "flush_operands": "subnormal operands flushed", "flush_addend": "subnormal addends flushed",
     "flush_result": "subnormal results flushed", "zero_exponent": "exponent of a zero", "zero": "sign of a zero result",
     "overflow": "beyond the largest number", "infinities": "infinite inputs", "nan": "NaN",
-    "group": "products added exactly to one term",
+    "group": "products added exactly to make one term",
 }  # fmt: skip
-#: The texts for the value None of a field.
+#: For each field that can be None, the text for None.
 _NONE = {"fraction_bits": "exact", "carry": "enough", "zero_exponent": "without influence"}
 
 
@@ -44,7 +44,7 @@ def report(found: Identification) -> str:
     if open_fields:
         lines.append(f"These cases do not determine: {', '.join(open_fields)}.")
     if not found.complete:
-        lines.append("More rules may fit, so these values are a sample. Further cases rule out rules.")
+        lines.append("More rules may fit, so these values are a sample. Further cases would rule out some rules.")
     more = found.further_cases()
     if more is not None:
         first = case_text(problem, more, 0)
@@ -65,7 +65,7 @@ def _is_shown(name: str, found: Identification) -> bool:
 
 
 def _unpasted(found: Identification) -> str:
-    """Return a sentence about the fields of the rules that no `MatrixUnit` has."""
+    """Return a sentence that names the fields whose values a `MatrixUnit` cannot have."""
     fewest = min((unstated(rule, found.problem) for rule in found.rules), key=len)
     return f"A MatrixUnit cannot state these rules because of: {', '.join(_FIELDS.get(n, n) for n in fewest)}."
 

@@ -1,8 +1,9 @@
 """Searches the family for the rules that reproduce all answers.
 
-First, structure cases rule out most ways to group and order the products. Second, ordinary cases
-decide alignment, fraction bits and roundings; many rules are evaluated at once. Third, all cases
-decide the remaining fields (`SIDES`), whose values are tried in all combinations.
+First, structure cases (`cases.Maker.structure`) rule out most ways to group and order the products.
+Second, ordinary cases decide alignment, fraction bits and roundings; many rules are evaluated at
+once. Third, all cases decide the remaining fields (`SIDES`), whose values are tried in all
+combinations.
 """
 
 from __future__ import annotations
@@ -47,10 +48,10 @@ SIDES: dict[str, tuple[Any, ...]] = {
 FLUSHED: dict[str, Any] = {"flush_operands": True, "flush_addend": True, "flush_result": True}
 #: The numbers of integer bits of a sum that rules of the family have; None means no limit.
 CARRIES = (None, *range(2, 13))
-#: CORES is the greatest number of rules for which the fields in `SIDES` are found at once. MOST is
+#: CORES is the number of rules in a batch; the fields in `SIDES` are found batch by batch. MOST is
 #: the greatest number of rules in a result; if more rules fit, the result is a sample of them.
 CORES, MOST = 512, 8192
-#: The limit of the work to find the fields in `SIDES`, counted in terms that the tried rules add.
+#: About how many terms the search for the fields in `SIDES` may add.
 EFFORT = 200_000_000
 
 
@@ -105,7 +106,7 @@ def varied(table: Array, k: int, **values: tuple[Any, ...]) -> Array:
 def with_carries(table: Array, k: int) -> Array:
     """Return each rule without a carry limit, and with each carry limit that its sums can reach.
 
-    Rules that add groups of products exactly get no limit.
+    Rules that add groups of products exactly get no carry limit.
     """
     column = {name: table[:, FIELDS.index(name)] for name in FIELDS}
     largest = column["terms"] * (4 >> column["normalize"]) + np.where(column["combine"] == 0, 2, 0)
@@ -117,7 +118,7 @@ def with_carries(table: Array, k: int) -> Array:
 
 
 def core_of(table: Array) -> Array:
-    """Return a number for each rule, equal for rules that differ only in fields of `SIDES`."""
+    """Return a number for each rule; rules that differ only in `SIDES` fields share a number."""
     kept = [i for i, name in enumerate(FIELDS) if name not in SIDES]
     return np.unique(table[:, kept], axis=0, return_inverse=True)[1].reshape(-1)
 
@@ -151,7 +152,7 @@ class Search:
             self.base = {"nan": 0x7FFF}
 
     def _result_bits(self) -> tuple[int, ...]:
-        """Return the possible numbers of fraction bits of results, from trailing zeros of answers.
+        """Return how many fraction bits results may have, judged by trailing zeros of answers.
 
         Results may have more bits than the answers use, because answers with few terms use few
         bits.
@@ -191,7 +192,7 @@ class Search:
         return found
 
     def cores(self, shapes: list[Rule]) -> Array:
-        """Return rules that group and order products as one of `shapes` and fit ordinary cases."""
+        """Return rules that fit ordinary cases, with the grouping and order of `shapes`."""
         k, m = self.problem.k, self.problem.sum.mantissa_bits
         found, small = structural(self.problem, self.cases)
         order = self.random.permutation(np.flatnonzero(self.sparse))
@@ -214,7 +215,7 @@ class Search:
         return np.concatenate(kept)
 
     def _fits_structure(self, table: Array, found: Array, small: int) -> bool:
-        """Return True if a rule keeps small terms in the structure cases as the answers do."""
+        """Return True if a rule keeps the small term in the same structure cases as the answers."""
         answers = self.evaluator.answers(
             varied(table, self.problem.k, fraction_bits=(1, SPAN + 2)), self.cases.at(found)
         )

@@ -38,7 +38,7 @@ def test_json_is_the_fit(run, table):
 
 def test_table(run, table):
     printed = run("lab", "fit", table, "--where", "arm=a", "--against", "arm=b", "--at", "4e9,1e11", *FEW)
-    assert printed.splitlines()[0].startswith("L = A/N^alpha + B/D^beta + E over 25 runs (1 without a loss left out)")
+    assert printed.splitlines()[0].startswith("L = A/N^alpha + B/D^beta + E over 25 runs (left out: 1 without a loss)")
     assert "'params'" in printed
     assert "The laws differ" in printed
     assert "N = 4e+09, D = 1e+11: loss 1." in printed
@@ -69,7 +69,7 @@ def test_figure(run, table, tmp_path):
     [
         (["--loss", "end"], "Option --loss must name a column of"),
         (["--where", "arm"], "Option --where must be written COLUMN=VALUE, not 'arm'."),
-        # Regression: if --where gave a column twice, the last value silently counted.
+        # Regression: if --where gave a column twice, the last value was silently used.
         (["--where", "arm=a", "--where", "arm=b"], "Option --where must give 'arm' once, not as 'a' and 'b'."),
         (["--against", "arm=c"], "must have a row with arm=c; it has none."),
         (["--at", "1e9"], "Option --at must be written N,D with two positive numbers, not '1e9'."),

@@ -13,7 +13,7 @@ pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
 
 @pytest.fixture
 def fakes(monkeypatch):
-    """Replace two checks by quick ones: the check of claim I4 holds, the check of M5 differs."""
+    """Replace the checks of two claims by quick checks, by which I4 holds and M5 differs."""
     from mxnum.lab.claims import CLAIMS, Evidence, Statement
 
     holds, differs = Statement("so", True), Statement("not so", False)

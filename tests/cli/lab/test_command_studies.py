@@ -43,7 +43,7 @@ def test_fresh_draws_new_seeds(run, tmp_path):
 
 
 def test_after_an_interruption_fresh_seeds_can_be_continued(run, tmp_path, monkeypatch, capsys):
-    """Check that the message names the seed that --fresh drew: a new --fresh draws another seed."""
+    """Check that the message names the seed, because another --fresh would draw another seed."""
     from mxnum.cli.main import main
 
     asked = []

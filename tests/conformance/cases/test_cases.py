@@ -28,7 +28,7 @@ def test_shapes_counts_and_seeds(operation, fmt):
         assert {len(column) for column in got.values()} == {number_of_cases(task, **options)}
         again = gathered(task, **options)
         assert all(np.array_equal(got[name], again[name]) for name in got)
-    if operation not in ("decode", "dequantize"):  # decoding takes every code in turn
+    if operation not in ("decode", "dequantize"):  # the cases of decoding are all codes in turn, for any seed
         other = gathered(task, level=2, count=9000, seed=1)
         assert not np.array_equal(other[task.inputs[0].name], got[task.inputs[0].name])
     least = 1 << task.element.bits if operation == "decode" else 500
@@ -52,7 +52,7 @@ def test_level_1_of_quantize_reaches_every_scale_extreme_and_class():
         inputs = gathered(task)
         want = expected(task, inputs)
         scales = set(want["scale"][:, 0].tolist())
-        highest = 246 + (rule != "floor")  # the largest scale code of a finite float32 block
+        highest = 246 + (rule != "floor")  # the scale code of the largest finite float32
         assert {0, 1, 2, 126, 127, 128, highest - 1, highest, 255} <= scales
         at_one = inputs["x"][want["scale"][:, 0] == 127]
         found = grid.places(grid.as_magnitudes(at_one, task.source), task.element)
@@ -85,7 +85,7 @@ def test_every_position_and_sign_decides_some_scale(operation, fmt):
 
 @pytest.mark.parametrize(("operation", "modes"), [("encode", {}), ("quantize", {"nonfinite": "element"})])
 def test_nan_without_an_answer_comes_last_and_only_at_level_1(operation, modes):
-    # E2M1 has no NaN, so cases with NaN occur only at level 1, at the end.
+    # E2M1 has no NaN, so inputs with NaN occur only in the last cases of level 1.
     task = make_task(operation, "mxfp4_e2m1", **modes)
     *finite, last = cases(task)
     assert not any(np.isnan(as_floats(batch["x"], task.source)).any() for batch in finite)
@@ -100,7 +100,7 @@ def test_cases_contain_nan_if_blocks_have_an_answer():
 
 @pytest.mark.parametrize("operation", ["encode", "quantize"])
 def test_random_words_lie_on_both_sides_of_the_threshold(operation):
-    """Check that many random words lie at the threshold: one less changes the answer."""
+    """Check that many random words are at the threshold: subtracting 1 changes the answer."""
     task = make_task(operation, "mxfp8_e4m3", rounding="sr", sr_bits=7)
     inputs = gathered(task)
     name = task.outputs[-1].name

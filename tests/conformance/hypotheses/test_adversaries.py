@@ -68,7 +68,7 @@ def with_codes(change):
 
 
 def at(kernel, place, change):
-    """Return a kernel that changes the answer of `kernel` to case number `place`."""
+    """Return a copy of `kernel` that gives another answer to case number `place`."""
 
     def one_wrong(*arguments):
         result = kernel(*arguments).copy()
@@ -111,7 +111,7 @@ def normal(codes):
 def compared_otherwise(rule, fraction, step):
     """Return a quantizer with wrong scales for blocks whose maximum is at the rule's threshold.
 
-    The threshold is a mantissa of 2 * fraction.
+    The rule's threshold is the mantissa 2 * `fraction`.
     """
 
     def wrong(x):
@@ -174,9 +174,9 @@ def scaled(y, of_scales):
 
 
 def times(codes, factors):
-    """Return values of E2M1 times factors.
+    """Multiply the values of E2M1 codes by factors.
 
-    A product is NaN if the scale is NaN, or if the scale is infinite and the element zero.
+    A product is NaN if the factor is NaN, or if the factor is infinite and the element is zero.
     """
     with np.errstate(all="ignore"):
         return (np.array(mx.formats.element("e2m1").values())[codes] * factors).astype(np.float32)
@@ -266,7 +266,7 @@ WRONG = [
     ("NaN as largest", lambda x: np.where(np.isnan(x), 0x7E, e4m3(x)), E4M3, r"NaN.*got 0x7E \(448\), want 0x7F \(nan\)"),
     ("NaN as infinity", lambda x: np.where(np.isnan(x), 0x7C, mx.encode(x, "e5m2")), E5M2, "got 0x7C .inf., want 0x7F"),
     ("one sign saturates", lambda x: np.where(x > 0, e4m3(x, overflow="ieee"), e4m3(x)), E4M3,
-     "answers follow the choice overflow, but [0-9]+ other answers that could follow this choice do not: all that"),
+     "answers follow the choice overflow, but [0-9]+ other answers that could follow this choice do not, so those"),
     ("NaN as anything", by_element(3), BLOCKS, r"NaN became 0x3 \d+ times.*got 0x3 .1.5., want one of: the largest"),
     ("NaN mixed", by_element(np.where(np.arange(32) % 2, 7, 0)), BLOCKS, r"NaN became 0x0 \d+ times, 0x7 \d+ times"),
     ("rtz, reading no subnormals", lambda x: blocks(flushed(x), rounding="rtz"), BLOCKS,

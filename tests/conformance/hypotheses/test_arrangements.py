@@ -26,11 +26,11 @@ def by_columns(array):
 
 
 CHANGES = {
-    "scales are read as written column by column": lambda s, c: (by_columns(s), c),
+    "scales are read in column-major order": lambda s, c: (by_columns(s), c),
     "scales are read as swizzled": lambda s, c: (swizzle_scales(s).reshape(s.shape), c),
     "scales are read as plain, not as swizzled": lambda s, c: (unswizzle_scales(s.ravel(), s.shape), c),
-    "codes are read as written column by column": lambda s, c: (s, by_columns(c)),
-    "codes and scales are read as written column by column": lambda s, c: (by_columns(s), by_columns(c)),
+    "codes are read in column-major order": lambda s, c: (s, by_columns(c)),
+    "codes and scales are read in column-major order": lambda s, c: (by_columns(s), by_columns(c)),
 }
 
 

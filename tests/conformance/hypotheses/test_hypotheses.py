@@ -10,7 +10,8 @@ from mxnum.conformance.hypotheses import hypotheses, pairs, stuck_bits
 from mxnum.conformance.judging.right import expected, right
 from mxnum.conformance.operations import OPERATIONS, make_task
 
-#: For each operation, the fields of the answer that are equal for float32 subnormals and for zero.
+#: For each operation, the fields of the answer that stay right if subnormal float32 inputs are read
+#: as zero.
 ALIKE = {"encode": {"code"}, "quantize": {"scale"}, "scale": {"scale"}}
 
 

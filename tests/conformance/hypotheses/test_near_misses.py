@@ -24,7 +24,7 @@ def farther(x, ulps):
 
 
 def without_sticky(x, of_scales, element, bits):
-    """Return x with all but `bits` bits below the last bit of the element cut off."""
+    """Truncate x to `bits` bits below the last bit of the element."""
     with np.errstate(all="ignore"):
         exponent = of_scales.astype(int) - 127
         y = np.ldexp(np.abs(x.astype(float)), -exponent)

@@ -133,7 +133,6 @@ def test_shown_failures_differ_in_kind():
 
 
 def test_hypothesis_that_right_answers_contradict_is_not_named():
-    """Check that a hypothesis that right answers contradict is not named."""
     task = make_task("scale", "mxfp4_e2m1", scale_rule="rceil")
     ceil = replace(task, scale_rule=ScaleRule.CEIL)
 

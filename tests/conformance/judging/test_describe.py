@@ -57,7 +57,7 @@ def test_values():
 
 
 def test_block_example_prefers_a_wrong_value_to_a_wrong_zero():
-    """Check that the example of a wrong block is an element with a wrong value, if there is one."""
+    """Check that the example in a report is a wrong value rather than a wrong sign of zero."""
     task = make_task("quantize", "mxfp4_e2m1")
     x = np.zeros((1, 32), np.float32)
     x[0, :4] = -0.0, 1, 2, 3

@@ -17,7 +17,7 @@ TASK = make_task("encode", "mxfp4_e2m1")
 
 
 def diagnosed(batches, steady=tuple(LABELS), of_classes=False):
-    """Return the explanations for all cases, or with `of_classes` those for classes of cases."""
+    """Return explanations of all cases, or of single classes of cases if `of_classes` is True."""
     found = Diagnosis(TASK)
     for inputs, answers in batches:
         found.add(inputs, answers, judge(TASK, inputs, answers).labels)
@@ -72,7 +72,7 @@ def test_two_mistakes_at_once_are_named(monkeypatch):
     early, late = both()
     late[1]["code"][-1] ^= 1
     assert diagnosed([early, late]) == []
-    # The limit of stored bytes is below the size of the first half, so some cases are not stored.
+    # The limit of stored bytes is smaller than the first batch, so some cases are not stored.
     monkeypatch.setattr(diagnosis, "KEPT", 1 << 16)
     assert diagnosed(both()) == []
 
@@ -85,14 +85,14 @@ def test_classes_of_cases_are_explained_separately():
     tie, small, beyond = (of_class == PLACES.index(name) for name in ("tie", "subnormal result", "beyond the largest"))
     code = np.where(tie[:, None], away, np.where(small[:, None] & (want & 7 < 2), want & 8, want))
     code[np.flatnonzero(beyond)[7]] ^= 1
-    # Too few cases lose their sign for the report to name lost signs as a cause.
+    # Too few infinities lose their sign for the report to name a cause.
     code[of_class == PLACES.index("infinity")] = 7
     found = {one.classes: one for one in diagnosed([(inputs, {"code": code})], of_classes=True)}
     assert found[("tie",)].names[0] == "rounding rna"
     assert (found[("tie",)].wrong, found[("tie",)].right) == (8, int(tie.sum()) - 8)
     assert found[("subnormal result",)].names[0] == "flushing subnormal results to zero"
     assert len(found) == 2
-    code[np.flatnonzero(tie & (code == want)[:, 0])[0]] ^= 1  # make one right answer to a tie wrong
+    code[np.flatnonzero(tie & (code == want)[:, 0])[0]] ^= 1  # corrupt the right answer to one tie
     assert [one.classes for one in diagnosed([(inputs, {"code": code})], of_classes=True)] == [("subnormal result",)]
 
 

@@ -110,7 +110,6 @@ def test_every_choice_has_a_sentence():
 
 
 def test_what_is_no_code_is_wrong_whatever_its_lower_bits_are():
-    """Check that a number that is not a code is wrong, even if its lower bits are right."""
     for operation, name in (("encode", "code"), ("scale", "scale"), ("quantize", "codes"), ("quantize", "scale")):
         task = make_task(operation, "mxfp4_e2m1")
         inputs = batch(task)
@@ -122,7 +121,6 @@ def test_what_is_no_code_is_wrong_whatever_its_lower_bits_are():
 
 
 def test_a_block_without_finite_numbers_has_the_scale_of_a_block_of_zeros():
-    """Check that a block without finite numbers must have the scale of a block of zeros."""
     task = make_task("scale", "mxfp4_e2m1")
     inputs = batch(task)
     want = expected(replace(task, nonfinite=Nonfinite.ELEMENT), inputs)["scale"]

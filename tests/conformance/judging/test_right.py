@@ -15,7 +15,7 @@ from mxnum.conformance.operations import OPERATIONS, make_task
 
 
 def some(task, count, seed=0, **options):
-    """Return a sample of the cases of level 1, and the first cases of level 2, of a task."""
+    """Return random cases of a task's level 1, followed by the first cases of its level 2."""
     picked = []
     whole = next(cases(task, level=1))
     total = len(next(iter(whole.values())))
@@ -74,7 +74,7 @@ def test_quantize_and_scale(fmt, modes):
             nonfinite=task.nonfinite, random_bits=inputs["random"][i] if task.is_stochastic else None,
         )  # fmt: skip
         assert got["scale"][i].tolist() == want.scales.tolist()
-        known = ~np.isnan(x)  # the sign of a NaN may be lost on the way to Python
+        known = ~np.isnan(x)  # converting a NaN to Python may lose its sign
         assert got["codes"][i][known].tolist() == want.codes[known].tolist()
 
 
@@ -104,7 +104,7 @@ def test_dot(accumulate):
 @pytest.mark.parametrize("fmt", ["nvfp4", "e5m2:block=4,scale=float32", "int4:block=8,scale=float16"])
 @pytest.mark.parametrize("accumulate", ["exact", "sequential"])
 def test_dot_of_blocks_with_float_scales(fmt, accumulate):
-    """Check sums against the reference, for numbers decoded to float64, which is exact."""
+    """Check sums against the reference; the numbers are decoded to float64 without rounding."""
     task = make_task("dot", fmt, accumulate=accumulate, dot_blocks=2)
     inputs = some(task, 12)
     got = expected(task, inputs)["value"][:, 0]

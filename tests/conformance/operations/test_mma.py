@@ -1,4 +1,4 @@
-"""Tests of checks of matrix units: right answers, mistakes that are named, and vectors."""
+"""Tests of the check of matrix units: right answers, mistakes that reports name, and vectors."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ def test_distances_are_in_last_places_of_the_result():
     task = make_task("mma", "e4m3", accumulate="hopper_fp8")
 
     def three_steps_up(task, inputs):
-        """Add 3 units of 13 fraction bits to positive numbers, and 1 unit to negative numbers."""
+        """Move positive numbers 3 units of fraction bit 13 up, and negative numbers 1 unit down."""
         bits = right_bits(task, inputs)
         magnitude = bits & 0x7FFFFFFF
         ordinary = (magnitude > 1 << 23) & (magnitude < 0x7F000000)

@@ -1,4 +1,4 @@
-"""Tests that a new operation, which is one object, is checked, diagnosed and shrunk."""
+"""Tests that one object is enough to define an operation whose kernels can be checked."""
 
 from __future__ import annotations
 

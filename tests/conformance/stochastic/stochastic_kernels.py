@@ -32,7 +32,7 @@ def uniform(seed, shape):
 
 
 def with_bits(bits, seed, x, whole=np.floor, least=0):
-    """Round as mxnum does, with `bits` bits of the position in the gap and of a random integer.
+    """Round as mxnum does, with `bits` bits for the random integer and the position in the gap.
 
     The random integer is at least `least`.
     """
@@ -62,7 +62,7 @@ def blocks(draw):
 
 
 def plain(change):
-    """Return an encoder whose random numbers are right and whose probabilities `change` alters."""
+    """Return an encoder with right random numbers, and with probabilities altered by `change`."""
     return lambda x, seed: rounded(x, uniform(seed, x.shape), change)
 
 
@@ -108,7 +108,7 @@ def shift_register(seed, shape):
 def stream_from(seed, shape):
     """Return the words of one stream, from a position that depends on the seed.
 
-    The next seed gives the same words, shifted by four positions.
+    Consecutive seeds give the same words, shifted by four positions.
     """
     stream = np.random.Philox(0)
     stream.advance(seed)
@@ -122,7 +122,7 @@ def antithetic(seed, shape):
 
 
 def noise_and_truncation(x, seed):
-    """Add noise as large as the smallest gap, which is too little in larger gaps, and truncate."""
+    """Add noise that is too small in all gaps but the smallest, and truncate."""
     noise = 0.5 * uniform(seed, x.shape) * np.sign(np.where(np.isfinite(x), x, 0))
     below, delta = fractions(np.where(np.isfinite(x), x, 9) + noise)
     return signed(below + (delta == 1), x)

@@ -37,7 +37,7 @@ def test_codes_and_probabilities_are_those_of_the_reference(fmt, modes):
         assert 0 < chance.delta < 1
         assert chance.below == wanted["below"]
         assert (chance.above == wanted["above"]) == (p > 0)
-        if p:  # the largest p * 256 words round away from zero
+        if p:  # the p * 256 largest random words round away from zero
             first = 256 - round(256 * p)
             codes = [
                 reference.encode(chance.value, element, random_bits=w, **options) for w in (first - 1, first) if w >= 0

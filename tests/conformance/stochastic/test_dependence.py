@@ -25,7 +25,7 @@ def level_of(length):
 
 
 def test_independent_draws_cause_few_false_alarms():
-    """Check that independent draws cause no more false alarms than the level allows, here 20 %."""
+    """Check that independent draws cause false alarms in at most 20 % of tests at level 0.2."""
     rng = np.random.default_rng(1)
     level = 0.2 / comparisons(512)
     alarms = 0

@@ -1,4 +1,4 @@
-"""Tests of verdicts on stochastic kernels with float scales, right and wrong, in numpy."""
+"""Tests of verdicts on right and wrong stochastic kernels with float scales, in numpy."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ WRONG = {
     "scales that are drawn": (drawn_scales, {"Scales": "The same block gets different scales"}),
     "one word for a block": (
         blocks(lambda seed, s: np.broadcast_to(kernels.uniform(seed, (s[0], 1)), s)),
-        {"Dependent draws": "each group of 16 in a row round in the same direction"},
+        {"Dependent draws": "each group of 16 adjacent elements, all round in the same direction"},
     ),
     "a fraction of half": (
         blocks(lambda seed, s: 2 * kernels.uniform(seed, s)), {"Shares": "All cases round away from zero too rarely"},

@@ -38,12 +38,12 @@ def probabilities(bits=None, kind=TRUNCATED):
 
 
 def test_right_shares_cause_few_false_alarms():
-    """Check that right shares cause false alarms in at most 20 % of the runs, as promised."""
+    """Check that right probabilities cause false alarms in at most 20 % of the runs."""
     levels = Levels.of(0.1, len(cases()))
     runs = 400
     alarms = sum(bool(problems(TASK, drawn(probabilities(), 500, seed), None, levels)) for seed in range(runs))
     assert alarms <= 0.2 * runs + 3 * (runs * 0.2 * 0.8) ** 0.5
-    assert alarms > 0  # some alarms show that the level has an effect
+    assert alarms > 0  # no alarm at all would mean that the level has no effect
 
 
 @pytest.mark.parametrize("sign", [1, -1])

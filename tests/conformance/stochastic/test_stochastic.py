@@ -29,7 +29,7 @@ def unseeded(x, generator=np.random.default_rng(7)):
 
 
 def by_floor(x, seed):
-    """Draw for rounding up, as other kernels draw for rounding away from zero; both are right."""
+    """Draw whether to round up; other kernels draw whether to round away from zero."""
     below, delta = kernels.fractions(x)
     up = np.where(np.signbit(x), 1 - delta, delta) > 1 - kernels.uniform(seed, x.shape)
     return kernels.signed(below + (up != np.signbit(x)) * (delta > 0), x)
@@ -153,7 +153,7 @@ WRONG = {
     "minus zero sometimes": (kernels.sometimes_without_sign, {"Codes": "lose their sign .* times and keep it"}),
     "one word for four": (
         kernels.drawing(lambda seed, s: np.repeat(kernels.uniform(seed, -(-s[0] // 4)), 4)[: s[0]]),
-        {"Dependent draws": "each group of 4 in a row round in the same direction"},
+        {"Dependent draws": "each group of 4 adjacent elements, all round in the same direction"},
     ),
     "one word for a call": (
         kernels.drawing(lambda seed, s: np.full(s, kernels.uniform(seed, ()))),
@@ -214,7 +214,7 @@ def test_wrong_encoders(name):
 WRONG_BLOCKS = {
     "one word for a block": (
         kernels.blocks(lambda seed, s: np.broadcast_to(kernels.uniform(seed, (s[0], 1)), s)),
-        {"Dependent draws": "each group of 32 in a row round in the same direction"},
+        {"Dependent draws": "each group of 32 adjacent elements, all round in the same direction"},
     ),
     "rows that repeat": (
         kernels.blocks(lambda seed, s: np.repeat(kernels.uniform(seed, (-(-s[0] // 2), s[1])), 2, axis=0)[: s[0]]),

@@ -24,7 +24,7 @@ def run(kernel, false_alarm, seed=0, bias=0.25):
 
 
 def test_right_kernel_seldom_fails():
-    """Check that the whole check fails a right kernel in at most 30 % of runs at the level 0.3."""
+    """Check that a right kernel fails in at most 30 % of runs if the level is 0.3."""
     alarms, runs = 0, 30
     for first in range(runs):
         report = run(lambda x, seed, first=first: kernels.rounded(x, kernels.uniform([first, seed], x.shape)), 0.3)

@@ -1,4 +1,4 @@
-"""Tests of GPU arrays of several libraries, which the tests replace by fakes in host memory."""
+"""Tests of several libraries' GPU arrays; fakes in host memory replace the arrays."""
 
 from __future__ import annotations
 

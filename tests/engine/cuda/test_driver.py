@@ -18,7 +18,7 @@ def test_kernels_cover_everything_whatever_the_number_of_threads(device, monkeyp
         monkeypatch.setattr(driver, "THREADS", threads)
         monkeypatch.setattr(driver, "BLOCKS_PER_MULTIPROCESSOR", blocks)
         assert mx.quantize(device(x), "mxfp8_e4m3", axis=0).to_host().equals(want[0])
-        if threads % 8 == 0:  # eight lanes share a block of 32
+        if threads % 8 == 0:  # eight threads share a block of 32 elements
             assert mx.quantize(device(x), "mxfp8_e4m3").to_host().equals(want[1])
 
 

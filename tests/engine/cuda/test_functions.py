@@ -1,4 +1,4 @@
-"""Tests that the functions of GPU kernels equal the definition, and use floats only if proved."""
+"""Tests that functions in GPU kernels equal the definition, and use only proved float formulas."""
 
 from __future__ import annotations
 

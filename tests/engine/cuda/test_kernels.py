@@ -33,7 +33,7 @@ def test_the_index_decides_not_the_layout(device):
 
 @pytest.mark.parametrize("first", [6, 8, (1 << 40) + 4])
 def test_a_part_draws_the_bits_that_it_has_in_the_whole(device, first):
-    x = np.full((2, 64), 1.1, np.float32)  # the layouts draw words by fours or one by one
+    x = np.full((2, 64), 1.1, np.float32)  # some layouts draw random words four at a time, others one by one
     for layout in ({}, {"block_size": 5}, {"offset": "float16"}):
         options = {"rounding": "sr", "seed": 3, "stream": 9, "first": first, **layout}
         want = mx.quantize(x, "mxfp4_e2m1", **options)

@@ -110,8 +110,8 @@ class Kernel:
     def lane(self, values: dict[str, int], memory: Memory, env: dict[str, int]) -> Generator[Any, int, None]:
         """Execute one thread: yield each shuffle, and receive the value of the partner lane.
 
-        A shuffle is (position in the code, mask of the lanes, own value, XOR distance to the
-        partner).
+        A shuffle is (position of the next instruction, mask of the lanes, own value, XOR distance
+        to the partner).
         """
         place = 0
         while True:

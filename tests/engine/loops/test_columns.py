@@ -64,8 +64,8 @@ def test_seeded_bits_follow_the_order_of_elements_in_short_rows(width):
 def test_panels_and_what_is_left_of_them(blocks, random):
     """Check a short last block beside a panel of large numbers.
 
-    A panel is the columns that a loop processes together. The short block must not read the columns
-    that it lacks from another panel's memory.
+    A panel is the columns that a loop processes together. A short block must not read numbers of
+    another panel in place of its missing columns.
     """
     x = samples.generator("panels", blocks).standard_normal((64, 1030)).astype(np.float32)
     assert columns_of_a_panel(x.shape, blocks) < 1000

@@ -19,7 +19,7 @@ LOOP = compile_loop(fill_by)
 
 
 def drawn(draw, words, index, count):
-    """Return the random bits that a loop draws for `count` elements, the first being `index`."""
+    """Return the random bits that a loop draws for `count` elements from element `index` on."""
     buffer, offset = np.empty(count + SPARE, np.int32), np.zeros(1, np.int64)
     LOOP(address_of(draw), words, buffer, offset, buffer[:0], (index, count, 0, 0, 0, 0, 0, 0))
     return buffer[int(offset[0]) :][:count].tolist()

@@ -69,11 +69,11 @@ def test_one_loop_is_compiled_for_many_kernels():
 
 @needs_compiler
 def test_a_kernel_for_other_types_is_not_called():
-    """Check that a kernel raises for arrays of other types, as loops know only its address."""
+    """Check that a kernel raises for arrays of other types, because loops know only its address."""
     loop, kernel = compile_loop(halves), adding(0)
     for others in ((np.int16, np.int64), (np.uint16, np.int32), (np.int16, np.int32, np.int64)):
         given = arrays()
-        with pytest.raises(TypeError, match="A kernel is for arrays of other types"):
+        with pytest.raises(TypeError, match="A kernel was called with arrays of wrong types"):
             loop(kernel.for_types(*others), *given)
         assert not given[1].any()
 

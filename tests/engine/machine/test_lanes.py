@@ -121,7 +121,8 @@ assert lanes._has_half() == %s
 def test_halves_of_a_processor_without_them():
     """Check float16 conversions on a processor that has no instructions for float16.
 
-    LLVM would call library functions that do not exist, which would end the process.
+    On such a processor, LLVM's own conversions end the process, because they call library functions
+    that do not exist.
     """
     environment = os.environ | {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
     expected = platform.machine() in ("aarch64", "arm64")
@@ -152,7 +153,7 @@ def test_memory(dtype):
         function(source, out, words)
         assert np.array_equal(out, source)
         # The array `words` shows all bits of the loaded numbers; storing keeps the low bits alone.
-        # Compiled lanes have a sign, so large numbers of uint32 differ.
+        # Compiled lanes are signed, so uint32 numbers from 2**31 on appear negative in `words`.
         assert np.array_equal(words, source) or dtype is np.uint32
 
 

@@ -52,8 +52,8 @@ def test_a_change_anywhere_in_the_kernel_is_noticed_but_not_where_python_has_its
     """Check that a loop is compiled again if another module changes; numba checks one file only.
 
     The changed function, Philox, is a global of another module. The second process must load the
-    loop. Regression: numba compiled the loop again, because numba took closures read from bytecode
-    for changed closures.
+    loop from the cache. Regression: numba compiled the loop again, because closures read from
+    bytecode seemed to have changed.
     """
     package = tmp_path / "mxnum"
     shutil.copytree(Path(mx.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))

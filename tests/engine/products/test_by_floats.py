@@ -1,7 +1,7 @@
-"""Tests that products summed in float hardware equal the definition, and are used.
+"""Tests that sums in float hardware are used, and equal the definition.
 
-`test_blocks` checks every shape with every pair of formats. The test takes memory
-orders and spreads of scales in turn.
+`test_blocks` checks every shape with every pair of formats. Memory orders and spreads of scales
+vary from case to case.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ SHAPES = [(70, 70, 130, 32), (9, 40, 1100, 16), (20, 20, 37, 64), (5, 33, 66, 5)
           (40, 3, 64, 1), (1, 1, 130, 32), (1, 1, 37, 5), (8, 32, 8, 8)]  # fmt: skip
 PAIRS = [("mxfp4_e2m1", "mxint8"), ("mxfp8_e4m3", "mxfp6_e3m2"), ("mxfp8_e5m2", "mxfp8_e5m2"),
          ("mxfp8_e5m2", "mxfp8_e4m3"), ("mxfp6_e2m3", "mxfp4_e2m1")]  # fmt: skip
-#: The spread of the exponents of scales, and the share of scales that are NaN or extreme. With the
-#: first two spreads, products of two scales are float32 numbers.
+#: Cases: spread of the exponents of scales, and share of scales that are NaN or extreme. With the
+#: first two spreads, float32 can represent the product of any two scales.
 SPREADS = [(3, 0.0), (60, 0.0), (120, 0.02)]
 
 

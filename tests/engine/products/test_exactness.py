@@ -15,7 +15,8 @@ from tests import samples
 from tests.engine.products.test_terms import operand
 from tests.test_products import codes_at_random
 
-#: Pairs of elements, one of them wide, whose products AVX2 can still add as bytes without overflow.
+#: Pairs of a wide and a narrow element that AVX2 can still multiply as bytes, because sums of 32
+#: products stay below 2**15.
 AVX2_BYTES = [{"e2m3", "e2m1"}, {"e2m3", "int4"}, {"e3m0", "e2m1"}, {"e3m0", "int4"}]
 
 
@@ -32,7 +33,7 @@ def test_plans():
         assert how.always != ("e5m2" in (a, b) and {a, b} <= {"e4m3", "e5m2"})
         assert how.if_split
     e3m2, e5m2 = ELEMENTS["e3m2"], ELEMENTS["e5m2"]
-    assert exactness.exactness_of(e3m2, e3m2, 83).word == "float32"  # 83 products sum below 2**24: 83 * 448**2
+    assert exactness.exactness_of(e3m2, e3m2, 83).word == "float32"  # sums of 83 products stay below 2**24: 83 * 448**2
     assert exactness.exactness_of(e3m2, e3m2, 84).word == "float64"
     assert exactness.exactness_of(e5m2, e5m2, 36).if_split
     assert not exactness.exactness_of(e5m2, e5m2, 37).if_split
@@ -56,7 +57,7 @@ def needed_bits(a, b, run):
 @pytest.mark.parametrize("order", [np.ascontiguousarray, np.asfortranarray])
 @pytest.mark.parametrize("pair", [("e5m2", "e5m2"), ("e5m2", "e4m3"), ("e4m3", "e5m2"), ("e5m2", "int8")])
 def test_blocks_that_float64_might_not_hold_are_found(pair, order):
-    """Check that blocks whose sums need over 53 bits are found, and no block below 45 bits."""
+    """Check that blocks with sums of over 53 bits are found, but none with less than 45 bits."""
     rng = samples.generator("wide", *pair)
     for run in (1, 7, 32):
         codes = [rng.integers(0, ELEMENTS[n].max_code + 1, (5, 20 * run - run // 2), np.uint8) for n in pair]
@@ -81,11 +82,11 @@ def held(a, b):
 @pytest.mark.parametrize(
     ("name", "instructions", "run", "word", "beyond"),
     [
-        ("int8", "vnni", 1024, "int8", "float64"),  # The largest sum that fits is 1024 * 128**2 = 2**24.
+        ("int8", "vnni", 1024, "int8", "float64"),  # 1024 products of up to 128**2 sum to at most 2**24.
         ("int8", "avx2", 1024, "int16", "float64"),
-        ("e2m3", "vnni", 4660, "int8", "float64"),  # The largest sum is 4660 * 60**2 < 2**24.
-        ("e3m2", "vnni", 82, "int16", "float64"),  # The largest sum is 82 * 448**2 < 2**24.
-        ("e2m1", "avx2", 224, "int8", "int16"),  # The largest sum is 224 * 12**2 < 2**15.
+        ("e2m3", "vnni", 4660, "int8", "float64"),  # 4660 products of up to 60**2 sum to less than 2**24.
+        ("e3m2", "vnni", 82, "int16", "float64"),  # 82 products of up to 448**2 sum to less than 2**24.
+        ("e2m1", "avx2", 224, "int8", "int16"),  # 224 products of up to 12**2 sum to less than 2**15.
         ("e2m1", "vnni", 116508, "int8", "float64"),
     ],
 )
@@ -112,7 +113,7 @@ def test_integers_are_words_of_whole_blocks(instructions):
 
 
 def test_integers_under_scales_at_the_ends(monkeypatch):
-    """Check that integers are used only if the scaled unit of their sums is a float32 number."""
+    """Check that integers are used only if float32 holds the smallest nonzero sum after scaling."""
     codes = np.full((4, 8), 1, np.uint8)
     for pair, word in (((117, 0), "int8"), ((116, 0), "float64"), ((254, 139), "int8"), ((254, 140), "float64")):
         monkeypatch.setattr(integers, "instructions", lambda: "vnni")
@@ -159,8 +160,8 @@ def test_what_is_split_and_what_is_not_held():
 def beyond_float64(count):
     """Return `count` equal rows of 63 E5M2 codes for each of two operands.
 
-    The products of two rows add up to 2**53 + 2**29 + 1 units of 2**-32. The numbers are 0, or 1 to
-    7 * 2**21 units of 2**-16.
+    The products of two rows add up to 2**53 + 2**29 + 1 units of 2**-32. The numbers are 0, or
+    between 1 and 7 * 2**21 units of 2**-16.
     """
     units = np.array(ELEMENTS["e5m2"].values())[:124] * 2.0**16
     pairs = [(7 << 21, 7 << 21)] * 41 + [(7 << 21, 5 << 21), (1 << 21, 4 << 21), (1 << 14, 1 << 15), (1, 1)]
@@ -179,4 +180,4 @@ def test_a_sum_just_beyond_float64():
     assert held(a, b) is None
     assert (mx.matmul(a, b.T) == np.float32(2.0**21 + 2.0**-2)).all()
     halved = mx.MXArray.from_parts(np.where(a.codes > 64, a.codes - 4, a.codes), a.scales, a.format, block_size=64)
-    assert held(halved, b) == Held("float64")  # the elements span 47 bits, which allows 64 products
+    assert held(halved, b) == Held("float64")  # a sum of 64 products of 47 bits fits 53 bits

@@ -1,4 +1,4 @@
-"""Tests that products in matrix units equal the reference, with any length and special values."""
+"""Tests that sums in matrix units equal the reference, for any length and special values."""
 
 # ruff: noqa: E501 (each case of a table is on one line)
 

@@ -79,7 +79,7 @@ def test_extremes():
 
 @compiled
 def test_blocks_beyond_integers_are_exact():
-    """Check a block just too long for integers, whose sums exceed 2**24 units: float64 is used."""
+    """Check a block whose sums just exceed 2**24 units, so that float64 replaces integers."""
     a = mx.MXArray.from_parts(
         np.full((5, 1028), 0x80, np.uint8), np.full((5, 1), 127, np.uint8), "mxint8", block_size=1028
     )
@@ -126,7 +126,8 @@ from tests.engine.products import test_integers
 """
 
 
-#: The other machines of the fast tier; compiling for each takes ten seconds.
+#: The processors in `OTHERS` that the fast tier tests. Compiling for one processor takes ten
+#: seconds.
 SAMPLE = "avx2", "none"
 
 

@@ -13,9 +13,9 @@ from mxnum.engine.products.by_floats import _POWERS
 from mxnum.formats import ELEMENTS
 from tests import samples
 
-#: An element unlike any float16, an element with infinities where float16 has numbers, and an
-#: element with numbers where float16 has infinities. Regression: the largest numbers of the last
-#: element were taken for NaN.
+#: Element formats: one unlike float16, one with infinities where float16 has numbers, and one with
+#: numbers where float16 has infinities. Regression: the largest numbers of the third format became
+#: NaN.
 MADE = {
     "e7m0": mx.ElementFormat("e7m0", 7, 0, 63),
     "e4m3 with infinity": mx.ElementFormat("e4m3", 4, 3, 7, specials="ieee"),

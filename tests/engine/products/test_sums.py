@@ -23,7 +23,7 @@ DEFINED = ("exact", "block", "sequential")
 
 @cache
 def float_scaled():
-    """Return operands with float scales, made once because numpy depends on the environment."""
+    """Make operands once, because numpy may make others if the float environment changes."""
     return [with_float_scales("nvfp4", (rows, 50), 16, spread=60, special=0.1) for rows in (5, 6)]
 
 

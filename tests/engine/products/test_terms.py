@@ -1,4 +1,4 @@
-"""Tests that numbers are split into significand and exponent, and scales repeated for rows."""
+"""Tests that numbers are split into significand and exponent, and rows get the right scales."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def operand(q):
 
 
 def class_of(value):
-    """Return the class of a number: zero, finite, infinite or NaN, plus 1 if it is negative."""
+    """Return the code of a number's class (zero, finite, infinite, NaN); add 1 for a minus sign."""
     if math.isnan(value):
         return NOT_A_NUMBER
     kind = INFINITY if math.isinf(value) else NUMBER if value else ZERO

@@ -1,4 +1,4 @@
-"""Tests that loops leave a tensor to numpy because of one block; see also test_stacks."""
+"""Tests that a whole tensor is left to numpy if loops cannot handle one of its blocks."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def test_elsewhere_they_are_not_kept(how, monkeypatch):
 
 
 def test_a_block_with_an_infinity():
-    """Check that an infinity gives the same result with and without kept maxima."""
+    """Check that an infinity gives the same result with and without the stored maxima of blocks."""
     x = np.where(np.arange(4096) == 2049, np.inf, samples.generator("one").standard_normal(4096)).astype(np.float32)
     assert mx.quantize(x, "nvfp4").equals(mx.quantize(np.repeat(x, 2)[::2], "nvfp4"))
 

@@ -36,7 +36,7 @@ def request(x, name="e4m3", blocks=(1, 32), **changes):
 
 
 def inputs(shape=(48, 160), dtype="float32"):
-    """Return ordinary, tiny and huge blocks, zeros, ties, NaN and infinities."""
+    """Return an array with ordinary, tiny and huge numbers, zeros, ties, NaN and infinities."""
     rng = samples.generator("host", dtype, shape)
     with np.errstate(over="ignore"):
         x = rng.standard_normal(shape)
@@ -45,8 +45,7 @@ def inputs(shape=(48, 160), dtype="float32"):
         x = x.astype(TYPES[dtype])
     x[3, 64:96], x[9, 32:64] = 0, -0.0
     x[4, 7], x[5, 40], x[6, 159] = np.nan, np.inf, -np.inf
-    # Row 16 is tiny. No NaN is near, so only tiny numbers can send the row's blocks to the
-    # definition.
+    # Row 16 is tiny and has no NaN, so only its tiny numbers can send blocks to the definition.
     x[16] *= x.dtype.type(2.0**-120)
     x[10] = min(ml_dtypes.finfo(x.dtype).max, np.finfo(np.float32).max)
     bits = x.view(f"u{x.dtype.itemsize}")
@@ -224,7 +223,7 @@ def test_threads_share_arrays_of_any_strides():
 
 @pytest.mark.parametrize("run", [17, 31, 47, 48, 63, 100])
 def test_rows_of_blocks_that_registers_do_not_divide(run):
-    """Check block lengths that are not multiples of a vector's, in rows with a short end."""
+    """Check block lengths that do not fill whole vector registers; the last block is short."""
     rng = samples.generator("odd blocks", run)
     x = (rng.standard_normal((5, 40 * run + 5)) * np.exp2(rng.integers(-20, 20, (5, 1)))).astype(np.float32)
     x[1, run], x[2, 5 * run : 6 * run], x[3, ::2] = np.inf, 0, -0.0

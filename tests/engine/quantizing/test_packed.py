@@ -79,7 +79,7 @@ def test_rows_that_end_in_short_blocks_or_inside_a_byte(shape):
 
 @pytest.mark.parametrize("block_size", [17, 18, 34, 5000])
 def test_blocks_that_begin_inside_a_byte_and_blocks_longer_than_a_buffer(block_size):
-    """Check blocks that begin inside a byte, whose codes are unpacked before the loop runs."""
+    """Check blocks that begin inside a byte; their codes are unpacked before the loop runs."""
     for shape in ((5, 34), (2, 340), (3, 10000)):
         check(numbers(shape, block_size), "mxfp4_e2m1", block_size=block_size)
 
@@ -172,7 +172,7 @@ def test_bytes_and_values_that_are_not_contiguous():
 
 @pytest.mark.parametrize("shape", [(3, 3 * CHUNK + 40), (1300, 1000)])
 def test_large_arrays_with_groups_that_are_left(shape):
-    """Check large arrays, some blocks of which the definition computes, with several threads."""
+    """Check large arrays with 1 and 3 threads; the definition computes some of their blocks."""
     x = samples.generator("large", shape).standard_normal(shape).astype(np.float32)
     flat = x.reshape(-1)
     places = samples.generator("places", shape).integers(0, x.size, 40)
@@ -239,4 +239,4 @@ def test_any_shape_and_block(shape, fmt, block, seed):
 
 def test_every_narrow_element_has_a_format_here():
     widths = {ELEMENTS[mx.formats.get(name).element.name].bits for name in NARROW} | {fmt.element.bits for fmt in OWN}
-    assert widths == {3, 4, 5, 6}  # test_bit_stream has the others
+    assert widths == {3, 4, 5, 6}  # test_bit_stream has the other widths

@@ -1,4 +1,4 @@
-"""Tests of plans, which cache what equal calls share: no bit changes, and no array is kept."""
+"""Tests that plans, which cache what equal calls share, change no bit and keep no array."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.engine.machine.test_float_environment import pytestmark as where_the_
 
 
 def numbers(shape, *key, dtype=np.float32):
-    """Return numbers of many magnitudes, some NaN, which fast loops leave to the definition."""
+    """Return numbers of many magnitudes and some NaN, because fast loops do not handle NaN."""
     rng = samples.generator("plans", shape, *key)
     with np.errstate(over="ignore"):
         x = (rng.standard_normal(shape) * np.exp2(rng.integers(-30, 30, shape))).astype(dtype)
@@ -45,7 +45,7 @@ def in_parts(monkeypatch):
 
 @pytest.fixture
 def direct_only(monkeypatch):
-    """Return a function that makes the engine raise from then on if it cuts an array into parts."""
+    """Return a function that, once called, makes the engine raise if an array is cut into parts."""
 
     def refuse(*arguments, **options):
         raise AssertionError("in parts")
@@ -191,7 +191,7 @@ def test_a_plan_is_found_again_and_keeps_no_array():
     after = host.to_values_plan.cache_info()
     assert after.misses - before.misses == 2  # calls with and without `out` have different plans
     assert after.hits - before.hits == 1
-    # Results in another memory order share the plan.
+    # Arrays in another memory order use the same plan.
     mx.fake_quantize(np.asfortranarray(x), "mxfp8_e4m3", out=np.asfortranarray(out))
     assert host.to_values_plan.cache_info().misses == after.misses
     kept = [weakref.ref(array) for array in (x, out)]

@@ -1,4 +1,4 @@
-"""Tests that equal calls share their conversions; test_host tests what conversions compute."""
+"""Tests that calls with equal settings share one conversion; test_host tests the results."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_commonest_conversions_have_their_constants_compiled_in():
     )  # fmt: skip
     # Elements that are integers have only one overflow mode.
     assert (len(usual), len(short), len(other_overflow - usual)) == (2, 1, 1)
-    assert other_rule == usual  # a loop gets the rule as numbers, so all rules share a loop
+    assert other_rule == usual  # the scale rule reaches the loop as numbers, so all rules share a loop
     in_columns, in_tiles = (
         {loop(to_values(modes(name)), walk) for name in ("e4m3", "int8")} for walk in (COLUMNS, TILES)
     )

@@ -23,7 +23,7 @@ LAYOUTS = ({}, {"axis": 0}, {"block_shape": (8, 8)}, {"block_size": 17}, {"block
 
 
 def inputs(dtype, shape=(70, 96)):
-    """Return blocks away from zero at every magnitude, and constants, zeros, NaN and infinities."""
+    """Return blocks far from zero, of every magnitude, and constants, zeros, NaN and infinities."""
     rng = samples.generator("asymmetric", dtype, shape)
     with np.errstate(over="ignore"):
         x = rng.standard_normal(shape) * np.exp2(rng.integers(-20, 14, (shape[0], 1))) + rng.integers(-9, 9, shape)
@@ -123,7 +123,7 @@ def test_without_trust_in_the_hardware(monkeypatch):
 
 
 def test_offsets_and_scales_of_ones_own():
-    """Check offsets and scales that a caller gives, among them infinite offsets and all scales."""
+    """Check given offsets, some of them infinite, and every scale code."""
     rng = samples.generator("own")
     codes = rng.integers(0, 16, (64, 64), dtype=np.uint8)
     scales = np.resize(np.arange(256, dtype=np.uint8), (64, 2))

@@ -1,4 +1,4 @@
-"""Tests that the loops of the Hadamard transform equal the reference or mark the block."""
+"""Tests that a loop of the Hadamard transform equals the reference, or marks a block as inexact."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def words(array):
 
 
 def blocks(dtype, *key):
-    """Return blocks of ordinary numbers, extremes, any exponents, zeros and special values."""
+    """Return blocks of many kinds: ordinary and tiny numbers, ties, NaN, random bits and more."""
     source, rng = FLOATS[dtype], samples.generator("rotations", dtype, *key)
     plain = rng.standard_normal((4, SIZE)).astype(numpy_dtype(source))
     spread = np.ldexp(rng.standard_normal((6, SIZE)), rng.integers(-60, 60, (6, SIZE)))

@@ -20,7 +20,7 @@ OWN = ElementFormat("e3m4", 3, 4, 3, "nan")
 
 
 def constants(formulation, code, tensor):
-    """Return the constants of one block, and True if the formulation is right for the block."""
+    """Return a formulation's constants for a block, and True if it is right for this block."""
     tables = np.zeros(formulation.constants, np.int64 if formulation.is_wide else np.int32)
     is_right = formulation.prepare(code, tensor, tables, 0, 1)
     if formulation.prepare_more is not None:
@@ -46,7 +46,7 @@ def inputs(rng, element, source, factor):
 
 
 def cases(rng, scale, count=6):
-    """Yield pairs of scale code and tensor scale, among them the smallest and the largest."""
+    """Yield pairs of a scale code and a tensor scale, including the extremes of both."""
     yield from ((0, 0x3F800000), (scale.max_code, FLOAT32.max_code), (1, 1))
     for _ in range(count):
         yield int(rng.integers(0, scale.max_code + 1)), int(rng.integers(1, FLOAT32.max_code + 1))
@@ -151,7 +151,7 @@ def test_what_is_no_number_is_left_to_the_definition():
 )
 @pytest.mark.parametrize("target", [None, FLOAT32], ids=["codes", "values"])
 def test_factors_at_the_ends_of_doubling(tensor, doubles, target):
-    """Check that the formulation is used exactly if all thresholds and values are normal."""
+    """Check that the formulation is used if all thresholds and values are normal, and only then."""
     one, e4m3, e2m1 = 0x38, SCALES["e4m3"], ELEMENTS["e2m1"]
     fast = by_factors.by_places(FLOAT32, e2m1, e4m3, Rounding.RNE, target)
     defined = formulation.quantizing_over(FLOAT32, e2m1, e4m3, Rounding.RNE, Overflow.SATURATE, target)

@@ -20,7 +20,7 @@ from tests import samples
 
 
 def in_domain(element, scale, rounding=Rounding.RNE):
-    """Return float32 bits, near boundaries and random, for which the formulation is right."""
+    """Return the bits of boundary floats and random floats for which the formulation is right."""
     bits = [
         samples.boundary_patterns(float_additions.FLOAT32, element, scale),
         samples.random_patterns(float_additions.FLOAT32, 2000, scale),
@@ -69,7 +69,7 @@ def any_format(seed):
 def test_formats_of_users(seed):
     """Check codes and values at the smallest, a middle and the largest scale of the domain.
 
-    proofs/theorems/any_format.py proves codes and values for all scales.
+    proofs/theorems/any_format.py proves for all scales that codes and values are right.
     """
     element, rng = any_format(seed), samples.generator("modes", seed)
     for rounding, overflow in product(paths.ROUNDINGS, Overflow):

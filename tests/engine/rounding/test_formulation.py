@@ -47,7 +47,7 @@ def test_what_has_no_fast_formulation():
 @pytest.mark.parametrize("source", ["float32", "float16", "bfloat16", "float64"])
 @pytest.mark.parametrize("rounding", ["rne", "rtp", "rto", "sr"])
 def test_values_are_those_of_the_definition(source, rounding):
-    """Check values in the type of the input, at scales inside the limits and at the limits."""
+    """Check values in the input's type, at the smallest, a middle and the largest allowed scale."""
     source, modes = FLOATS[source], (Rounding(rounding), Overflow.IEEE)
     fast = formulation.fast_quantizing(source, E4M3, *modes, ScaleRule.FLOOR, source)
     limits, constants = formulation.numbers_given(fast.numbers)

@@ -1,4 +1,4 @@
-"""Tests that copies tile by tile equal numpy's copies, and of the order of axes in memory."""
+"""Tests of copies tile by tile, which must equal numpy's, and of the order of axes in memory."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def runs(first, zeta=None):
 
 
 def followed(spans, steps=1000):
-    """Return runs to the last step; `spans` gives each run an excursion (start, end) or None."""
+    """Return runs of `steps` steps; `spans` has the excursion (start, end) of each run, or None."""
     made = runs([None] * len(spans))
     for run, span in zip(made, spans, strict=True):
         excursions = [] if span is None else [{"start": span[0], "end": span[1], "base": 0.1, "peak": 9.0, "area": 1.0}]
@@ -72,7 +72,7 @@ def ends(loss, spread=0.002, seeds=8):
 
 
 def arm(gap, error=None, spread=1e-3):
-    """Return an arm of language models whose runs end `gap` above arms without a gap.
+    """Return an arm of language models whose final losses are `gap` above those of `arm(0)`.
 
     The gap differs slightly from seed to seed.
     """

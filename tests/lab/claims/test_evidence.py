@@ -1,4 +1,4 @@
-"""Tests that the verdict follows from the evidence by the rule."""
+"""Tests that the verdict on a claim follows from the evidence by the rule for verdicts."""
 
 from __future__ import annotations
 

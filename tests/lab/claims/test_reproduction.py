@@ -170,7 +170,7 @@ def test_training_of_a_study_names_its_claims(tmp_path, monkeypatch):
 
 
 def test_claims_about_language_models_train_them(tmp_path, monkeypatch):
-    """Check that claims about language models train them, or report that torch is missing."""
+    """Check that claims about language models train models, or report that torch is missing."""
     told = Told()
     with monkeypatch.context() as patch:
         patch.setattr(reproduction.importlib.util, "find_spec", lambda name: None)
@@ -238,7 +238,6 @@ def test_mistakes(tmp_path):
 
 @pytest.mark.parametrize("package", ["jinja2", "scipy"])
 def test_missing_package_raises_before_training(package, tmp_path, counted, monkeypatch):
-    """Check that a missing package raises an error before training starts."""
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ModuleNotFoundError, match=rf"'{package}': pip install \"mxnum\[reproduce\]\""):
         reproduce_into(tmp_path / "r")

@@ -1,4 +1,4 @@
-"""Tests of the counts of runs that are stored in the package."""
+"""Tests of the run counts that are stored in the package."""
 
 from __future__ import annotations
 

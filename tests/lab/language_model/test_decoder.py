@@ -89,8 +89,8 @@ def test_training_continues_bit_for_bit(tmp_path, changes):
     assert not path.exists()
     with pytest.raises(KeyboardInterrupt):
         train(stochastic, 3, checkpoint=path, checkpoint_every=2, report=stop)
-    # A run with another setting or seed must not continue from this checkpoint: its losses would be
-    # those of two runs.
+    # A run with another setting or seed must not continue from this checkpoint, because its losses
+    # would come from two runs.
     for other, seed in ((stochastic.but(rate=1e-3), 3), (stochastic, 4)):
         with pytest.raises(ValueError, match="was made with another setting or seed; remove it"):
             train(other, seed, checkpoint=path)
@@ -171,7 +171,7 @@ def test_centred_gradients_sum_to_zero():
 
 
 def test_centred_weight_has_no_mean_row_after_any_step():
-    """Check that a centred weight has no mean row after any step; its random start has one."""
+    """Check that the mean row of a centred weight is zero after each step, but not at the start."""
     whole, plain = (train(TINY.but(centred_weight=c, **LAST), 2, measure_every=2) for c in (True, False))
     assert whole.losses[0] == plain.losses[0]
     assert whole.losses[1:] != plain.losses[1:]

@@ -1,4 +1,4 @@
-"""Tests of sources of symbols: the order of symbols, and entropies against counts."""
+"""Tests of symbol sources: the order of symbols, and entropies compared with counts."""
 
 from __future__ import annotations
 

@@ -24,7 +24,6 @@ def test_changes_reach_the_precision():
 
 
 def test_precision_may_be_a_recipe_a_name_a_format_or_a_mapping():
-    """Check that `precision` may be a recipe, the name of a recipe, a format or a mapping."""
     for written in ("mxfp8_e4m3", {"uniform": "mxfp8_e4m3", "gamma": "float32", "beta": "float32"}):
         assert Experiment(precision=written).precision == uniform_precision("mxfp8_e4m3", layer_norm=FLOAT32).but(
             vector="float32"

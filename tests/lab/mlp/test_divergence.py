@@ -5,7 +5,7 @@ from mxnum.lab.mlp.divergence import Watch, first_divergence, is_near_spike
 
 def test_twenty_in_a_row_are_needed():
     start = [1.0, 0.5]
-    assert first_divergence(start + [50.0] * 30) is None  # a loss of exactly 100 times the start is no divergence
+    assert first_divergence(start + [50.0] * 30) is None  # a loss of exactly 100 times the least loss is no divergence
     assert first_divergence(start + [50.1] * 20) == 2
     assert first_divergence(start + [50.1] * 19 + [50.0] + [50.1] * 19) is None
     assert first_divergence(start + [50.1] * 19 + [50.0] + [50.1] * 20) == 22

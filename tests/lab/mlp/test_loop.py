@@ -108,7 +108,7 @@ def test_switches_act_and_resume(switch, tmp_path):
         train(experiment, (1, 2), checkpoint=tmp_path / "c.npz", checkpoint_every=5, report=stop)
     resumed = train(experiment, (1, 2), checkpoint=tmp_path / "c.npz")
     assert [run.losses for run in resumed] == [run.losses for run in whole]
-    # A run does not depend on which runs are trained with it in one stack.
+    # A run has the same losses alone as when it is trained together with other runs.
     assert train(experiment, (2,))[0].losses == whole[1].losses
 
 
@@ -175,12 +175,13 @@ def test_what_is_stored_in_a_format_is_in_it():
     ),
 )
 def test_a_frozen_gain_is_a_rate_and_a_start_of_w1(power, seed, optimizer, precision):
-    """Check that a gamma frozen at g acts as g times W1's start and learning rate (SGD: g^2).
+    """Check that freezing gamma at g acts like scaling the start and the learning rate of W1.
 
-    The reason is W1 (g LN(x)) = (g W1) LN(x). If g is a power of two and no number leaves its
-    range, the runs are equal in every bit, at any precision. Scaling W1 by g scales its gradient
-    and the first moment by 1 / g, and the second moment by 1 / g^2. Adam divides the factors 1 / g
-    out, because epsilon is negligible in this test.
+    W1's start is multiplied by g, and its learning rate by g in Adam and by g^2 in SGD. Freezing
+    and scaling are equivalent because W1 (g LN(x)) = (g W1) LN(x). If g is a power of two and no
+    number leaves its range, the runs are equal in every bit, at any precision. Scaling W1 by g
+    scales its gradient and the first moment by 1 / g, and the second moment by 1 / g^2. The
+    factors 1 / g cancel in Adam's step, because epsilon is negligible in this test.
     """
     gain = 2.0**power
     base = Experiment(

@@ -134,7 +134,7 @@ def test_other_operands_are_multiplied_by_blas(narrow):
     fits = Operand("mxfp8_e4m3")
     for pair in ((Operand(), fits), (fits, Operand())):
         assert narrow.product(*pair, bf16=1) is np.matmul
-    for bf16 in (0, 2):  # 0: float32 results; 2: bfloat16 results, ties away from zero
+    for bf16 in (0, 2):  # bf16=0: float32 results; bf16=2: bfloat16 results, ties away from zero
         assert narrow.product(fits, fits, bf16=bf16) == (np.matmul if narrow.rounds else narrow.narrow_product)
     assert machine.CPU.product(fits, fits, bf16=1) is np.matmul
 

@@ -44,8 +44,8 @@ def test_zeta_of_float32_is_zero():
 
 
 def test_last_bins_and_errors_by_layer():
-    # The largest number of each block of gamma is below 1. With the scale of such a block, 0.875 is
-    # the largest E4M3 number, and larger numbers become 0.875.
+    # The maximum of each block of gamma is between 0.5 and 1, so the largest E4M3 number under the
+    # block's scale is 0.875. Larger numbers become 0.875.
     gamma = np.linspace(0.8, 0.999, 64, dtype=np.float32)
     _, values = measured(SMALL.but(gamma=Operand("mxfp8_e4m3")))
     assert values["gamma_in_last_bin"].shape == (2, 2)

@@ -98,7 +98,7 @@ OPERANDS = {
 @pytest.mark.parametrize("width", [32, 48])
 @pytest.mark.parametrize("operands", OPERANDS.values(), ids=OPERANDS)
 def test_products_are_those_of_the_library(operands, width, seeds):
-    """Check that a layer's six products have the bits of mxnum's linear layer."""
+    """Check that a layer's six products have the same bits as mxnum's linear layer."""
     backward = {f"{kind}_backward": operands[kind] for kind in ("activations", "weights")}
     precision = Recipe(**operands, **backward)
     network, x, y = network_and_batch(SMALL.but(layers=1, width=width, precision=precision), seeds)
@@ -212,7 +212,7 @@ def test_prepared_quantizations_are_those_of_plain_calls(precision, monkeypatch)
     def trained():
         training = Training(experiment, (3, 4, 5))
         for step in range(3):
-            training.advance(measure=step == 1)  # A measurement computes the step again in float32.
+            training.advance(measure=step == 1)  # Measuring computes the same step again in float32.
         training.network.parameters.beta[...] = 1e-39  # Fast loops leave subnormal numbers to the definition.
         training.network.loss_and_gradients(*Batches(experiment, (3, 4, 5))(3), 3)
         losses = [run.losses for run in training.runs]

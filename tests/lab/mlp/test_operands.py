@@ -41,16 +41,17 @@ def test_stochastic_rounding_takes_each_runs_own_seed(axis):
 
 
 def test_released_bump_by_its_definition():
-    # A row has two blocks. At each offset, the released code takes the maximum over the blocks; the
-    # mantissa of this maximum decides if the scale is raised.
+    # A row has two blocks. At each offset within a block, the released code takes the maximum over
+    # all blocks of the row. If the mantissa of this maximum is above 1.75, the code doubles the
+    # scale of the elements at this offset in every block.
     x = np.ones((1, 64), np.float32)
     x[0, 3], x[0, 35] = 1.9, 0.2  # The maximum at offset 3 is 1.9, whose mantissa is above 1.75.
-    x[0, 40] = 7.0  # The number 7.0 raises the scale. The mantissa of 7.0 is 1.75, which is not above 1.75.
+    x[0, 40] = 7.0  # 7.0 sets its block's scale; the mantissa is not above 1.75.
     x[0, 9] = 0.96  # The maximum at offset 9 is 1, whose mantissa is not above 1.75.
     ours = rounded(x, Operand("mxfp8_e4m3", scale_rule="released_bump"), -1, np.empty_like(x))
     plain = mx.fake_quantize(x, "mxfp8_e4m3")
     assert plain[0, 3] == 1.75
-    assert ours[0, 3] == 1.875  # 1.9 rounds to 1.875 under the raised scale
+    assert ours[0, 3] == 1.875  # 1.9 rounds to 1.875 under the doubled scale
     elsewhere = np.ones(64, bool)
     elsewhere[[3, 35]] = False
     assert np.array_equal(ours[0, elsewhere], plain[0, elsewhere])
@@ -164,8 +165,7 @@ def test_a_matched_error_has_the_size_of_floors_in_every_layer_of_every_run(oper
 
 
 def test_a_network_uses_the_matched_error():
-    # Regression: `affine` gave gamma the matched error, but the network used gamma without this
-    # error.
+    # Regression: `affine` returned gamma with the matched error, but the network used gamma itself.
     precision = Recipe(gamma=MATCHED["rceil"], beta=MATCHED["rceil"])
     network = Network(Experiment(width=32, layers=2, batch=4, precision=precision), (3,))
     network.parameters.gamma[...] = parameters_like_gamma(2, 1, 32)

@@ -186,7 +186,6 @@ def test_a_study_runs_goes_on_and_is_collected(study, tmp_path):
 
 
 def test_excursions_are_those_of_the_loss_above_the_entropy(study, tmp_path):
-    """Check that excursions are judged on the loss minus the entropy."""
     run_study(study, tmp_path / "runs", seeds=1)
     path = next((tmp_path / "runs").glob("plain/seed-5.npz"))
     arrays = dict(np.load(path))

@@ -192,14 +192,14 @@ def test_runs_under_way_are_as_far_as_their_checkpoints(tmp_path):
     for other in (Training(study.arms["other"], (4, 9)), Training(tiny, (4, 5)), Training(tiny, (4,))):
         with pytest.raises(ValueError, match="was made with another configuration or other seeds; remove it"):
             load(other, path)
-    load(Training(tiny.but(steps=80), (4, 9)), path)  # the configuration of the checkpoint, with more steps
+    load(Training(tiny.but(steps=80), (4, 9)), path)  # more steps count as the same configuration
 
 
 RESULTS = Path(__file__).parents[3] / "docs" / "lab" / "results"
 #: The OpenBLAS kernels with which the stored results were made; other kernels add in another
 #: order.
 KERNELS = "SkylakeX"
-#: The names of studies whose table is a page in the folder of stored results.
+#: The names of the studies that have a page in the folder of stored results.
 PAGES = sorted(page.stem for page in RESULTS.glob("*.md") if page.stem not in ("README", "interventions"))
 
 

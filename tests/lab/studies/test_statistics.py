@@ -31,7 +31,7 @@ def arm(first, horizon=100, seeds=None):
 @pytest.mark.parametrize("seed", range(10))
 def test_sign_flip_is_the_share_of_all_choices_of_signs(seed):
     rng = np.random.default_rng(seed)
-    values = rng.integers(-3, 4, rng.integers(1, 11)) * 0.5  # values have ties and zeros
+    values = rng.integers(-3, 4, rng.integers(1, 11)) * 0.5  # some values are equal, and some are zero
     sums = [
         abs(sum(s * v for s, v in zip(signs, values, strict=True))) for signs in product((-1, 1), repeat=len(values))
     ]
@@ -100,8 +100,8 @@ def test_the_statistic_is_that_of_scipys_log_rank_test():
 
 
 def test_which_run_of_a_pair_comes_first():
-    # The six pairs are: a sooner; a later; a tie; no event; a's event at the last step of b; a's
-    # event after b ended.
+    # The six pairs: a's event first; a's event after b ended; a tie; no event; a's event at b's
+    # last step; a's event after b ended.
     a = Arm("a", (10, 50, 30, 100, 60, 80), (True, True, True, False, True, True), tuple(range(6)))
     b = Arm("b", (20, 40, 30, 100, 60, 70), (True, False, True, False, False, False), tuple(range(6)))
     found = compare([(a, b)])

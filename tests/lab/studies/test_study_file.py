@@ -53,7 +53,7 @@ def test_a_grid_is_every_combination(tmp_path):
     arm = study.arms["b, rate 0.25, uniform mxfp4_e2m1 even"]
     assert (arm.rate, arm.steps, arm.precision.weights) == (0.25, 3, Operand("mxfp4_e2m1", scale_rule="even"))
     assert (study.name, study.control) == ("some", "a, rate 0.5, uniform mxfp8_e4m3")
-    # An arm is compared with the control at the same rate and the same precision of the grid.
+    # An arm of the grid is compared with the control that has the same learning rate and precision.
     assert study.controls["b, rate 0.25, uniform mxfp4_e2m1 even"] == "a, rate 0.25, uniform mxfp4_e2m1 even"
     for control, expected in (("b", "b, rate 0.25"), ("b, rate 0.5", "b, rate 0.5")):
         study = read(tmp_path, f"control = '{control}'\n[arms.a]\n[arms.b]\n[grid]\nrate = [0.5, 0.25]\n")

@@ -1,4 +1,4 @@
-"""Tests that fits of planes to times of rises recover known slopes."""
+"""Tests that planes fitted to the times at which losses rise recover known slopes."""
 
 from __future__ import annotations
 

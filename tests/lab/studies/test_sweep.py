@@ -91,7 +91,7 @@ def test_a_process_that_dies_fails_its_task_alone():
 
 
 def page_faults(megabytes):
-    """Return the page faults while an array is made the second time, and the first time."""
+    """Return how many page faults making an array causes the second time, and the first time."""
     import resource
 
     counts = []
@@ -113,7 +113,7 @@ def test_freed_memory_stays_with_a_process():
 
 
 def test_an_interruption_says_that_it_waits(monkeypatch, tmp_path):
-    """Check that the message on an interruption says that compiling processes end later."""
+    """Check that the message on an interruption says that a compiling process ends later."""
     told = []
     monkeypatch.setattr(sweep, "follow", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt))
     tasks = tasks_for({"plain": Experiment(steps=1)}, [1], tmp_path)
@@ -144,7 +144,6 @@ def test_no_estimate_before_a_hundredth_is_done(monkeypatch):
 
 
 def test_steps_before_a_checkpoint_do_not_count_in_the_speed(monkeypatch, tmp_path):
-    """Check that steps before the checkpoint do not count in the estimated speed."""
     fresh, resumed = tasks_for({"fresh": TINY.but(steps=100), "resumed": TINY.but(steps=100)}, [1, 2], tmp_path)
     told = [[(fresh.label, 1), (fresh.label, 11)], [(resumed.label, 81), (resumed.label, 91)], []]
     progress, shown = queue.Queue(), []

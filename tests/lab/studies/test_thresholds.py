@@ -17,8 +17,7 @@ def table(*runs):
 
 def test_each_threshold_has_its_own_count():
     calm = run([0.1] * 40, 0.1)
-    # After the jump, the loss of `low` is at least 2.8 times the base, and 6 times the base at the
-    # end.
+    # After the jump, the loss of `low` falls to 2.8 times the base, and ends at 6 times the base.
     low = run([0.5] * 10 + [50.0, 1.4] + [3.0] * 28, 3.0, start=100)
     high = run([0.5] * 10 + [50.0] * 30, None, start=100)
     made = table(calm, low, high)

@@ -1,4 +1,4 @@
-"""Tests of errors that compound over layers, in symbols and with quantized gains."""
+"""Tests of errors that compound over layers: formulas in sympy, and products of quantized gains."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ PAIRS = list(itertools.product(mx.formats.names("e8m0"), mx.ScaleRule))
 def test_jumps_are_what_the_kernel_does_to_a_block(name, rule):
     zone = dead_zone(name, scale_rule=rule)
     crossing = float(2 * scale_threshold(name, rule))
-    u = 0.5 + (np.arange(999) + 0.37) / 2000  # no number of u is a tie
+    u = 0.5 + (np.arange(999) + 0.37) / 2000  # no element of u is a tie
     before, after = (
         mx.fake_quantize(np.concatenate([u, [m]]) * crossing, name, scale_rule=rule, block_size=1000)[:-1] / crossing
         for m in (1 - 1e-12, 1 + 1e-12)
@@ -89,7 +89,7 @@ def test_adam_crosses_after_the_distance_over_the_rate_whatever_the_gradient():
 
 
 def test_one_leader_moves_the_whole_block():
-    """Check that when the block's maximum crosses, other elements change by 1/7 or 1/14."""
+    """Check that when the block's maximum crosses 1, other elements change by 1/7 or 1/14."""
     block = np.full(32, 0.95)
     block[5] = 0.98
     for leader, want in ((0.9999, 0.875), (1.0, 0.9375)):
@@ -113,7 +113,7 @@ def test_arguments_are_checked():
 
 
 def test_a_crossing_takes_a_step_however_near_it_is():
-    """Check the number of steps to a crossing that is very near."""
+    """Check the number of steps to a crossing, even if the distance is below 1e-10."""
     assert dwell(0, 1e-11, 1.0) == 1
     assert dwell(1 - 1e-12, 1.0, 1e-13) == 10
     assert [dwell(0.0, k / 10, 0.1) for k in range(1, 100)] == list(range(1, 100))

@@ -26,7 +26,7 @@ def test_a_constant_bias_has_its_fixed_point():
     s, q = 1 / 15, 1 / 16
     found = logit_rest(SIXTEEN, logit_gradient_bias("mxfp8_e4m3", 2048))
     slide = float(found.p[0])
-    shrink = 1 - (7 / 8) / (1 - slide)  # the relative loss by clamping at the equilibrium
+    shrink = 1 - (7 / 8) / (1 - slide)  # clamping shrinks the gradient by this fraction at the equilibrium
     assert 0 < shrink < 0.125
     common = found.drift / SIXTEEN.size
     assert slide == pytest.approx((common + q * (1 - shrink)) / (1 - shrink * q), abs=1e-9)

@@ -1,4 +1,4 @@
-"""Tests of the rounded logit gradient of the target against reference, kernels and samples."""
+"""Tests that the target's rounded logit gradient agrees with reference, kernels and samples."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FORMATS = ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4_e2m1")
 )
 def test_rounded_target_equals_the_reference(fmt, rule, numerator, factor, tokens):
     unit = Fraction(factor) / tokens
-    # A float can only be near the boundary, so the test uses the exact value of this float.
+    # A float cannot hold every target exactly, so p is computed from the float `target`.
     target = float(unit * (1 - Fraction(numerator, (1 << 20) + 1)))
     p = max(1 - Fraction(target) / unit, Fraction(0))
     block = np.array([-target, *[float(p) * target / 31] * 31])

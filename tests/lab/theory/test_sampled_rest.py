@@ -1,4 +1,4 @@
-"""Tests that the equilibrium of logits with rounded gradients is where descent ends."""
+"""Tests that gradient descent with rounded logit gradients ends at the predicted equilibrium."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_equilibrium_equals_logit_rest_if_targets_alone_overflow(count, fmt, alo
 
 
 def test_overflow_of_other_components_lowers_the_excess():
-    """Check that the sampled excess is below `logit_rest`'s if other components overflow."""
+    """Check that sampling gives less excess loss than `logit_rest` if other components overflow."""
     q = choices(16, 256)
     derived = logit_rest(q, logit_gradient_bias("mxfp8_e4m3", 512)).excess
     found = [sampled_logit_rest(q, tokens=512, noise=noise, rows=256).excess for noise in (0.003, 0.01, 0.1)]

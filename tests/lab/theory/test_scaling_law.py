@@ -60,7 +60,6 @@ def test_runs_that_went_astray_do_not_bend_the_law():
 
 
 def test_an_infinite_delta_is_least_squares():
-    """Check that an infinite delta gives the least-squares fit."""
     losses = noisy(TRUTH, 0.004)
     plain, wide = (fit_scaling_law(N, D, losses, delta=delta) for delta in (float("inf"), 10.0))
     np.testing.assert_allclose(plain.law.as_parameters, wide.law.as_parameters, atol=1e-6)
@@ -90,7 +89,7 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
             for name in ("A", "B", "E", "alpha", "beta"):
                 inside[kind] += ends[name][0] <= getattr(TRUTH, name) <= ends[name][1]
                 assert ends[name][0] < getattr(fit.law, name) < ends[name][1]
-    # 90 % of the intervals should contain the truth; 75 % allows for correlations between them.
+    # 90 % of the intervals should contain the truth. The limit is 75 %, as intervals correlate.
     assert min(inside.values()) > 0.75 * 5 * tables
 
 
@@ -98,8 +97,8 @@ def test_a_profile_is_no_narrower_for_a_delta_far_below_the_noise():
     """Check that profiles have the same width for two values of delta far below the noise.
 
     With both values of delta, fits minimize absolute errors. Regression: with 2 % of noise and the
-    default delta, the 90 % interval contained the truth in only half of the tables. With a delta a
-    hundred times smaller, the interval was ten times narrower.
+    default delta, the 90 % interval contained the truth in only half of the tables. A delta a
+    hundred times smaller made the interval ten times narrower.
     """
     losses = noisy(TRUTH, 0.02)
     ends = [fit_scaling_law(N, D, losses, delta=delta).profile() for delta in (1e-3, 1e-5)]

@@ -22,7 +22,7 @@ def test_flops_are_those_of_the_matrices():
     assert TINY.flops == {
         "mlp": 2.0 * 2 * 3 * 8 * 16,
         "attention": 2.0 * attention,
-        "scores": 2.0 * 2 * 2 * 8 * 6 / 2,  # two products; on average half of the context is visible
+        "scores": 2.0 * 2 * 2 * 8 * 6 / 2,  # two products; a token sees half of the context on average
         "logits": 2.0 * 8 * 10,
     }
     ungated = TransformerShape(2, 8, 16, 4, 2, 10, 6, gated=False)
@@ -34,7 +34,7 @@ def test_flops_are_those_of_the_matrices():
 )
 def test_the_shapes_have_the_parameters_that_their_names_say(name, parameters):
     shape = SHAPES[name]
-    # The embedding has as many parameters as the last layer, so `logits` counts twice.
+    # The embedding has as many parameters as the last layer, so the FLOPs of `logits` are doubled.
     weights = (shape.flops["mlp"] + shape.flops["attention"] + 2 * shape.flops["logits"]) / 2
     assert weights == pytest.approx(parameters, rel=2e-3)
 

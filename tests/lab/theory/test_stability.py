@@ -49,7 +49,7 @@ def _plain(expression):
 
 def test_bias_alone_stabilises_a_quadratic():
     assert stability_limit(-0.125) > stability_limit() == 2
-    rate = 2.1  # without a bias the rate 2.1 is unstable
+    rate = 2.1  # unstable without a bias
     theta = {0.0: 1.0, -0.125: 1.0}
     for _ in range(400):
         theta = {b: t - rate * (1 + b) * t for b, t in theta.items()}
@@ -91,7 +91,7 @@ def test_gradients_that_pass_through_a_quantized_gain():
         error = (theta**2).std() / np.sqrt(runs)
         assert abs((theta**2).mean() - want) < 5 * error
         assert (want < 1) == (rate < limit)
-        wrong = (1 - rate) ** (2 * steps)  # the mean square without errors in the gradient
+        wrong = (1 - rate) ** (2 * steps)  # the mean of theta**2 without errors in the gradient
         assert abs((theta**2).mean() - wrong) > 5 * error
 
 
@@ -126,10 +126,11 @@ def test_adam_with_a_slow_second_moment_that_remembers_quantized_gradients(part)
     squares = (theta / 1e-9) ** 2
     matrix = np.array(moment_matrix(rate / np.sqrt(power), 1 + noise.bias, noise.variance, 0.9))
     want = np.linalg.matrix_power(matrix, steps)[0, 0]
-    # The tolerance allows for the second moment v, which shrinks by 3e-4.
+    # The tolerance allows for the shrinking of the second moment v, by 0.03 % in 30 steps.
     assert abs(squares.mean() - want) < 5 * squares.std() / np.sqrt(runs) + 0.05 * want
     assert (abs(np.linalg.eigvals(matrix)).max() < 1) == (part < 1)
-    # With the v of exact gradients, the recurrence predicts a different result.
+    # If v were the second moment of exact gradients, the recurrence would predict a different
+    # result.
     deaf = np.array(moment_matrix(rate, 1 + noise.bias, noise.variance, 0.9))
     assert abs(squares.mean() / np.linalg.matrix_power(deaf, steps)[0, 0] - 1) > 0.3
 

@@ -1,4 +1,4 @@
-"""Tests of the bounds of the mean of truncated sums against fractions and the kernels."""
+"""Tests that bounds on mean truncated sums agree with exact fractions and with kernels."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_bit_less_more_than_doubles_the_loss_and_promotion_bounds_it():
 
 
 def test_a_sum_of_positive_numbers_stops_growing():
-    """Check that sums stop at 2^15, from which on the unit drops every product below 4."""
+    """Check that sums stop growing at 2^15, where the unit begins to drop products below 4."""
     early, late = mean_sum("hopper_fp8", 1 << 16), mean_sum("hopper_fp8", 1 << 17)
     assert 1 << 15 <= early.low <= early.high < (1 << 15) + 128
     assert late.low == pytest.approx(early.low, rel=1e-6)

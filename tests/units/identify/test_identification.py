@@ -1,4 +1,4 @@
-"""Tests that `mxnum.units.identify` finds the rule of random units and GPUs, or that none fits."""
+"""Tests that `mxnum.units.identify` finds the rules of random units and GPUs, or that none fits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests import silicon
 #: The seeds of the random units that a usual run identifies. CI sets MXNUM_RANDOM_UNITS to 200. The
 #: full tier has 2,000 other seeds, and 60 seeds of units with more products.
 USUAL, FULL, LARGE = range(int(os.environ.get("MXNUM_RANDOM_UNITS", "16"))), range(200, 2200), range(60)
-#: The operand formats and the numbers of products K of random units.
+#: For random units: the operand format, and K, the number of products of an instruction.
 _SMALL = (("float16", 4), ("bfloat16", 4), ("e4m3", 8), ("e4m3", 4), ("e5m2", 4), ("tf32", 4))
 _LARGE = (("e4m3", 32), ("e5m2", 16), ("e2m1", 16), ("float32", 4))
 _FORMATS = {"fp16": "float16", "bf16": "bfloat16", "tf32": "tf32", "E4M3": "e4m3", "E5M2": "e5m2"}
@@ -93,14 +93,14 @@ def test_random_units_are_identified(seed):
     check_unit(*random_unit(seed, _SMALL), seed)
 
 
-#: Seeds of units whose class is too narrow: rules that differ in less than one of 25,000 cases
-#: count as alike.
-TOO_NARROW: set[int] = set()
+#: Seeds of units for which `identify` keeps a rule that differs from the unit in less than one of
+#: 25,000 cases.
+TOO_WIDE: set[int] = set()
 
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    "seed", [pytest.param(n, marks=pytest.mark.xfail(raises=AssertionError)) if n in TOO_NARROW else n for n in FULL]
+    "seed", [pytest.param(n, marks=pytest.mark.xfail(raises=AssertionError)) if n in TOO_WIDE else n for n in FULL]
 )
 def test_more_random_units_are_identified(seed):
     check_unit(*random_unit(seed, _SMALL), seed)
@@ -113,7 +113,7 @@ def test_larger_random_units_are_identified(seed):
 
 
 def test_a_unit_whose_special_fields_hide_each_other_is_identified():
-    """Check that rules are kept that differ from the unit in several special fields at once."""
+    """Check that `identify` keeps rules that differ from the unit in several fields of `SIDES`."""
     rule = Rule(
         4, "add", "before", (4, 2), fraction_bits=27, normalize=True, rounding="floor", add_rounding="rtz", carry=3,
         flush_result=True, zero="ieee", overflow="largest",
@@ -183,12 +183,12 @@ def test_units_with_block_scales_are_named(row):
     assert found.unit.scales == ((row[3], row[4]),)
 
 
-#: Sets of units whose dot products cannot tell them apart. The units of a set have the same rule at
-#: the tested K, or float16 results hide the fraction bit by which the units differ.
+#: Sets of units that dot products cannot distinguish. The units of a set have the same rule at the
+#: tested K, or float16 results hide the fraction bit by which the units differ.
 ALIKE: list[set[str]] = [
     *({f"{gpus[0]}_{kind}", f"{gpus[1]}_{kind}"}
       for gpus in (("ampere", "ada"), ("hopper", "blackwell")) for kind in ("float16", "bfloat16", "tf32")),
-    {"hopper_float16_acc16", "blackwell_float16_acc16"},  # first, because `check_outputs` takes the first set
+    {"hopper_float16_acc16", "blackwell_float16_acc16"},  # must precede the next set, which contains both units
     {f"{gpu}_float16_acc16" for gpu in ("ampere", "ada", "hopper", "blackwell")},
     {"hopper_fp8_acc16", "blackwell_fp8_mma_acc16"},
 ]  # fmt: skip

@@ -35,8 +35,8 @@ AVERAGES = {
         "floor": (-6.225, -7.185), "even": (-1.072, -0.509), "ceil": (-1.072, -0.509), "rceil": (-1.072, -0.509),
     },
 }  # fmt: skip
-#: (mean, standard deviation) of the sampled clusters: the first is clamped, the second lies on both
-#: sides of a power of two, the third is neither clamped nor near a power of two.
+#: The mean and standard deviation of each sampled cluster. The first cluster is clamped, the second
+#: lies on both sides of a power of two, and neither is true of the third.
 CLUSTERS = ((0.93, 0.01), (0.99, 0.02), (0.6, 0.05))
 BLOCKS = 1 << 13
 
@@ -72,8 +72,8 @@ def _check(context: Context) -> Evidence:
                 samples.append((float(expected.bias), zeta.mean(axis=1)))
                 samples.append((float(expected.variance), ((zeta - expected.bias) ** 2).mean(axis=1)))
     note = (
-        "Each cluster has 32 normal numbers. Blocks are independent of each other; the quantized numbers "
-        "within a block are not."
+        "Each block has 32 numbers from the normal distribution of its cluster. Blocks are independent of each other; "
+        "the quantized numbers within a block are not."
     )
     clusters = {"clusters": [list(c) for c in CLUSTERS], "blocks": BLOCKS, "seed": SEED, "error bar": f"{SIGMA} sigma"}
     answer = (

@@ -25,7 +25,8 @@ CLAIM = Claim(
     needs=("sgd-limits.json",),
     command="mxnum lab sgd-limits --results docs/lab/results",
 )
-#: A measured limit decides nothing if its confidence limits differ by more than this factor.
+#: A prediction within the confidence limits decides nothing if the limits differ by more than this
+#: factor.
 WIDEST, SEED = 1.25, 20260101
 
 

@@ -82,7 +82,7 @@ def _check(context: Context) -> Evidence:
             np.array_equal(after, predicted.astype(np.float32)),
             f"the mean of the block jumps by {jump:.1%} in a step in which no weight moves by more than {drift:.1g}",
         ),
-        Statement("no element jumps by more than 1/7", (after / before - 1).max() <= largest + 1e-6),
+        Statement("no element jumps by more than 1/7 of its value", (after / before - 1).max() <= largest + 1e-6),
     ]
     answer = (
         f"All values of a clamped block are 0.875 for {crossing} steps while its weights move; then the block jumps by "

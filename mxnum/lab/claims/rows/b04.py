@@ -67,7 +67,7 @@ def _check(context: Context) -> Evidence:
     statements, shown = [], ""
     shipped, text = (arms.get(way * len(studies.DIFFERENCES)) for way in "CT")
     if shipped is not None and text is not None:
-        shown = f" {_rises([shipped])} runs rise with the code, {_rises([text])} with the text."
+        shown = f" The loss rises in {_rises([shipped])} runs with the code, in {_rises([text])} with the text."
         what = (
             "the loss of runs in E2M1 rises more often or sooner with the released code than with the text's settings"
         )
@@ -90,8 +90,8 @@ def _check(context: Context) -> Evidence:
     )  # fmt: skip
     others = "; ".join(evidence[name] for name in evidence if after[name] >= LEVEL) or "none"
     note = (
-        f"Switches that make the rise later if they follow the code: {later}. Switches that make it sooner: "
-        f"{sooner}. These effects are significant at {LEVEL:.0%} after Holm's correction over six. No effect is "
+        f"Switches that delay the rise if set as in the released code: {later}. Switches that make it sooner: "
+        f"{sooner}. These effects are significant at {LEVEL:.0%} after Holm's correction over six tests. No effect is "
         f"shown for: {others}. All runs are in E2M1, and only the first rise counts. The main effects are "
         f"confounded with interactions of three and more switches.{_on_fresh_seeds(context)}"
     )
@@ -103,7 +103,7 @@ def _rises(group: Sequence[Arm]) -> str:
 
 
 def _mean_time(arms: list[Arm], seed: int) -> float:
-    """Return the mean step, over arms, of a seed's rise; without a rise, the horizon counts."""
+    """Return the mean step of a seed's rises; a run without a rise counts with the horizon."""
     return float(np.mean([arm.by_seed()[seed][0] for arm in arms]))
 
 
@@ -134,7 +134,7 @@ def released_code(context: Context) -> Statement:
 def _diverges(runs: list[Course], controls: list[Course], whole: bool) -> bool | None:
     """Judge if runs diverge on seeds on which FP32 does not.
 
-    Return None if seeds disagree or are too few, or if no run diverges but the runs are not
+    The result is None if seeds disagree or are too few, or if no run diverges and the runs are not
     finished (`whole` is False).
     """
     others = {run.seed: run for run in controls}

@@ -65,7 +65,7 @@ def _check(context: Context) -> Evidence:
         statements += _runaways(context.json(name))
     at_size = at_the_size_of_the_paper(context)
     answer = (
-        f"In the small MLP ({LEVEL:.0%} level) runs jump sooner than in FP32 in "
+        f"At the {LEVEL:.0%} level, runs of the small MLP jump sooner than in FP32 in "
         f"{', '.join(sooner) or 'no format for sure'}"
         + ", not in E4M3" * (hazard is not None and hazard.holds is False and "E4M3" not in sooner)
         + _on_lost_runs(context) + ". Undecided: the paper's size" * (unanimous(at_size) is None) + "."
@@ -137,8 +137,9 @@ def at_the_size_of_the_paper(context: Context) -> list[Statement]:
 def _rises_at_less(own: dict[float, list[Course]], controls: dict[float, list[Course]]) -> bool | None:
     """Judge if low precision makes the loss rise at a lower learning rate than FP32.
 
-    The result depends only on the lowest rate at which any loss rises: True if all low-precision
-    losses and no FP32 loss rise at this rate, False if all FP32 losses rise, and None otherwise.
+    The result is True if, at the lowest rate with any rise, all low-precision losses rise and no
+    FP32 loss does. The result is False if all FP32 losses rise at this lowest rate, and None
+    otherwise.
     """
     for rate in sorted(own.keys() & controls.keys()):
         ours, theirs = ([bool(run.counted) for run in kind[rate]] for kind in (own, controls))
@@ -179,14 +180,14 @@ def _rates(table: Table) -> list[str]:
 
 
 def lost_to_the_drift(table: Table) -> list[Statement]:
-    """Judge if the gradient of the logits, and the drift of this gradient, make E4M3 lose runs."""
+    """Judge if E4M3 loses runs because rounding the logits' gradient makes the logits drift."""
     rates = _rates(table)
     kinds = dict.fromkeys(name.rpartition(", rate")[0] for name in table["arms"])
     gone = {kind: [lost(table, f"{kind}, {rate}") for rate in rates] for kind in kinds}
     counts = {kind: [sum(at.values()) for at in found] for kind, found in gone.items()}
     listed = {kind: " and ".join(map(str, found)) for kind, found in counts.items()}
     runs = len(gone[PLAIN][0])
-    at = f"runs lost of {runs}, at {' and '.join(rates)}"
+    at = f"runs lost of {runs} at rates {' and '.join(rates)}"
     logits, even, others = "E4M3, logits", "E2M1 even, logits", "E4M3, all but the last layer"
     first = counts[logits][-1] >= runs - 1 and counts[others][-1] == counts[PLAIN][-1] == 0
     plain, without = sum(counts[logits]), sum(counts[f"{logits}, centred"])
@@ -212,8 +213,8 @@ def lost_to_the_drift(table: Table) -> list[Statement]:
             f"{at}: rceil {listed[f'{logits}, rceil']}, the factor {listed[f'{logits}, factor']}",
         ),
         Statement(
-            "E2M1 with even, which drifts for another reason than E4M3, also loses runs, but none with a centred "
-            "gradient",
+            "E2M1 with the rule 'even' loses runs too, but none with a centred gradient; its drift has another cause "
+            "than E4M3's",
             decided(again and never == 0, counts[even][-1] <= 1 or never >= sum(counts[even])),
             f"{at}: {listed[even]}, centred {listed[f'{even}, centred']}",
         ),
@@ -287,7 +288,7 @@ def four_bits_in_two_layers(table: Table) -> list[Statement]:
             f"{listed(centred)} of the gap",
         ),
         Statement(
-            "with two layers, the rule even with stochastic rounding of gradients leaves less than a third of the gap",
+            "with two layers, stochastic rounding of gradients under 'even' leaves less than a third of the gap",
             decided(max(mended) < 1 / 3, min(mended) > 2 / 3),
             f"{listed(mended)} of the gap",
         ),
@@ -306,7 +307,7 @@ def four_bits_in_two_layers(table: Table) -> list[Statement]:
 
 
 def lost_elsewhere(table: Table) -> Iterator[Statement]:
-    """Judge if E4M3 also ends far above float32 in other models and on other sources."""
+    """Judge if E4M3's loss also ends far above float32's in other models and on other sources."""
     for model in dict.fromkeys(name.rpartition(", ")[0] for name in table["arms"]):
         plain, floor, rceil = (losses(table, f"{model}, {kind}") for kind in (PLAIN, "E4M3", "E4M3 rceil"))
         learns = max(plain.values()) < limit_of(table, f"{model}, {PLAIN}")

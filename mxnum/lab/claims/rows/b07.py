@@ -72,7 +72,7 @@ def _check(context: Context) -> Evidence:
             f"gain {up.gain:.7f}, mean squared error {up.mse:.5f}",
         ),
         Statement(
-            "some tensor of normal numbers has the claimed gain",
+            "some tensor of N(0, 1) numbers has the claimed gain",
             min(gains) <= 0.99657 <= max(gains),
             f"the gain is {min(gains):.5f} to {max(gains):.5f} for a largest magnitude of 3.5 to 6",
         ),

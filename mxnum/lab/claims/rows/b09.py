@@ -27,7 +27,7 @@ CLAIM = Claim(
     "Four over six tries two scales, which map a block's largest number to 6 or to 4, and takes the better one. "
     "The mean squared error of N(0, 1) in NVFP4 falls from 0.00904 to 0.00756, and in 45 % of blocks the largest "
     "number becomes 4 (arXiv 2512.02010).",
-    "A formula gives the error with one scale; normal numbers quantized by the kernels give the other numbers.",
+    "A formula gives the error with one scale; N(0, 1) numbers that the kernels quantize give the other numbers.",
 )
 
 

@@ -104,7 +104,7 @@ def _check(context: Context) -> Evidence:
         Statement(
             "the transform lowers the error of E2M1 if the crest factor is below 2",
             lowers(NVFP4, 1.0, 2.0),
-            "in blocks without outliers more numbers lie where E2M1 is coarse than after the transform",
+            "in blocks without outliers, the transform leaves fewer numbers where E2M1 is coarse",
         ),
         Statement(
             "the transform raises the error of E2M1 if the crest factor is above 2.4",

@@ -21,11 +21,10 @@ from mxnum.lab.claims.language_models import ONE_SOURCE, Table, gaps, mean_gap
 from mxnum.lab.studies.statistics import sign_flip
 
 STUDY, CONVERGED, FACTORS = (f"logits/logits{name}.json" for name in ("", "-converged", "-factors"))
-#: The float32 loss counts as being at the entropy if it exceeds the entropy by less than this.
+#: The float32 loss counts as equal to the entropy if it is less than this many nats above it.
 AT_THE_ENTROPY = 0.02
-#: The studies that train until the loss in float32 is near the entropy, each with the largest
-#: excess over the entropy that counts as near. The README of the studies fixed the largest
-#: excesses.
+#: For each study that trains until the float32 loss is near the entropy: the largest distance in
+#: nats that counts as near. The README of the studies fixed these limits.
 LONG = {
     "logits/logits-256-long.json": 0.1, "logits/logits-1024-long.json": 0.1, "logits/logits-4096-long.json": 0.1,
     "logits/logits-4096-rest.json": 0.1, "logits/logits-4096-classes.json": AT_THE_ENTROPY,
@@ -48,7 +47,7 @@ CLAIM = Claim(
     whose=Whose.OURS,
     takes=(*language_models.RECIPE_FILES, STUDY, *last_layer.FILES, *FURTHER),
 )
-#: The arms that are trained if the stored study is missing, on one seed for half of the steps.
+#: If the stored study is missing, these arms are trained on one seed, for half of the steps.
 QUICK: dict[str, dict[str, Any]] = {
     "float32": {},
     "last x 1": {"where": "last", "recipe": {"gradients": "mxfp8_e4m3"}},
@@ -164,14 +163,14 @@ def _biases(table: Table) -> list[Statement]:
         Statement(
             f"the analysis gives the bias of the target's component {formats} to within {BIAS[0]}",
             within(max(off), BIAS),
-            f"the error is {max(off):.4f} at most",
+            f"the largest error is {max(off):.4f}",
         )
         for formats, off in groups.items()
     ]
 
 
 def _answer(context: Context, statements: Sequence[Statement]) -> str:
-    """Return, as text, the gap that overflow causes, and the error of the kernels' prediction."""
+    """Return, as text, the gap that overflow causes, and the errors of simulated gaps."""
     table = context.json(CONVERGED if context.has(CONVERGED) else STUDY)
     one, left = (mean_gap(table, arm) for arm in ("last x 1", "last x 1, rceil"))
     if not unanimous(s for s in statements if "overflow causes the gap:" in s.what):
@@ -191,8 +190,8 @@ def _answer(context: Context, statements: Sequence[Statement]) -> str:
     )
     if "near" not in sizes or len(sizes) == 1:
         return answer
-    met = f"In 8 bits near the entropy, the kernels predict the gap to within {sizes.pop('near')}"
-    return f"{answer} {met}. Largest errors elsewhere: {', '.join(f'{kind} ({size})' for kind, size in sizes.items())}."
+    met = f"Near the entropy, simulations predict gaps in 8 bits to within {sizes.pop('near')} nats"
+    return f"{answer} {met}. Largest other errors: {', '.join(f'{kind} ({size})' for kind, size in sizes.items())}."
 
 
 def _above(table: Table, control: str = "float32") -> float:
@@ -243,7 +242,8 @@ def of_many_symbols(table: Table) -> list[Statement]:
     return [
         replace(
             found,
-            numbers=f"{found.numbers}; float32 is {_above(table):.2f} above the entropy, so the model is not at rest",
+            numbers=f"{found.numbers}; float32's loss is {_above(table):.2f} above the entropy, so the model is not "
+            "at rest",
         ),
         leaves("with 4,096 symbols the rule rceil removes the predicted gap", rceil, rest),
     ]
@@ -261,7 +261,7 @@ def trained_longer(table: Table, near: float) -> list[Statement]:
     found = _sized(table, f"{trained} the gap has the size predicted for a model at rest", (arm,))
     sampled = table["arms"][arm].get("sampled_rest")
     by_kernels = "" if sampled is None else f" ({sampled:.4f} by the kernels)"
-    seeds = f"{len(gaps(table, arm))} seeds; float32 is {above:.3f} above the entropy"
+    seeds = f"{len(gaps(table, arm))} seeds; float32's loss is {above:.3f} above the entropy"
     return [
         replace(found, holds=found.holds if above < near else None, numbers=f"{found.numbers}{by_kernels}, {seeds}")
     ]
@@ -292,7 +292,7 @@ def to_the_end(table: Table) -> list[Statement]:
         ),
         replace(centred, numbers=centred.numbers + repair),
     ]
-    start, near = f"in models trained until float32 is {above:.3f} above the entropy, ", above < AT_THE_ENTROPY
+    start, near = f"in models trained until float32's loss is {above:.3f} above the entropy, ", above < AT_THE_ENTROPY
     return [replace(s, what=start + s.what, holds=s.holds if near else None) for s in found]
 
 
@@ -323,24 +323,24 @@ def far_from_a_power_of_two(table: Table) -> list[Statement]:
     )
     found = _sized(table, what, ("E4M3, centred", "E4M3, centred, 4096"))
     above = [_above(table, control) for control in ("float32", "float32, 4096")]
-    numbers = f"{found.numbers}; float32 is {above[0]:.3f} and {above[1]:.3f} above the entropy"
+    numbers = f"{found.numbers}; float32's loss is {above[0]:.3f} and {above[1]:.3f} above the entropy"
     return [replace(found, holds=found.holds if max(above) < NEAR_ENOUGH else None, numbers=numbers)]
 
 
 def just_below_one(table: Table) -> list[Statement]:
-    """Judge if the gap in the study `logits-1024-classes` has the size that the kernels predict."""
+    """Judge if the gap in the study `logits-1024-classes` has the simulated size."""
     above, gap = _above(table), mean_gap(table, "E4M3, centred")
     setting, arm = table["arms"]["float32"]["experiment"], table["arms"]["E4M3, centred"]
     numbers = (
-        f"{gap:+.4f}, predicted {arm['sampled_rest']:.4f} by the kernels, {arm['at_rest']:.4f} by the targets' "
-        f"components alone; float32 is {above:.3f} above the entropy"
+        f"{gap:+.4f}, predicted {arm['sampled_rest']:.4f} by the simulation, {arm['at_rest']:.4f} by the "
+        f"targets' components alone; float32's loss is {above:.3f} above the entropy"
     )
     symbols = f"{setting['vocabulary']:,} symbols of {setting['classes']} classes"
     holds = within(abs(gap - arm["sampled_rest"]), (BIAS[0], SIZE[0])) if above < AT_THE_ENTROPY else None
     return [
         Statement(
-            f"with {symbols} the gap has the size that the kernels predict; the prediction includes overflow in "
-            "symbols that are not the target",
+            f"with {symbols} the gap has the size that a simulation with the kernels predicts; the simulation "
+            "includes overflow in the components of symbols other than the target",
             holds,
             numbers,
         )
@@ -348,7 +348,7 @@ def just_below_one(table: Table) -> list[Statement]:
 
 
 def _by_the_kernels(table: Table, what: str, arms: Iterable[str], limit: float = SIZE[0]) -> Statement:
-    """Judge if gaps have the sizes that the kernels predict, to within `limit`."""
+    """Judge if gaps equal the gaps of a simulation with the kernels, to within `limit`."""
     pairs = {arm: (mean_gap(table, arm), table["arms"][arm]["sampled_rest"]) for arm in arms}
     off = max(abs(gap - rest) for gap, rest in pairs.values())
     listed = (f"{arm.removesuffix(', centred')} {gap:+.4f}, predicted {rest:.4f}" for arm, (gap, rest) in pairs.items())
@@ -369,7 +369,8 @@ def of_factors(table: Table) -> list[Statement]:
     return [
         _by_the_kernels(
             table,
-            "in formats of 6 and 8 bits with a factor on the loss, the gap has the size that the kernels predict",
+            "in formats of 6 and 8 bits with a factor on the loss, the gap has the size that a simulation with the "
+            "kernels predicts",
             [arm for arm in plain if arm not in in_e2m1],
         ),
         Statement(
@@ -381,7 +382,7 @@ def of_factors(table: Table) -> list[Statement]:
         ),
         _by_the_kernels(
             table,
-            "in E2M1 with a factor on the loss, the gap has the size that the kernels predict",
+            "in E2M1 with a factor on the loss, the gap has the size that a simulation with the kernels predicts",
             [*in_e2m1, "E2M1 x 2^(4/8), rceil, centred"],
             2 * SIZE[0],
         ),

@@ -42,7 +42,7 @@ def is_none(values: list[float]) -> bool | None:
 
 
 def costs(values: list[float], p: float) -> bool | None:
-    """Judge if the mean of `values` is a cost.
+    """Judge if the loss differences in `values` are a cost on average.
 
     The result is True if the mean is significantly above 0 (`p` is below `LEVEL`). The result is
     False if the mean counts as no cost or is significantly below 0; otherwise None.
@@ -68,8 +68,10 @@ def outcomes(table: Table) -> dict[str, tuple[bool | None, str]]:
         for what, values in tested.items()
     )
     less = [a - b for a, b in zip(of_sums, of_format, strict=True)]
-    third = {"Hopper's sums cost less than the format": (below(less), f"{words(less)} nats")}
-    fifth = {"the recipe `hopper fp8` is as good as float32 sums": (is_none(of_recipe), f"{words(of_recipe)} nats")}
+    third = {"Hopper's sums raise the loss by less than the format does": (below(less), f"{words(less)} nats")}
+    fifth = {
+        "the recipe `hopper fp8` is as good as FP8 with float32 sums": (is_none(of_recipe), f"{words(of_recipe)} nats")
+    }
     return first | second | third | fourth | fifth
 
 
@@ -79,9 +81,9 @@ def _check(context: Context) -> Evidence:
     found = outcomes(table)
     _, (sums, of_sums), _, (promotion, of_promotion), (recipe, of_recipe) = found.values()
     statements = [
-        Statement(f"Hopper's sums cost less than {NONE} nats", _not(sums), of_sums),
-        Statement(f"promotion gains less than {NONE} nats", _not(promotion), of_promotion),
-        Statement("the recipe `hopper fp8` is as good as float32 sums", recipe, of_recipe),
+        Statement(f"Hopper's sums raise the loss by less than {NONE} nats", _not(sums), of_sums),
+        Statement(f"promotion lowers the loss by less than {NONE} nats", _not(promotion), of_promotion),
+        Statement("the recipe `hopper fp8` is as good as FP8 with float32 sums", recipe, of_recipe),
     ]
     said = {True: "yes", False: "no", None: "undecided"}
     tests = "; ".join(f"{what}: {said[holds]} ({text})" for what, (holds, text) in found.items())

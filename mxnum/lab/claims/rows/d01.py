@@ -24,8 +24,8 @@ CLAIM = Claim(
     "The library's unit `hopper_fp8` multiplies random matrices in E4M3 with one scale each; its 13 fraction bits "
     "reproduce outputs of H100 and H200. Mean sums of positive numbers are compared with bounds, which "
     "`mxnum.lab.theory.mean_sum` derives.",
-    "The distribution of the paper's matrices, and the quantity to which its error is relative, would decide the "
-    "claim. The paper states neither.",
+    "The distribution of the paper's matrices, and the quantity by which the paper divides the error, would decide "
+    "the claim. The paper states neither.",
 )
 PLAIN, PROMOTED = "hopper_fp8", "hopper_fp8_promoted"
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192)
@@ -47,7 +47,7 @@ class Errors(NamedTuple):
     #: The root mean square of the errors, divided by the root mean square of the results.
     typical: float
     #: `bias` is the slope of a regression of the error on the result. `bar` is `SIGMA` times the
-    #: standard error of `bias`, over rows of the result.
+    #: standard error of `bias`, with the rows of the result as samples.
     bias: float
     bar: float
 
@@ -73,7 +73,7 @@ def _elements(x: Array) -> Array:
 
 def _sum(a: Array, b: Array, unit: str) -> Array:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", units.EvidenceWarning)  # the documentation of units explains this warning
+        warnings.simplefilter("ignore", units.EvidenceWarning)  # a clause of the unit is not confirmed on a GPU
         return matmul(a, b, accumulate=unit).astype(np.float64)
 
 
@@ -117,7 +117,7 @@ def within_bounds(unit: str, k: int) -> tuple[bool, str]:
     lost = bounds.shrinking[0]
     return (
         low <= found <= high,
-        f"{unit}, K = {k}: shrinks by {percent(-found / bounds.exact, 4)}, derived {percent(lost, 4)}",
+        f"{unit}, K = {k}: sums shrink by {percent(-found / bounds.exact, 4)}, derived {percent(lost, 4)}",
     )
 
 
@@ -155,7 +155,7 @@ def _check(context: Context) -> Evidence:
     normal, positive = (percent(at[name, PLAIN].largest) for name in (names[0], names[-1]))
     answer = (
         f"The unit keeps {comparisons[0].found} bits. At K = {K} the error of sums is at most {normal} of the "
-        f"typical result for normal matrices, and {positive} for positive matrices "
+        f"typical result for N(0, 1) matrices, and {positive} for positive matrices "
         f"({percent(at[names[-1], PROMOTED].largest)} with promotion). Undecided: which matrices gave nearly 2 %."
     )
     note = (
@@ -168,7 +168,7 @@ def _check(context: Context) -> Evidence:
 
 
 def of_shrinking(context: Context, found: dict[int, dict[tuple[str, str], Errors]]) -> list[Statement]:
-    """Judge the bias of sums: for each distribution, and by derived bounds for positive numbers."""
+    """Judge if sums shrink for all matrices, and for positive numbers by as much as derived."""
     context.tell("bounds of the mean")
     derived = [within_bounds(unit, k) for unit in (PLAIN, PROMOTED) for k in LENGTHS]
     every = [errors for of in found.values() for errors in of.values()]
@@ -199,4 +199,4 @@ def _draw(ax: Any, context: Context) -> str:
     ax.axhline(0.02, color="0.6", lw=0.8)
     ax.set(xlabel="K", ylabel="largest error / typical result")
     ax.legend(fontsize=6)
-    return "The largest error of a sum over the root mean square of the results. Grey: the paper's 2 %."
+    return "The largest error of a sum, divided by the root mean square of the results. Grey: the paper's 2 %."

@@ -18,7 +18,7 @@ CLAIM = Claim(
     "Under the floor rule, a block is clamped if the mantissa of its largest number is above max/2^emax, where max "
     "is the largest element and emax its exponent. In E4M3 the layer-norm weights 0.897, 0.896, 0.884, 0.885 and "
     "0.904 are 459.3, 458.8, 452.6, 453.1 and 462.8 after scaling, and all become 448.",
-    "The kernels quantize the five weights, and blocks of one number whose mantissas form a fine grid.",
+    "The kernels quantize the five weights, and single numbers whose mantissas form a fine grid.",
 )
 
 
@@ -41,7 +41,7 @@ def _check(context: Context) -> Evidence:
         element = formats.get(name).element
         threshold = element.max / 2.0**element.emax
         beyond = measure(f, name, block_size=1, per="block").beyond_max > 0
-        what = f"{name}: a block overflows exactly if its mantissa is above {threshold:g}"
+        what = f"{name}: a block overflows exactly if the mantissa of its largest number is above {threshold:g}"
         statements.append(Statement(what, np.array_equal(beyond, f > threshold)))
     clamped = measure(weights, "mxfp8_e4m3").clamped
     note = (
@@ -52,7 +52,8 @@ def _check(context: Context) -> Evidence:
     by_rounding = "too" if clamped == 0 else f"for {weights.size - clamped} of them"
     answer = (
         f"All {weights.size} weights become 448, although rounding alone would give 448 {by_rounding}. In "
-        f"{len(statements)} formats a block overflows exactly if its mantissa is above max/2^emax."
+        f"{len(statements)} formats a block overflows exactly if the mantissa of its largest number is above "
+        "max/2^emax."
     )
     return answered(Evidence(comparisons, statements, note, {"mantissas": PARTS, "format": "OCP formats"}), answer)
 

@@ -58,4 +58,7 @@ def _draw(ax: Any, context: Context) -> str:
     ax.step(np.arange(1, len(found) + 1), found, where="mid", lw=1)
     ax.set(xlabel="code", ylabel="relative gap to the next, %", yscale="log")
     ax.yaxis.set_major_formatter("{x:g}")
-    return "The relative gap above each positive code of E4M3: the seven subnormals, then one tooth for each binade."
+    return (
+        "The relative gap above each positive code of E4M3. The gap falls over the seven subnormals, and then within "
+        "each binade."
+    )

@@ -29,7 +29,7 @@ CLAIM = Claim(
 #: The paper's arm; statements about other arms are this project's.
 OF_THE_PAPER = "E4M3"
 #: The number of evaluations that are averaged at the beginning and at the end, and the steps
-#: between regular evaluations. (There are more evaluations while a loss is high.)
+#: between regular evaluations. Evaluations are more frequent while a loss is high.
 EVALUATIONS, EVERY = 10, 50
 Growth = tuple[bool | None, float, float]
 

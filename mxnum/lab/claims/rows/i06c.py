@@ -35,8 +35,9 @@ def _check(context: Context) -> Evidence:
     """Judge if runs in E2M1 run away sooner than runs in FP32 on the same seeds.
 
     The confirmatory test is the exact paired log-rank test of the steps at which runaways begin,
-    two-sided, at `LEVEL`, on the seeds of `quick`. If stored studies exist, other statements follow
-    from the same test on other seeds, and from a rule that was fixed before `recovery` was run.
+    two-sided, at `LEVEL`, on the seeds of `quick`. If the study `parts` is stored, the same test is
+    applied to its seeds. If the study `recovery` is stored, a rule that was fixed before the runs
+    of `recovery` is applied, too.
     """
     table = context.json("quick.json")
     if not {"FP32", "E2M1"} <= set(table["arms"]):
@@ -60,7 +61,7 @@ def _check(context: Context) -> Evidence:
         f"{theirs.events} of {theirs.runs}, at {RATE}."
     )
     note = (
-        "A runaway is an excursion that starts before the horizon and is not back at twice the horizon. In the arm "
+        "A runaway is an excursion that starts before the horizon and has not ended at twice the horizon. In the arm "
         "LN E2M1 only gamma and beta are in E2M1, and all else is in bfloat16. FP32 runs are lost too, but later "
         "and at higher learning rates."
     )
@@ -69,7 +70,7 @@ def _check(context: Context) -> Evidence:
 
 
 def _contest(table: Mapping[str, Any], rate: str = "") -> tuple[Arm, Arm, Comparison]:
-    """Return the arms E2M1 and FP32 with the starts of runaways, and their exact log-rank test."""
+    """Return the steps at which runaways start in E2M1 and in FP32, and the exact log-rank test."""
     a, b = (report.arm_of(dict(table), f"{name}{rate}", event="away") for name in ("E2M1", "FP32"))
     return a, b, compare([(a, b)])
 

@@ -47,8 +47,8 @@ def _check(context: Context) -> Evidence:
     seeds = [s["seed"] for s in table["seeds"]]
     note = (
         f"With at least {FEWEST} seeds, the exact sign-flip test of the delays decides, at a level of {LEVEL:.0%} "
-        f"after Holm's correction over all actions. {len(seeds)} seeds were used; two of them were added after the "
-        f"first results were seen. Runs continue only for {table['plan']['watch']} steps, so it is not known "
+        f"after Holm's correction over all interventions. {len(seeds)} seeds were used; two of them were added after "
+        f"the first results were seen. Runs continue only for {table['plan']['watch']} steps, so it is not known "
         "whether the loss would have come back by itself without the change. A switch of precision during a run is "
         "itself a disturbance."
     )
@@ -72,10 +72,10 @@ def at_the_size_of_the_paper(context: Context) -> Statement:
         listed = "; ".join(map(_acted, interventions.rows(acted)))
         numbers = (
             f"{counted(len(acted['seeds']), 'seed')}; runs whose loss rose within {acted['plan']['watch']} steps "
-            f"after each action: {listed}"
+            f"after each intervention: {listed}"
         )
         return Statement(
-            f"actions avert or delay the rise of the loss in {acted['base'].removeprefix(paper_size.PREFIX)}, "
+            f"interventions avert or delay the rise of the loss in {acted['base'].removeprefix(paper_size.PREFIX)}, "
             f"{paper_size.WHERE}",
             None,
             numbers,
@@ -84,7 +84,7 @@ def at_the_size_of_the_paper(context: Context) -> Statement:
     runs = [run for name in table["arms"] if name != paper_size.CONTROL for run in report.courses(table, name)]
     calm = bool(runs) and not any(run.counted for run in runs)
     numbers = f"no rise to avert: none of {counted(len(runs), 'run')} had an excursion" if calm else "not run"
-    return Statement(f"actions avert or delay the rise of the loss, {paper_size.WHERE}", None, numbers)
+    return Statement(f"interventions avert or delay the rise of the loss, {paper_size.WHERE}", None, numbers)
 
 
 def _acted(row: interventions.Row) -> str:

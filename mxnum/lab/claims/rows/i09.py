@@ -118,7 +118,7 @@ def _matches() -> Statement:
         "of recorded losses",
         low > -GRID / 2 and high < GRID / 2,
         f"mean gap over {len(found)} sizes {mean:+.4f}, {losses.LEVEL:.0%} interval {low:+.4f} to {high:+.4f}; the "
-        f"gap in final loss, without sizes at which a run goes astray, is {by_final[0]:+.4f} ({by_final[1]:+.4f} "
+        f"gap in final loss, over the sizes at which no run goes astray, is {by_final[0]:+.4f} ({by_final[1]:+.4f} "
         f"to {by_final[2]:+.4f}). All arms: {rest}",
     )
 

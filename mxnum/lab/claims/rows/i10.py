@@ -17,8 +17,8 @@ from mxnum.lab.theory import ScalingFit, compare_laws, fit_scaling_law, read_los
 from mxnum.lab.theory import figures as law_figures
 from mxnum.lab.theory.huber_law import huber
 
-#: For each study of models of several sizes, its recipes. Both studies have the same source and
-#: seeds, so the recipes of "ladder-four-bits" are compared with bfloat16 in "ladder", too.
+#: For each study of models of several sizes, its recipes. The two studies share source and
+#: seeds, so bfloat16 in "ladder" is also the control of "ladder-four-bits".
 LADDERS = {
     "ladder": (PLAIN, BFLOAT16, "E4M3", "E4M3 weights alone, bf16 activations", "E2M1 rceil, SR gradients"),
     "ladder-four-bits": ("E2M1", "E2M1 even, SR gradients"),
@@ -87,7 +87,7 @@ def fit(arm: str, loss: str = "least", all_runs: bool = False) -> ScalingFit:
 
 
 def validity(arm: str) -> tuple[bool, str]:
-    """Judge if an arm's law falls with size, and fits as well as bf16's law at equal sizes."""
+    """Judge if the loss by an arm's law falls with size, and if the law fits as well as bf16's."""
     gaps = losses.gaps(arm)
     parameters, tokens = zip(*gaps, strict=True)
     starts = [fit(name).law.as_parameters for name in (arm, BF16)]
@@ -198,7 +198,7 @@ def _of_the_floor(released: ScalingFit) -> str:
 
 
 def _of_the_shape() -> str:
-    """Describe how residuals depend on the compute, which resampling of runs cannot show."""
+    """Describe how residuals depend on the compute."""
     parts = []
     for what, name in {"E4M3 with bf16": E4M3, "bf16": BF16}.items():
         found = fit(name)

@@ -14,9 +14,9 @@ from mxnum.output import palette
 CLAIM = Claim(
     "M2",
     "Which scale rule",
-    "With the scale rule floor, numbers are clamped; with ceil, numbers never overflow but underflow more; even is "
-    "a compromise. The best rule is even for E2M1 and ceil for INT4, and E3M0 is usable only with ceil. E2M1 has a "
-    "smaller error than INT4.",
+    "With the scale rule 'floor', numbers are clamped; with 'ceil', numbers never overflow but underflow more; "
+    "'even' is a compromise. The best rule is 'even' for E2M1 and 'ceil' for INT4, and E3M0 is usable only with "
+    "'ceil'. E2M1 has a smaller error than INT4.",
     "R-MSE, overflow and underflow are measured on synthetic weights, activations and gradients, with all rules.",
 )
 E2M1, E3M0, INT4 = FORMATS = ("mxfp4_e2m1", "mxfp4_e3m0", "mxint4")
@@ -34,18 +34,18 @@ def _check(context: Context) -> Evidence:
         usable = errors[E3M0]["ceil"] < 0.75 * min(errors[E3M0]["floor"], errors[E3M0]["even"])
         statements += [
             Statement(
-                f"{tensor}: of all scale rules, even gives E2M1 the smallest error",
+                f"{tensor}: of all scale rules, 'even' gives E2M1 the smallest error",
                 best_rule(tensor, E2M1) == "even",
                 listed[E2M1],
             ),
             Statement(
-                f"{tensor}: of floor, even and ceil, E3M0 is usable only with ceil (with ceil its error is at "
+                f"{tensor}: E3M0 is usable with 'ceil', not with 'floor' or 'even' (with 'ceil' its error is at "
                 "least a quarter smaller)",
                 usable,
                 listed[E3M0],
             ),
             Statement(
-                f"{tensor}: of all scale rules, ceil gives INT4 the smallest error",
+                f"{tensor}: of all scale rules, 'ceil' gives INT4 the smallest error",
                 best_rule(tensor, INT4) == "ceil",
                 listed[INT4],
             ),
@@ -56,8 +56,7 @@ def _check(context: Context) -> Evidence:
         ]
     note = (
         "The criterion is R-MSE on these tensors; the paper also uses the training loss. `rceil`, which the paper does "
-        "not "
-        "have, never overflows either."
+        "not have, never overflows either."
     )
     rules = dict.fromkeys((best_rule("weights", INT4), "ceil"))
     number = "INT4 weights: " + ", ".join(f"{rule} {error('weights', INT4, rule):.3f}" for rule in rules)
@@ -68,7 +67,8 @@ def _overflow_and_underflow(tensor: str, fmt: str) -> Statement:
     each = [found(tensor, fmt, rule) for rule in ("floor", "even", "ceil")]
     over, under = [s.beyond_max_rate for s in each], [s.underflow_rate for s in each]
     return Statement(
-        f"{tensor}, {fmt}: floor overflows most, ceil never overflows and underflows most, even lies between them",
+        f"{tensor}, {fmt}: 'floor' overflows most, 'ceil' never overflows and underflows most, 'even' lies between "
+        "them",
         over[0] > over[1] > over[2] == 0 and under[2] > under[1] > under[0],
         "overflow {:.2%}, {:.2%}, {:.2%}; underflow {:.1%}, {:.1%}, {:.1%} under floor, even, ceil".format(
             *over, *under
@@ -81,11 +81,11 @@ def answer(statements: list[Statement]) -> str:
     best = " or ".join(dict.fromkeys(best_rule(tensor, INT4) for tensor in tensors()))
     even = max(error(tensor, E3M0, "even") / error(tensor, E3M0, "ceil") for tensor in tensors())
     topics = {
-        "floor overflows most and ceil never": "floor overflows most",
-        "even is best for E2M1": "even gives E2M1",
+        "'floor' overflows most and 'ceil' never": "'floor' overflows most",
+        "'even' is best for E2M1": "'even' gives E2M1",
         "E2M1 has a smaller error than INT4": "E2M1 has a smaller error",
-        f"INT4 is best with ceil (here with {best})": "ceil gives INT4",
-        f"E3M0 needs ceil (with even its error is at most {even:.2f} times as large)": "E3M0 is usable",
+        f"INT4 is best with 'ceil' (here with {best})": "'ceil' gives INT4",
+        f"E3M0 needs 'ceil' (with 'even' its error is at most {even:.2f} times as large)": "E3M0 is usable",
     }
     so = {topic: unanimous(s for s in statements if what in s.what) for topic, what in topics.items()}
     parts = {is_so: [topic for topic in so if so[topic] is is_so] for is_so in (True, False, None)}

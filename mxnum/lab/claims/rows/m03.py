@@ -11,7 +11,7 @@ from mxnum.lab.claims.samples import CONFIGURATION, FORMATS, by_block, kernels_a
 CLAIM = Claim(
     "M3",
     "How many elements overflow",
-    "On the paper's gradients 0.9 % of the elements overflow in E2M1 under even, and 3.69 % in E3M0. For normal "
+    "On the paper's gradients 0.9 % of the elements overflow in E2M1 under 'even', and 3.69 % in E3M0. For N(0, 1) "
     "numbers in blocks of 32, which the paper does not treat, the percentages under floor / even are: E4M3 0.8574 / "
     "0.5482, E3M2 0.8574 / 0.3052, E2M3 0.3724 / 0.1585, E2M1 2.3434 / 0.6221, E3M0 10.958 / 4.158, and 0 under "
     "ceil and rceil.",
@@ -39,13 +39,13 @@ def _check(context: Context) -> Evidence:
             samples.append((exact, by_block(FORMATS[fmt], rule).beyond_max_rate))
     e2m1, e3m0 = (100 * tensors.found("gradients", FORMATS[f], "even").beyond_max_rate for f in ("E2M1", "E3M0"))
     on_gradients = Statement(
-        "on the paper's gradients under even, 0.9 % of the elements overflow in E2M1 and 3.69 % in E3M0",
+        "on the paper's gradients under 'even', 0.9 % of the elements overflow in E2M1 and 3.69 % in E3M0",
         None,
         f"{e2m1:.2f} % and {e3m0:.2f} % on lognormal gradients, whose spread was chosen here",
     )
     kernels = kernels_agree(samples)
     answer = (
-        f"For normal numbers, formula and kernels agree in all {len(samples)} cases. Undecided: the paper's 0.9 % and "
+        f"For N(0, 1) numbers, formula and kernels agree in all {len(samples)} cases. Undecided: the paper's 0.9 % and "
         f""
         "3.69 % on its own gradients, which are not available."
     )

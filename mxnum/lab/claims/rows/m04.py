@@ -1,4 +1,4 @@
-"""M4: the mean squared error of normal numbers."""
+"""M4: the mean squared error of N(0, 1) numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mxnum.lab.claims.samples import CONFIGURATION, FORMATS, by_block, kernels_a
 
 CLAIM = Claim(
     "M4",
-    "Mean squared error of normal numbers",
+    "Mean squared error of N(0, 1) numbers",
     "The paper compares formats and rules on its own tensors. For N(0, 1) in blocks of 32, the mean squared errors "
     "under floor / even / ceil / rceil are: E4M3 0.000862 0.000762 0.000705 0.000705, E3M2 0.002911 0.002791 0.002791 "
     "0.002791, E2M3 0.000805 0.000797 0.001329 0.000802, E2M1 0.013219 0.012509 0.020788 0.013313, E3M0 0.04943 "

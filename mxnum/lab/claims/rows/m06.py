@@ -9,10 +9,10 @@ from mxnum.lab.claims.tensors import configuration, error, tensors
 CLAIM = Claim(
     "M6",
     "Smaller blocks",
-    "Blocks of 16 instead of 32 lower the error of INT4 with ceil about 6.5 times as much as the error of E2M1 "
-    "with even.",
+    "Blocks of 16 instead of 32 lower the error of INT4 with 'ceil' about 6.5 times as much as the error of "
+    "E2M1 with 'even'.",
     "R-MSE is measured with both block sizes on synthetic weights, activations and gradients.",
-    "The paper's own tensors would decide its factor of 6.5.",
+    "The paper's own tensors would decide the factor of 6.5.",
 )
 
 
@@ -27,8 +27,8 @@ def _check(context: Context) -> Evidence:
         )
         ratios.append(of_int4 / of_e2m1)
         what = (
-            f"{tensor}: smaller blocks lower the error of INT4 with ceil more than twice as much as that of "
-            "E2M1 with even"
+            f"{tensor}: smaller blocks lower the error of INT4 with 'ceil' more than twice as much as that of "
+            "E2M1 with 'even'"
         )
         numbers = f"R-MSE falls by {of_int4:.4f} in INT4 and by {of_e2m1:.4f} in E2M1, a ratio of {ratios[-1]:.1f}"
         statements.append(Statement(what, of_e2m1 > 0 and ratios[-1] > 2, numbers))
@@ -46,6 +46,7 @@ def _check(context: Context) -> Evidence:
         )
     )
     note = (
-        "The error falls by a difference of normalized R-MSE; the paper's factor is the ratio of two such differences."
+        "The fall of an error is the difference of the normalized R-MSE between the two block sizes. The paper's "
+        "factor is the ratio of two such differences."
     )
     return Evidence((), statements, note, configuration(blocks=[(1, 32), (1, 16)]), answer, spread)

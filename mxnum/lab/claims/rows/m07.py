@@ -14,8 +14,8 @@ from mxnum.lab.claims.tensors import configuration, error, tensors
 CLAIM = Claim(
     "M7",
     "Block organisation",
-    "Of blocks of 1x16 (rows), 16x1 (columns) and 4x4 (tiles), columns lower the error of activations whose size "
-    "depends on the token, but not the error of weights or gradients; tiles are a compromise.",
+    "Blocks have the shape 1x16 (rows), 16x1 (columns) or 4x4 (tiles). Columns lower the error of activations whose "
+    "size depends on the token, but not the error of weights or gradients; tiles are a compromise.",
     "R-MSE is measured for each shape of blocks on synthetic weights, gradients, and activations whose size "
     "depends on the token.",
     "Activations of a large language model would decide the claim.",

@@ -25,7 +25,7 @@ CLAIM = Claim(
     takes=language_models.RECIPE_FILES,
     command=mlp_runs.command("recipes"),
 )
-#: The operands of the matrix products that are quantized, as fields of an experiment's precision.
+#: The fields of a recipe that are operands of matrix products.
 OPERANDS = ("weights", "activations", "weights_backward", "activations_backward", "gradients")
 Points = dict[str, tuple[float, float]]
 
@@ -44,7 +44,7 @@ def _check(context: Context) -> Evidence:
                 points[short] = error, float(np.mean(found))
                 if all(precision[operand]["format"] == "mxfp4_e2m1" for operand in OPERANDS):
                     in_e2m1[short] = points[short]
-    what = "on a residual MLP the R-MSE of a recipe's operands correlates with its gap in loss"
+    what = "on a residual MLP the R-MSE of a recipe's operands correlates with the recipe's gap in loss"
     within = "on a residual MLP R-MSE correlates with the gap among the recipes in E2M1, which share one format"
     of_models, ranked = of_language_models(context)
     statements = [
@@ -53,7 +53,7 @@ def _check(context: Context) -> Evidence:
         *(of_models or [Statement("R-MSE correlates with the gap in language models", None, "not run")]),
     ]
     note = (
-        "On the MLP, R-MSE is the root mean square, over the operands, of their errors on normal numbers. The gap "
+        "On the MLP, R-MSE is the root mean square, over the operands, of their errors on N(0, 1) numbers. The gap "
         "is the logarithm of the ratio of final losses, averaged over seeds. Between formats, more bits make R-MSE "
         "and the gap smaller."
     )
@@ -85,7 +85,7 @@ def correlates(what: str, points: Points, text_of: Callable[[float], str] = "{:+
 
 
 def recipe_error(precision: dict[str, Any]) -> float | None:
-    """Return the root mean square of the operands' errors on normal numbers.
+    """Return the root mean square of the operands' errors on N(0, 1) numbers.
 
     Return None unless all operands are in MX formats.
     """
@@ -100,7 +100,7 @@ def recipe_error(precision: dict[str, Any]) -> float | None:
 def _answer(
     of_mlp: float | None, of_models: list[tuple[float | None, float | None]], within: bool | None
 ) -> tuple[str, str]:
-    """Return the answer and the deciding number as texts.
+    """Return the answer and the decisive number, as texts.
 
     The answer has the coefficients over all recipes and over the recipes in 4 bits.
     """
@@ -122,7 +122,7 @@ def _answer(
 def of_language_models(context: Context) -> tuple[list[Statement], list[tuple[float | None, float | None]]]:
     """Judge if the operands' error correlates with the gap, in each study of recipes.
 
-    Return the statements, and the coefficients over all recipes and over the recipes in 4 bits.
+    Return the statements, and the correlations over all recipes and over the recipes in 4 bits.
     """
     made: list[Statement] = []
     ranked = []
@@ -131,7 +131,7 @@ def of_language_models(context: Context) -> tuple[list[Statement], list[tuple[fl
         in_e2m1 = {arm: point for arm, point in points.items() if arm.startswith("E2M1") and "E3M0" not in arm}
         in_4_bits = {arm: points[arm] for arm in points if arm.startswith(("E2M1", "E3M0", "INT4", "NVFP4"))}
         made += [
-            correlates(f"{model}: the measured error of its operands correlates with the gap", points),
+            correlates(f"{model}: the measured error of a recipe's operands correlates with the gap", points),
             *ours(
                 correlates(f"{model}: the error correlates with the gap among the recipes in E2M1", in_e2m1),
                 correlates(f"{model}: the error correlates with the gap among all recipes in 4 bits", in_4_bits),

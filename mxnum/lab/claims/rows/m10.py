@@ -15,7 +15,7 @@ CLAIM = Claim(
     "M10",
     "Which MXFP4 trains",
     "MXFP4 with default settings diverges or has a growing gap to BF16. With stochastic rounding of gradients, "
-    "E2M1 with even, and E2M1 and E3M0 with ceil, reduce the gap to about 0.02. MXFP6 and MXFP8 end close to BF16.",
+    "E2M1 with 'even', and E2M1 and E3M0 with 'ceil', reduce the gap to about 0.02. MXFP6 and MXFP8 end close to BF16.",
     BY_TRAINING,
     "Language models would decide the claim; the residual MLP gives only hints.",
     needs=("recipes.json",),
@@ -31,8 +31,8 @@ ON_THE_MLP = (
 )  # fmt: skip
 NAMED = ("E2M1 even, SR gradients", "E2M1 ceil, SR gradients", "E2M1 even, E3M0 ceil SR gradients")
 FURTHER = ("E2M1 rceil, SR gradients", "INT4 ceil, SR gradients", "NVFP4, SR gradients", "NVFP4 as NVIDIA trains")
-#: For each of the paper's recipes, the name that the answer uses and the arm. The arms in 4 bits
-#: round gradients stochastically.
+#: For each of the paper's recipes: its name in the answer, and its arm. The arms in 4 bits round
+#: gradients stochastically.
 LABELS = {
     "E4M3 floor": "E4M3", "E2M3 floor": "E2M3", "E3M2 floor": "E3M2",
     **dict(zip(("E2M1 even", "E2M1 ceil", "E2M1 with E3M0 gradients"), NAMED, strict=True)),
@@ -75,10 +75,12 @@ def in_4_bits(table: dict[str, Any]) -> Iterator[Statement]:
         seeds = sorted(ours.keys() & worst.keys() & none.keys())
         holds, _ = mlp_runs.below([ours[s] - none[s] - (worst[s] - none[s]) / 2 for s in seeds])
         gap, of_floor = (mlp_runs.words(mlp_runs.gaps(table, arm, plain)) for arm in (name, floor))
-        numbers = f"{gap} above FP32; E2M1 with floor to nearest {of_floor}" if len(seeds) > 2 else "too few runs"
+        numbers = (
+            f"{gap} above FP32; E2M1 with floor, rounded to nearest, {of_floor}" if len(seeds) > 2 else "too few runs"
+        )
         if recipe == "E3M0 ceil, SR gradients":  # the paper's recipe has E3M0 only in gradients
             holds, numbers = None, f"{numbers}; E3M0 is in all operands here, and only in the gradients in the paper"
-        what = f"{recipe}: removes more than half of the gap of E2M1 floor to FP32"
+        what = f"{recipe}: removes more than half of the gap of E2M1 with floor to FP32"
         yield Statement(what, holds, numbers, Whose.PAPER if recipe in ON_THE_MLP else Whose.OURS)
 
 
@@ -92,14 +94,14 @@ def of_language_models(context: Context) -> list[Statement]:
             made.append(Statement(what, below(values, NEAR), words(values)))
         for arm in (*NAMED, *FURTHER):
             values, half = gaps(table, arm, BFLOAT16), gaps(table, arm, share=0.5, of="E2M1")
-            what = f"{model}, {arm}: removes more than half of the gap of E2M1 floor"
+            what = f"{model}, {arm}: removes more than half of the gap of E2M1 with floor"
             whose = Whose.PAPER if arm in NAMED else Whose.OURS
             made.append(Statement(what, below(half), f"{words(values)} nats above bfloat16", whose))
     return made or [Statement("language models have gaps of about 0.02 in the loss", None, "not run")]
 
 
 def _answer(context: Context, statements: list[Statement]) -> tuple[str, str]:
-    """Return two texts: which of the paper's recipes end near bfloat16, and the gap of E4M3."""
+    """Return two texts: the recipes of the paper that end near bfloat16, and the gap of E4M3."""
     tables = [table for _, table in of_recipes(context)]
     if not tables:
         return "", ""

@@ -18,8 +18,8 @@ CLAIM = Claim(
     "2.31 times with MX6 weights and activations and MX4 gradients (2.11 if MX6 has FP8's rate, 2.4 if it has "
     "FP4's), and 1.72 times with FP8.",
     "`mxnum.lab.theory.project` models the speed-up by stated rates, shares and costs, here for the shape of Llama-3 "
-    "405B. The check computes the parameters that the published numbers imply, and which published numbers one set "
-    "of parameters gives.",
+    "405B. The check computes the parameters that the published numbers imply, and tests if one set of parameters "
+    "gives them all.",
     "The authors' model of the hardware, or the hardware, would decide the claim.",
 )
 SHAPE = "llama-3-405b"
@@ -46,7 +46,7 @@ class Calibration(NamedTuple):
 
 
 def squared(fp8: float, mx4: float) -> Calibration:
-    """Return the calibration with FP4's rate the square of FP8's, and without conversion costs."""
+    """Return the calibration in which FP4's rate is the square of FP8's and conversion is free."""
     u, v = _saved(fp8), _saved(mx4)
     x = v / u - 1
     return Calibration("FP4's rate the square of FP8's", u / (1 - x), 1 / x, 1 / x**2, 0.0)
@@ -65,7 +65,7 @@ def _saved(speed_up: float) -> float:
 
 
 def rounded(function: Callable[..., float], *names: str) -> tuple[float, float, float]:
-    """Return a function's value at published numbers, and its range over their rounding errors."""
+    """Return a function's value at published numbers, and bounds that allow for their rounding."""
     figures = [PUBLISHED[name] for name in names]
     corners = itertools.product(*[(value - half, value + half) for value, half in figures])
     found = [function(*corner) for corner in corners]
@@ -73,7 +73,7 @@ def rounded(function: Callable[..., float], *names: str) -> tuple[float, float, 
 
 
 def _mlp_alone(shape: TransformerShape, saved_in_attention: float, mx4: float) -> float:
-    """Return the speed-up with the MLPs in MX4, if attention saves a given share of its time."""
+    """Return the speed-up if the MLPs run in MX4 and attention saves a share of its own time."""
     mlp = shape.mlp_share
     return 1 / (1 - mlp * _saved(mx4) - (1 - mlp) * saved_in_attention)
 
@@ -139,8 +139,8 @@ def _mlp(shape: TransformerShape) -> Statement:
     """Judge if two published numbers imply the share of the MLPs in the linear layers."""
     share, low, high = rounded(lambda mlp_only, mx4: _saved(mlp_only) / _saved(mx4), "MLP only", "MX4")
     return Statement(
-        "the speed-ups 2.48 for the MLPs only and 2.73 for all linear layers imply the share of the MLPs in "
-        "Llama-3 405B",
+        "the speed-ups 2.48 for the MLPs only and 2.73 for all linear layers imply the share of the MLPs in the "
+        "linear layers of Llama-3 405B",
         low <= shape.mlp_share <= high,
         f"they imply that the MLPs are {share:.1%} of the linear layers ({low:.1%} to {high:.1%}), whatever the "
         "rates, the linear layers' share and the cost of conversion are; by FLOPs the share is "
@@ -149,7 +149,7 @@ def _mlp(shape: TransformerShape) -> Statement:
 
 
 def _changing_share(at_fp8: float, at_fp4: float, fp8: float, mx4: float) -> float:
-    """Return the share of the linear products whose rate changes between two published numbers."""
+    """Return the share of linear products at FP8's rate in `at_fp8` and at FP4's in `at_fp4`."""
     return (1 / at_fp8 - 1 / at_fp4) / (1 / fp8 - 1 / mx4)
 
 
@@ -173,13 +173,13 @@ def _six_bits(models: list[Calibration]) -> list[Statement]:
             "the forward products, a third of all linear products, cause the difference between the speed-ups 2.11 "
             "at FP8's rate and 2.4 at FP4's",
             low <= 1 / 3 <= high,
-            f"{share:.1%} of the linear products ({low:.1%} to {high:.1%}) would explain the difference; a share of a "
-            f"third would turn 2.11 into {third:.2f}",
+            f"{share:.1%} of the linear products ({low:.1%} to {high:.1%}) would explain the difference; a third of "
+            f"them would turn 2.11 into {third:.2f}",
         ),
         Statement(
             "the speed-up 2.4 at FP4's rate equals the speed-up of MX4",
             abs(AT_FP4 - MX4) <= PUBLISHED[names[1]][1] + PUBLISHED["MX4"][1],
-            f"2.4 against 2.73: {1 / AT_FP4 - 1 / MX4:.1%} of the step in bf16 remain unexplained",
+            f"at 2.4 a step takes longer than at 2.73, by {1 / AT_FP4 - 1 / MX4:.1%} of the step in bf16",
         ),
         Statement(
             "the speed-up 2.31 lies between 2.11 and 2.4, so six bits have their own rate",

@@ -1,4 +1,4 @@
-"""Tests that the check of claim B2 decides right on made-up results."""
+"""Tests that the check of claim B2 gives the right verdict on made-up results."""
 
 from __future__ import annotations
 

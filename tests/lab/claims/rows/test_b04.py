@@ -1,4 +1,4 @@
-"""Tests that the check of claim B4 decides right on made-up results."""
+"""Tests that the check of claim B4 gives the right verdict on made-up results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def test_b4(tmp_path):
     assert found.statements[1].numbers.count("with the code's setting") == 1
     change = f"1 of 6 differences change the step of the rise in E2M1 (later: {studies.DIFFERENCES[0]}; "
     assert change in found.answer
-    assert "0 of 12 runs rise with the code, 12 of 12 with the text. Undecided: E4M3 at paper size." in found.answer
+    assert (
+        "rises in 0 of 12 runs with the code, in 12 of 12 with the text. Undecided: E4M3 at paper size." in found.answer
+    )
     assert studies.DIFFERENCES[0] in found.statements[1].numbers
     assert all(name in found.note for name in studies.DIFFERENCES[1:])
     assert found.note.startswith(

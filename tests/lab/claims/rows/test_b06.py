@@ -1,4 +1,4 @@
-"""Tests that the check of claim B6 decides right on made-up results."""
+"""Tests that the check of claim B6 gives the right verdict on made-up results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_b6(tmp_path):
     assert [s.holds for s in found.statements] == [True, None, None]  # the last statement is about width 512
     assert (
         found.answer
-        == "In the small MLP (5% level) runs jump sooner than in FP32 in E2M1. Undecided: the paper's size."
+        == "At the 5% level, runs of the small MLP jump sooner than in FP32 in E2M1. Undecided: the paper's size."
     )
     assert found.number == "E2M1: p 0.00098 after Holm"
     lost, back = [(100 + i, None) for i in range(12)], [(100 + i, 300) for i in range(12)]
@@ -111,7 +111,7 @@ def test_what_the_drift_costs():
 
 
 def test_four_bits_in_two_layers():
-    """Check statements about 4 bits in two layers, where float32 ends at 1 nat and a guess at 5."""
+    """Check statements about two layers in 4 bits; float32 reaches 1 nat, and guessing 5 nats."""
     ends = {"float32": (1, 0), "E2M1": (6, 2), "E2M1, all but the last layer": (1.2, 0), "E2M1, logits": (4, 2)}
     ends |= {"E2M1, logits, centred": (1.1, 0), "E2M1 even, SR gradients": (2, 0)}
     ends |= {"E2M1, forward only": (1.1, 0), "E2M1, gradients alone": (5, 2)}

@@ -1,4 +1,4 @@
-"""Tests that the check of claim B13 decides right on made-up losses."""
+"""Tests that the check of claim B13 gives the right verdict on made-up losses."""
 
 from __future__ import annotations
 
@@ -63,4 +63,4 @@ def test_row_of_the_claim(context, monkeypatch):
         "In a small model Hopper's sums change the final loss by +0.0001 nats (+0.0000 to +0.0002), and the format by "
         "+0.0040. Undecided: large models."
     )
-    assert "Hopper's sums cost less than the format: yes" in found.note
+    assert "Hopper's sums raise the loss by less than the format does: yes" in found.note

@@ -11,7 +11,7 @@ from mxnum.lab.claims.rows import d01
 
 @pytest.mark.parametrize(("unit", "bits"), [("hopper_fp8", 14), ("hopper_fp8_promoted", 14), ("blackwell_fp8", 24)])
 def test_bits_kept(unit, bits):
-    """Check bits kept: Blackwell aligns to 25 fraction bits, but its float32 result has 24 bits."""
+    """Check how many bits a unit keeps: 24 on Blackwell, because a float32 result has 24 bits."""
     assert d01.bits_kept(unit) == bits
 
 
@@ -29,7 +29,7 @@ def test_the_paper_does_not_say_what_its_error_is_relative_to(checked):
     assert [s.holds for s in paper.statements] == [None, True, True]
     assert paper.comparisons[0].found == 14
     assert [s.holds for s in own.statements] == [True, True]
-    # The largest errors over all readings of the claim enclose the paper's figure.
+    # Depending on how one reads the claim, the largest error is below or above the paper's figure.
     largest = [e.largest for (_, unit), e in d01.errors_at(d01.K).items() if unit == d01.PLAIN]
     assert min(largest) < 0.02 < max(largest)
 

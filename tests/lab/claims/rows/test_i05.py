@@ -1,4 +1,4 @@
-"""Tests that the check of claim I5 decides right on made-up results."""
+"""Tests that the check of claim I5 gives the right verdict on made-up results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that the check of claim I6a decides right on made-up results."""
+"""Tests that the check of claim I6a gives the right verdict on made-up results."""
 
 from __future__ import annotations
 

@@ -64,9 +64,9 @@ def test_actions_on_one_jump_are_told_and_decide_nothing(tmp_path):
     (tmp_path / "paper-scale" / "interventions.json").write_text(json.dumps(table))
     found = i07.at_the_size_of_the_paper(mlp(tmp_path, "paper-scale", {E4M3: followed([AWAY])}))
     assert found.holds is None
-    assert found.what.startswith("actions avert or delay the rise of the loss in E4M3, at the paper's size")
+    assert found.what.startswith("interventions avert or delay the rise of the loss in E4M3, at the paper's size")
     assert found.numbers == (
-        "1 seed; runs whose loss rose within 500 steps after each action: unperturbed 1 of 1 (after 204); "
+        "1 seed; runs whose loss rose within 500 steps after each intervention: unperturbed 1 of 1 (after 204); "
         "perturbed 1 of 2 (after 210); FP32 0 of 1; weights bfloat16 1 of 1 (after 190)"
     )
 

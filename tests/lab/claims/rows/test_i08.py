@@ -1,4 +1,4 @@
-"""Tests that the check of claim I8 decides right on made-up results."""
+"""Tests that the check of claim I8 gives the right verdict on made-up results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that the check of claim M1 decides right on made-up losses."""
+"""Tests that the check of claim M1 gives the right verdict on made-up losses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that the decided statements of claim M6 hold."""
+"""Tests that claim M6 is undecided, and that its statements about tensors hold."""
 
 from __future__ import annotations
 

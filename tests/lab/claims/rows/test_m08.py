@@ -76,7 +76,7 @@ def test_recipes_of_two_studies_count_once_each(tmp_path):
 
 
 def test_the_answer_tells_4_bits_apart():
-    """Check that the answer says if errors and losses do not correlate among 4-bit recipes."""
+    """Check that the answer reports separately whether 4-bit recipes show a correlation."""
     answer, number = m08._answer(0.98, [(0.5, -0.04), (0.45, 0.0)], None)
     assert "rho 0.98 on an MLP, 0.50 and 0.45 in language models" in answer
     assert "4-bit recipes no correlation is shown (rho -0.04 and 0.00)" in answer

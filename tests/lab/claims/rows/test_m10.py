@@ -1,4 +1,4 @@
-"""Tests that the check of claim M10 decides right on made-up losses."""
+"""Tests that the check of claim M10 gives the right verdict on made-up losses."""
 
 from __future__ import annotations
 
