@@ -9,7 +9,8 @@ from mxnum.units.identify.family import Array, Cases, Problem, join
 
 #: The kinds of cases, with the share of each kind among the first cases.
 KINDS = {
-    "structure": 0.22, "sparse": 0.25, "pair": 0.1, "tie": 0.1, "crowded": 0.11, "subnormal": 0.11, "special": 0.11,
+    "structure": 0.22, "sparse": 0.2, "pair": 0.09, "residue": 0.09, "tie": 0.1, "crowded": 0.1, "subnormal": 0.1,
+    "special": 0.1,
 }  # fmt: skip
 #: The largest distance between two exponents in a case of `Maker.structure`. A sum with more than
 #: `SPAN` fraction bits adds the terms of a structure case exactly.
@@ -39,8 +40,8 @@ class Maker:
         self.high = min(a.emax, 10) + min(b.emax, 10)
         self.low = max(max(a.emin, -14) + max(b.emin, -14), self.high - SPAN)
         self.c_low, self.c_high = max(c.emin, -50), min(c.emax - 1, 50)
-        #: The exponent of the least product in an ordinary case.
-        self.least = self.low
+        #: The exponents of the least and the largest product in cases of two or three terms.
+        self.least, self.highest = self.low, min(self.high, c.emax)
         if problem.accumulator == "float16":
             self.low, self.high = max(self.low, -13), min(self.high, 11)
 
@@ -155,10 +156,32 @@ class Maker:
         """Make two products of distant exponents, often at neighbouring indices."""
         a, b, c = self.blank()
         r = self.random
+        top = self.highest if r.random() < 0.3 else self.high
         for index, depth in zip(self._some(2), (int(r.integers(4)), self._far(18, SPAN + 3)), strict=False):
-            self._put(a, b, index, max(self.high - depth, self.least), bool(r.integers(2)), bool(r.integers(2)))
+            self._put(a, b, index, max(top - depth, self.least), bool(r.integers(2)), bool(r.integers(2)))
         if r.random() < 0.3:
             c = self._addend(max(self.high - self._far(18, SPAN + 3), self.c_low), bool(r.integers(2)))
+        return a, b, c
+
+    def residue(self) -> tuple[Array, Array, int]:
+        """Make two terms that cancel or almost cancel, and terms far above or below what is left."""
+        a, b, c = self.blank()
+        r, fmt, where, style = self.random, self.problem.result, self._some(3), int(self.random.integers(3))
+        level = self.least if r.random() < 0.6 else int(r.integers(self.least, self.high + 1))
+        negative, is_above = bool(r.integers(2)), bool(r.integers(2))
+        self._put(a, b, where[0], level, negative, style > 0)
+        rest = where[2:]
+        if style == 0:  # a power of two and an addend that is one unit in its last place smaller
+            c, rest = self._addend(level - 1, not negative) | ((1 << fmt.mantissa_bits) - 1), where[1:]
+        elif len(where) > 1:  # two equal products, or two products with random fractions
+            self._put(a, b, where[1], level, not negative, True)
+            if style == 1:
+                a[where[1]], b[where[1]] = a[where[0]] ^ 1 << (self.problem.formats[0].bits - 1), b[where[0]]
+        for index in rest[:1]:
+            far = level + (SPAN if r.random() < 0.4 else self._far(8, SPAN + 3)) * (1 if is_above else -1)
+            self._put(a, b, index, int(np.clip(far, self.least, self.highest)), bool(r.integers(2)), bool(r.integers(2)))
+        if c == 0 and r.random() < 0.5:
+            c = self._addend(level - self._far(8, SPAN + 3), bool(r.integers(2)), True)
         return a, b, c
 
     def tie(self) -> tuple[Array, Array, int]:
@@ -232,7 +255,7 @@ class Maker:
             if style == 2:
                 a[where[0]], b[where[0]] = (0, y.max_code) if r.integers(2) else (x.max_code, 0)
                 if r.random() < 0.5:  # the exponent of the zero product may cut bits of the addend
-                    c = self._addend(fmt.emin + int(r.integers(0, 24)), bool(sign), True)
+                    c = self._addend(fmt.emin + int(r.integers(0, 24, 2).min()), bool(sign), True)
             else:  # a product near the least normal result, or the least product
                 least = max(fmt.emin + int(r.integers(-8, 3)), x.emin + y.emin)
                 self._put(a, b, where[0], least, bool(r.integers(2)), bool(r.integers(2)))
@@ -289,9 +312,14 @@ def one_of(problem: Problem) -> int:
 
 
 def first_cases(problem: Problem, count: int = 300, seed: int = 0) -> Cases:
-    """Return the cases of the first round, with the share of each kind that `KINDS` gives."""
+    """Return the cases of the first round, with the share of each kind that `KINDS` gives.
+
+    The last case has no product, so that it shows whether the unit ignores the addend.
+    """
     maker = Maker(problem, seed)
-    return join(*(maker.make(max(round(count * share), 1), kind) for kind, share in KINDS.items()))
+    cases = [maker.make(max(round(count * share), 1), kind) for kind, share in KINDS.items()]
+    cases[-1].a[-1], cases[-1].b[-1], cases[-1].c[-1] = maker.blank()[0], maker.blank()[1], _power(problem.result, 0)
+    return join(*cases)
 
 
 def mixed(problem: Problem, cases: Cases, count: int, random: np.random.Generator) -> Cases:

@@ -31,8 +31,8 @@ from mxnum.units.unit import OPERANDS, MatrixUnit
 
 #: The search for the nearest rule accepts rules with at most `FEW` wrong answers.
 FEW = 3
-#: The number of rules whose answers are compared at once, to find cases that separate the rules.
-COMPARED = 64
+#: Cases that separate rules are sought by comparing 2 * COMPARED rules at once.
+COMPARED = 32
 #: To separate rules, PART random cases and MIXED mixtures of two cases are tried at once.
 PART, MIXED = 200, 1050
 #: Rules that give equal answers to this many further cases count as equivalent.
@@ -104,8 +104,9 @@ class Identification:
         depths = tuple(bits[bits > 0].tolist()) if len(bits) > 1 else ()
         found: list[Cases] = []
         for index in range(-(-pool // (PART + MIXED))):
-            start = index * COMPARED % len(rules)  # each part compares the first rule with another slice of rules
-            some = np.concatenate([rules[:1], rules[start : start + COMPARED]])
+            # Each part compares the first rules, one or more of each core, with another slice of rules.
+            start = index * COMPARED % len(rules)
+            some = np.concatenate([rules[:COMPARED], rules[start : start + COMPARED]])
             part = random_cases(self.problem, seed, index, depths)
             part = join(part, mixed(self.problem, join(part, self.cases), MIXED, random))
             chosen = separating(evaluator.answers(some[np.lexsort(some.T)], part), count)
@@ -145,10 +146,10 @@ def shuffled(table: Array, seed: int) -> Array:
 def random_cases(problem: Problem, seed: int, index: int, depths: tuple[int, ...]) -> Cases:
     """Return part `index` of the random cases of a seed; `depths` is passed to `Maker`.
 
-    A third of the cases have two products of distant exponents, to separate similar rules.
+    Half of the cases are pairs of distant products and residues, which separate similar rules.
     """
     maker = Maker(problem, (seed, index), depths)
-    return join(maker.make(PART - PART // 3), maker.make(PART // 3, "pair"))
+    return join(maker.make(PART // 2), maker.make(PART // 4, "pair"), maker.make(PART // 4, "residue"))
 
 
 def separating(answers: Array, count: int) -> list[int]:
