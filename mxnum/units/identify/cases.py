@@ -164,7 +164,7 @@ class Maker:
         return a, b, c
 
     def residue(self) -> tuple[Array, Array, int]:
-        """Make two terms that cancel or almost cancel, and terms far above or below what is left."""
+        """Make two terms that cancel or almost cancel, and terms far above or below their sum."""
         a, b, c = self.blank()
         r, fmt, where, style = self.random, self.problem.result, self._some(3), int(self.random.integers(3))
         level = self.least if r.random() < 0.6 else int(r.integers(self.least, self.high + 1))
@@ -179,7 +179,8 @@ class Maker:
                 a[where[1]], b[where[1]] = a[where[0]] ^ 1 << (self.problem.formats[0].bits - 1), b[where[0]]
         for index in rest[:1]:
             far = level + (SPAN if r.random() < 0.4 else self._far(8, SPAN + 3)) * (1 if is_above else -1)
-            self._put(a, b, index, int(np.clip(far, self.least, self.highest)), bool(r.integers(2)), bool(r.integers(2)))
+            far = int(np.clip(far, self.least, self.highest))
+            self._put(a, b, index, far, bool(r.integers(2)), bool(r.integers(2)))
         if c == 0 and r.random() < 0.5:
             c = self._addend(level - self._far(8, SPAN + 3), bool(r.integers(2)), True)
         return a, b, c

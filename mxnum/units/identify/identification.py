@@ -36,7 +36,7 @@ COMPARED = 32
 #: To separate rules, PART random cases and MIXED mixtures of two cases are tried at once.
 PART, MIXED = 200, 1050
 #: Rules that give equal answers to this many further cases count as equivalent.
-POOL = 25_000
+POOL = 60_000
 
 
 @dataclass
@@ -104,9 +104,9 @@ class Identification:
         depths = tuple(bits[bits > 0].tolist()) if len(bits) > 1 else ()
         found: list[Cases] = []
         for index in range(-(-pool // (PART + MIXED))):
-            # Each part compares the first rules, one or more of each core, with another slice of rules.
+            # Each part compares the first rules, which have different cores, with another slice.
             start = index * COMPARED % len(rules)
-            some = np.concatenate([rules[:COMPARED], rules[start : start + COMPARED]])
+            some = np.unique(np.concatenate([rules[:COMPARED], rules[start : start + COMPARED]]), axis=0)
             part = random_cases(self.problem, seed, index, depths)
             part = join(part, mixed(self.problem, join(part, self.cases), MIXED, random))
             chosen = separating(evaluator.answers(some[np.lexsort(some.T)], part), count)
