@@ -100,7 +100,7 @@ MEMORY: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
 
 
 def _memory(name: str, size: str, seed: str) -> dict[str, Any]:
-    """Return the MiB used besides input and results, once by tracemalloc and once by the system."""
+    """Return the MiB used besides input and results, as tracemalloc and the system measure them."""
     import tracemalloc
 
     import mxnum as mx

@@ -114,7 +114,7 @@ def require() -> None:
 
 
 def measure(session: Session) -> Cells:
-    """Yield the cells of a table for each size, and of a table of products."""
+    """Yield the cells of one table for each size, and the cells of a table of products."""
     lengths = () if session.sizes else (512,) if session.quick else (512, 1024, 2048)
     for size in session.sizes_or(tuple(_LINES), (1 << 16,)):
         table = Table(f"size_{size}", f"{size_name(size)} elements", "× the earlier state")

@@ -273,8 +273,8 @@ _SHORT = {
 def meant(argument: str, name: object, known: Sequence[str], settings: str | None = None) -> str:
     """Return the known name that equals `name` up to case and separators, or raise an error.
 
-    Pass `settings` if the argument may also be a notation (see `get`). The error for an element's
-    name then suggests the notation ``name:settings``.
+    Pass `settings` if the argument may also be a notation (see `get`). If `name` is the name of an
+    element, the error then suggests the notation ``name:settings``.
     """
     found = find(argument, name, known) if isinstance(name, str) else None
     if found is None and settings is not None and isinstance(name, str) and _is_element(name):
@@ -368,8 +368,8 @@ class MXFormat:
     def notation(self) -> str:
         """The string from which `get` makes this format, either a known name or the settings.
 
-        The settings do not include a name that a caller chose. From the settings, `get` makes a
-        format that gives the same bits but has the default name.
+        The settings do not include a name that a caller chose: `get` then makes a format with the
+        default name that encodes all numbers to the same bits.
         """
         if _FORMATS.get(self.name) == self:
             return self.name

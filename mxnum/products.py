@@ -253,8 +253,8 @@ def _axes(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
 def _operand(name: str, value: Any, mode: Accumulate) -> Any:
     """Return the engine's operand for an MX array or an array of floats.
 
-    If `mode` does not sum by blocks, an MX array with float scales is decoded to float64, which
-    holds its values exactly.
+    An MX array with float scales is decoded to float64, unless `mode` sums by blocks. float64 holds
+    the array's values exactly.
     """
     from mxnum.engine.products.operands import Operand
 

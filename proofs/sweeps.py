@@ -1,8 +1,8 @@
 """Run an array loop over every bit pattern, with saved progress and a record of finished sweeps.
 
-The state of a sweep is a small file under ``proofs/.cache``, named after the sweep. The state holds
-a hash of the kernel's source, the reference and the versions of tools; if one of these changes, the
-sweep starts over. Finished sweeps are also recorded in ``proofs/sweeps.json``, which is committed.
+The state of a sweep is a small file under ``proofs/.cache``, named after the sweep. A sweep starts
+over if its kernel, its reference or the version of a tool changes; the state holds a hash of these.
+Finished sweeps are also recorded in ``proofs/sweeps.json``, which is committed.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ CHUNK = 1 << 17
 #: Seconds after which the state is saved again.
 SAVE_EVERY = 2.0
 
-#: The time at which this process started. A source file that changed later may differ from the code
-#: that the process loaded.
+#: The time at which this process started. If a source file is newer, the process may have loaded an
+#: older version of the file.
 STARTED = time.time()
 
 #: `evaluate(patterns, results)` writes the result of each pattern; patterns are signed integers.
@@ -53,8 +53,8 @@ class Sweep:
     name: str
     #: The signed integer type of the input; patterns are counted as unsigned integers.
     dtype: str
-    #: Compile the loop; return a function that calls it on consecutive patterns, and the loop,
-    #: whose hash is recorded.
+    #: Compile the loop. Return (a function that calls the loop on consecutive patterns, the loop).
+    #: The hash of the loop is recorded.
     prepare: Callable[[], tuple[Evaluate, Any]]
     reference: Callable[[], Runs]
 
@@ -186,8 +186,8 @@ def _compared(state: State, runs: Runs, results: Array) -> State:
 def count_mismatches(results, first, starts, values, run):  # type: ignore[no-untyped-def]
     """Return (number of mismatches, index of the first mismatch, expected result at this index).
 
-    `results[0]` is the result for the pattern `first`, which lies in the reference's run of index
-    `run`.
+    `results[0]` is the result for the pattern `first`. This pattern lies in run number `run` of the
+    reference.
     """
     mismatches, place, expected = 0, -1, 0
     begin = 0

@@ -102,7 +102,7 @@ def test_reference_gives_the_examples_of_the_semantics(
 @pytest.mark.parametrize("source", FLOATS)
 @pytest.mark.parametrize("rounding", exhaustive.ROUNDINGS)
 def test_breakpoints_agree_with_rounding_number_by_number(source: Any, rounding: Any) -> None:
-    """Check that codes by breakpoints equal codes that the rational reference rounds one by one."""
+    """Check that breakpoints give the same codes as `rationals.encode`."""
     rng = np.random.default_rng([2, len(rounding), FLOATS[source].bits])
     random = Random(int(rng.integers(1 << 30))) if rounding == "sr" else None
     for element in ELEMENTS:

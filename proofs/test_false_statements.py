@@ -1,4 +1,4 @@
-"""Tests that proofs fail for wrong kernels, and if there is no kernel or no input to check."""
+"""Tests that proofs fail if a kernel is wrong or missing, or if no input is checked."""
 
 from __future__ import annotations
 

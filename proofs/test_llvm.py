@@ -340,7 +340,7 @@ def changed(pattern: str, replacement: str) -> translation.Machine:
         (r"icmp eq i8 %arg.scale, -1", "icmp eq i8 %arg.scale, -2"),
         (r", 2147483647", ", 2147483646"),
         (r"zext i8 %arg.scale", "sext i8 %arg.scale"),
-        # Each case below adds a flag with which some right results become poison.
+        # Each case below adds a flag that makes the result poison for some inputs.
         (r"sub nsw i64 (%\S+), (%\S+)", r"sub nuw nsw i64 \1, \2"),
         (r"= lshr i64", "= lshr exact i64"),
         (r"zext i8 %arg.scale", "zext nneg i8 %arg.scale"),

@@ -33,7 +33,7 @@ def test_nearly_each_family_has_its_sample() -> None:
 
 
 def some(*names: str) -> Sequence[Theorem]:
-    """Return theorems that have the given names, and checks that take no time."""
+    """Return theorems with the given names. Their checks return at once."""
     return [Theorem(name, "So.", (), lambda: Outcome("proved", "-", 0.0)) for name in names]
 
 
@@ -49,7 +49,7 @@ def test_a_sample_has_each_part_of_the_names_but_what_takes_long() -> None:
     assert names(x_2=QUICK + 0.1) == ["a/y/2", "a/y/1", "a/x/1"]
     assert names(x_1=QUICK_FAMILY, x_2=9.0, y_1=9.0, y_2=9.0) == ["a/x/1"]
     assert names(x_1=99.0, x_2=99.0, y_1=99.0, y_2=99.0) == []
-    # A part that occurs in only one name adds no theorem to the sample.
+    # No theorem is sampled for a part that only one name has.
     assert len(sample([some("m/one", "m/two", "m/three")], {})) == 1
 
 

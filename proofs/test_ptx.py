@@ -116,8 +116,8 @@ SNIPPETS: list[tuple[str, str, dict[str, int], int]] = [
     ("shr.s64 %rd3, %rd1, %r2;", "%rd3", {"rd1": TOP, "r2": 1000}, -1),
     ("shr.s32 %r3, %r1, %r2;", "%r3", {"r1": -8, "r2": 1}, -4),
     ("shr.u16 %rs5, %rs3, 15;", "%rs5", {"rs3": 0x8000}, 1),
-    # A conversion reads a number of the source type and stores it in the destination type, which
-    # says how the register is extended.
+    # cvt.D.S converts a number of type S to type D. If the register is wider than D, the type D
+    # decides how the number is extended.
     ("cvt.u64.u32 %rd3, %r1;", "%rd3", {"r1": -1}, 0xFFFFFFFF),
     ("cvt.s64.s32 %rd3, %r1;", "%rd3", {"r1": -1}, -1),
     ("cvt.u64.s32 %rd3, %r1;", "%rd3", {"r1": -1}, -1),

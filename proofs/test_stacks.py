@@ -77,7 +77,7 @@ def test_numbers_of_two_types_do_not_meet() -> None:
 
 
 def test_a_quotient_of_integers_is_asked_in_the_words_of_the_standard() -> None:
-    """Check that bitwuzla can answer a question with z3's own division operator, bvudiv_i."""
+    """Check that bitwuzla can answer a question that contains bvudiv_i, an operator of z3 alone."""
     x = z3.BitVec("x", 8)
     question = z3.Then("simplify", "simplify")(z3.And(z3.UGT(x, 3), z3.UDiv(200, x) == 60))[0]
     goal = z3.Goal()

@@ -27,7 +27,7 @@ def browser() -> Iterator[Any]:
 
 @contextmanager
 def opened(browser: Any, address: str, faults: list[str], **settings: Any) -> Iterator[Any]:
-    """Yield an opened page; add its errors, and its requests to a network, to `faults`."""
+    """Yield an opened page; `faults` receives the errors and the network requests of the page."""
     page = browser.new_page(**settings)
     page.on("console", lambda line: faults.append(f"console: {line.text}") if line.type == "error" else None)
     page.on("pageerror", lambda error: faults.append(f"script: {error}"))

@@ -1,4 +1,4 @@
-"""Report what tests compile, which is most of their time: ``pytest --compiled``.
+"""Report what tests compile: ``pytest --compiled``. Compiling takes most of the tests' time.
 
 The report lists the slowest test functions and the slowest compiled functions. Loops that were on
 disk already are not counted: set NUMBA_CACHE_DIR to an empty folder to measure a first run.

@@ -72,7 +72,7 @@ class Covering:
         return int(np.unique(meetings).size - np.unique(meetings[rows]).size)
 
     def meetings(self) -> Rows:
-        """Return a number for each possible case and group; equal values have equal numbers."""
+        """Return, for each possible case and group, a number for the combination of values."""
         names, columns, first = list(self.choices), [], 0
         for group in self.together:
             number = np.zeros(len(self.possible), np.int64)
@@ -115,11 +115,10 @@ def covering(
     """Return cases that contain all combinations of the values of any `strength` parameters.
 
     `where` says which cases are possible; combinations that occur in no possible case are ignored.
-    The values of two parameters in `apart` need not occur together, for example because another
-    test covers the two parameters and compiling each combination is slow. `kinds` maps parameters
-    to functions that return the kind of a value. Each kind, but not each value, of such a parameter
-    occurs with all values of the other parameters. Each value occurs at least once. The cases are
-    the same in every run.
+    `apart` names pairs of parameters whose values need not occur together, for example because
+    another test combines them. `kinds` maps parameters to functions that return the kind of a
+    value. It suffices that each kind, not each value, occurs with all values of other parameters.
+    Each value occurs at least once. The cases are the same in every run.
     """
     values = {name: tuple(some) for name, some in choices.items()}
     size = prod(map(len, values.values()))
@@ -147,8 +146,8 @@ def covering(
 def _greedy(meetings: Rows) -> list[int]:
     """Return the indices of rows that together contain every number in `meetings`.
 
-    Each step takes a row with the largest count of numbers that no earlier row has. If several rows
-    have the largest count, the step takes the first of the rows in a fixed random order.
+    Each step takes the row with the most numbers that no earlier row has. If several rows have
+    equally many, the step takes the first of them in a fixed random order.
     """
     order = np.random.default_rng(SEED).permutation(len(meetings))
     is_new = np.zeros(int(meetings.max(initial=-1)) + 1, bool)

@@ -1,4 +1,4 @@
-"""Tests that imports go downward only, layers are independent, and no code is marked undone."""
+"""Tests that imports go downward only, and that files have no marks of unfinished work."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def test_modes_of_torchao():
 
 
 def wrong_cases(library, call, fmt):
-    """Yield, for each wrong answer: largest magnitude, right scale, given scale, wrong part."""
+    """Yield (largest magnitude, right scale, given scale, wrong part) for each wrong answer."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         peer = next(p for p in peers(library) if (p.call, p.format) == (call, fmt))

@@ -1,4 +1,4 @@
-"""Tests of the report on what tests compile (`tests/compiled.py`)."""
+"""Tests of `tests/compiled.py`, which reports the functions that each test compiles."""
 
 from __future__ import annotations
 

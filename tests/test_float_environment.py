@@ -65,7 +65,7 @@ def everything(x):
 def inputs(dtype):
     rng = samples.generator("environment", dtype)
     tiny = np.finfo(dtype).smallest_subnormal
-    # x has several groups of rows, some of which only the definition can compute.
+    # Fast loops convert only some blocks of x; the definition converts the other blocks.
     x = rng.standard_normal((32, 256)).astype(dtype)
     x[0] *= tiny * 1000
     x[1] = tiny * np.arange(256)

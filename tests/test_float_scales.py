@@ -182,7 +182,7 @@ def test_a_part_keeps_the_tensor_scale_that_the_rest_has(what, tensor_scale):
     part = PARTS[what](q)
     x, has = part.dequantize() / 4, part.tensor_scale
     for other in (None, np.nextafter(has, np.float32(2)), np.full_like(has, 0.5)):
-        if tensor_scale is None or other is not None:  # if `other` is None, the computed scale has no axes
+        if tensor_scale is None or other is not None:  # if `other` is None, the computed tensor scale is a scalar
             with pytest.raises(ValueError, match="'out' must be a whole array, not a part"):
                 mx.quantize(x, "nvfp4", blocks=part.blocks, tensor_scale=other, out=part)
         assert q.equals(before)
@@ -200,8 +200,7 @@ def test_what_has_a_tensor_scale_of_its_own_takes_another():
         assert mx.quantize(x, "nvfp4", blocks=whole.blocks, out=whole).equals(want)
     largest = np.unravel_index(np.abs(X).argmax(), X.shape)[0]
     q, row = mx.quantize(X, "nvfp4"), slice(largest, largest + 1)
-    # Quantizing into this row succeeds, because the row's own tensor scale equals that of the
-    # array.
+    # X[row] alone has the same tensor scale as X, so quantizing into this part of q succeeds.
     assert mx.quantize(X[row], "nvfp4", out=q[row]).equals(q[row])
     q = mx.quantize(X, "nvfp4", tensor_scale="row")
     kept = q[2:].dequantize()

@@ -1,4 +1,4 @@
-"""Tests that modes are strings with definitions, and that code handles or rejects every mode."""
+"""Tests that modes are strings with docstrings, and that code handles or rejects every mode."""
 
 from __future__ import annotations
 
@@ -93,12 +93,12 @@ def through_the_engine(**changes):
 
 
 def converted(make, **changes):
-    """Make the loops of the changed settings."""
+    """Make the loops that convert numbers under changed settings."""
     make(powers_of_two.modes_of(settings(**changes))).exact(None)
 
 
 def summed(mode):
-    """Sum one product of two numbers in a mode."""
+    """Compute a product of 1 x 1 matrices in a mode of accumulation."""
     x = Operand(np.ones((1, 1), np.float32), FLOAT32)
     sums.matmul(x, x, mode, np.empty((1, 1), np.float32), 1, lambda operand, threads: operand.array)
 
@@ -180,8 +180,8 @@ def test_known_modes_do_not_raise():
 
 
 ENUMS = {"Rounding", "Overflow", "ScaleRule", "FloatScaleRule", "Nonfinite", "OffsetRange", "Accumulate"}
-#: Modules that may compare with a single mode, because they test which mode explains an answer,
-#: handle all other modes in another function, or compute constants.
+#: Modules that may test for a single mode. They find the mode that explains an answer, compute
+#: constants, or leave all other modes to another function.
 ASKS = {
     "conformance/hypotheses/float_scales.py",
     "conformance/judging/judge.py",

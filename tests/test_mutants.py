@@ -1,4 +1,4 @@
-"""Tests that planted mistakes fit the code, and of the tool that plants them."""
+"""Tests that planted mistakes fit the code, and tests of the tool that plants them."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def blocky(dtype, shape, *key, special=0.02):
 def check(x, fmt, blocks, values=None, **options):
     """Assert that codes, scales, offsets and decoded values equal the oracle's.
 
-    The decoded values have the type `values`, or by default the type of x.
+    `values` is the type of the decoded values, by default the type of x.
     """
     got, want, case = check_parts(x, fmt, blocks, **options)
     dtype = x.dtype.name if values is None else values
@@ -88,7 +88,7 @@ def test_every_rounding_scale_rule_and_overflow_of_ordinary_numbers(fmt, dtype):
     apart=[("fmt", "rounding"), ("fmt", "rule"), ("rounding", "rule"), ("fmt", "dtype"), ("fmt", "overflow")],
 ).parametrize_in_tiers  # fmt: skip
 def test_every_rounding_scale_rule_and_overflow(fmt, dtype, rounding, rule, overflow):
-    """Check arrays with NaN and infinities; their loops depend on format, rounding and rule."""
+    """Check arrays with NaN and infinities; each format, rounding and rule has a compiled loop."""
     x = blocky(dtype, (3, 70), fmt)
     options = {"rounding": rounding, "scale_rule": rule, "overflow": overflow}
     if rounding == Rounding.SR:

@@ -41,7 +41,7 @@ def test_histogram():
     assert sum(bar.get_height() for bar in ax.patches if hasattr(bar, "get_height")) > 0
     heights = [p.get_height() for p in ax.containers[0]]
     got = measure(x, "mxfp4_e2m1", axis=0)
-    # Regression: bars showed shares of the nonzero elements, but the title shares of all elements.
+    # Regression: bars showed shares of nonzero elements, but the title showed shares of all.
     zeros = np.count_nonzero(x[:32, 1:] == 0) + np.count_nonzero(x[32:] == 0)
     assert sum(heights) == pytest.approx(100 * (1 - zeros / got.measured))
     assert f"{got.beyond_max_rate:.2%} beyond" in ax.get_title()

@@ -16,7 +16,7 @@ needs_typer = pytest.mark.skipif(importlib.util.find_spec("typer") is None, reas
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reduce the self-test to three cases, one of which is uncommon."""
+    """Reduce the self-test to three cases, one of which runs only with ``--all``."""
     kept = ("mxfp4_e2m1", "mxfp4_e2m1, packed", "many threads")
     cases = [case for case in selftest._cases() if case[0] in kept]
     monkeypatch.setattr(selftest, "_cases", lambda: cases)

@@ -64,7 +64,7 @@ def test_infinite_and_nan_offsets_give_infinite_and_nan_values(dtype):
 
 
 def test_float64_is_rounded_with_an_offset():
-    # Regression: semantics.md said that float64 values are exact with an offset.
+    # Regression: semantics.md said that decoding to float64 is exact even with an offset.
     one = mx.MXArray.from_parts(np.array([0x38], np.uint8), np.array([0], np.uint8), FORMAT, offsets=np.float16([1]))
     assert one.dequantize("float64").tolist() == [1.0]
 

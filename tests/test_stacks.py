@@ -1,4 +1,4 @@
-"""Tests that NVFP4 in a software stack's arithmetic equals the stack's package on a CPU."""
+"""Tests that NVFP4 in a stack's arithmetic has the results of the stack's package on a CPU."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ READERS = {"torchao": torchao_reads, "modelopt": modelopt_reads, "compressed_ten
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_elements_equal_onnx(family):
-    """Check the elements of stacks that divide against ONNX's: x / scale, to nearest even.
+    """Check that elements of two stacks equal those of ONNX: x / scale, rounded to nearest even.
 
     ModelOpt has NaN scales for tensors with infinities and for tensors of zeros. The test does not
     compare elements under NaN scales, which are 0 in ONNX and 6 in ModelOpt.
@@ -317,7 +317,7 @@ def test_roundings_equal_gfloat(family):
 
 @pytest.mark.parametrize("stack", stacks.STACKS)
 def test_equals_the_definition_where_no_scale_is_rounded(stack):
-    """Check a tensor whose maximum is 2688, and whose other blocks have maxima 6 * 2**n."""
+    """Check blocks of maxima 6 * 2**n; the first block has the tensor's maximum, 6 * 448 = 2688."""
     draw = np.random.default_rng(0)
     x = draw.integers(-127, 128, (32, 16)).astype(np.float32) / 128
     x[:, 3] = 1
@@ -377,11 +377,10 @@ def test_a_part_of_a_tensor_and_a_given_scale():
             assert np.array_equal(each.scales, whole.scales[:7])
 
 
-#: The stacks of the fast tier. torchao multiplies by a reciprocal. compressed_tensors divides; its
-#: first step computes in the type of the tensor.
+#: The stacks of the fast tier: torchao multiplies by a reciprocal; compressed_tensors divides, and
+#: computes the global scale in the type of the tensor.
 SAMPLE = "torchao", "compressed_tensors"
-#: Families of tensors in which loops do not handle some blocks, so that numpy computes the whole
-#: tensor.
+#: Families of tensors that numpy computes, because compiled loops cannot handle some of the blocks.
 LEFT = "every exponent", "large", "small", "subnormal", "infinities", "zeros"
 
 
@@ -450,17 +449,17 @@ def test_quantize_and_fake_quantize(stack):
 
 
 @pytest.mark.parametrize("stack", ["transformer_engine", "torchao"])
-@pytest.mark.parametrize("rows", [4, 8192])  # numpy computes the small array, loops the large array
+@pytest.mark.parametrize("rows", [4, 8192])  # numpy computes 4 rows; compiled loops compute 8192
 def test_out(stack, rows):
     x = np.resize(tensors("normal")[0], (rows, 16))
     odd = x.copy()
-    odd[1, 3] = np.inf  # loops stop at the infinity, after writing other blocks
+    odd[1, 3] = np.inf  # compiled loops write some blocks, then stop at the infinity
     for array in (x, odd, x.astype(ml_dtypes.bfloat16), np.asfortranarray(x)):
         want, out = mx.fake_quantize(array, "nvfp4", arithmetic=stack), np.empty_like(array)
         assert mx.fake_quantize(array, "nvfp4", arithmetic=stack, out=out) is out
         assert out.tobytes() == want.tobytes()
         room = np.concatenate([array, array[:1]])
-        for place in (slice(0, rows), slice(1, rows + 1)):  # the result goes into x, then into an overlapping array
+        for place in (slice(0, rows), slice(1, rows + 1)):  # `out` is x itself, then x shifted by one row
             room[:rows] = array
             mx.fake_quantize(room[:rows], "nvfp4", arithmetic=stack, out=room[place])
             assert room[place].tobytes() == want.tobytes()

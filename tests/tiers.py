@@ -4,7 +4,7 @@ Exhaustive and slow tests have the mark `full` and run only with ``--tier full``
 the outcomes of slow tests are written to ``full_tier.json``. `full_tier.json` has an entry for each
 slow test function, with the number of cases and a hash of the tested code. Each test run lists the
 slow tests whose record is missing, incomplete or older than the code, but does not fail for them.
-``python -m tests.tiers`` prints the record.
+``python -m tests.tiers`` prints `full_tier.json` as a table.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Outcomes:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     marked = config.stash[_MARKED]
-    if not marked:  # no slow test was collected, or only by xdist's workers
+    if not marked:  # no slow test was collected, or only xdist's workers collected tests
         marked = [name for name in read() if (ROOT / name.split("::")[0]).exists()]
     told = "\n".join(problems(read(), marked))
     if told:

@@ -132,6 +132,6 @@ def _lowest_bits(x: Array) -> Array:
 
 
 def _dropped(x: Array, last: Array, fraction_bits: int) -> Array:
-    """Return the unit of the last of x's `fraction_bits` bits, or 0 if x has no lower bits."""
+    """Return the value of the last of x's `fraction_bits` bits, or 0 if x has no lower bits."""
     exponent = _exponents(x) - fraction_bits
     return np.where((x == 0) | (exponent <= last), 0.0, np.ldexp(1.0, np.maximum(exponent, -1000)))

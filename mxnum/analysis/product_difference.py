@@ -188,7 +188,7 @@ def compare_products(
 
 
 class _Chain:
-    """The results of a stack in steps: first exact sums, then one more property in each step."""
+    """A stack's results: first with exact sums, then with one more property of it in each step."""
 
     def __init__(self, stack: ProductStack, a: Any, b: Any) -> None:
         self.a, self.b = (_values(x) for x in (a, b))

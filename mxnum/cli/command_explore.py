@@ -21,7 +21,7 @@ def explore(
     source: Annotated[Path, typer.Argument(metavar="FILE", help="A .npy, .npz or .safetensors file of floats.")],
     formats: Annotated[Several, typer.Option("--format", "-f", help="Only this MX format; repeatable.")] = None,
     scale_rules: Annotated[
-        Several, typer.Option("--scale-rule", help="Scale rules to try (repeatable), at least one for each format.")
+        Several, typer.Option("--scale-rule", help="Scale rule to try; repeatable. Each format must allow one of them.")
     ] = None,
     roundings: Annotated[Several, typer.Option("--rounding", help="Only this rounding; repeatable.")] = None,
     block_sizes: Annotated[

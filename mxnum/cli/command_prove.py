@@ -21,7 +21,7 @@ def prove(
     function: Annotated[str | None, typer.Option(help="The module or function to prove, if there are several.")] = None,
     port: Annotated[
         list[str] | None,
-        typer.Option(help="The input, output or constant at a port or parameter: in_data=x, enable=1; repeatable."),
+        typer.Option(help="Bind a port or parameter to an input, output or constant: in_data=x, enable=1; repeatable."),
     ] = None,
     parameter: Annotated[
         list[str] | None,

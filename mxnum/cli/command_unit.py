@@ -30,7 +30,7 @@ def probe(
     force: options.Force = False,
     device: Annotated[
         str | None,
-        typer.Option(help="Run cases on this machine's GPU (cuda, or a compiled probe.cu); --output is a folder."),
+        typer.Option(help="Run cases on this GPU: cuda, or the path of a compiled probe.cu; --output is a folder."),
     ] = None,
 ) -> None:
     """Write cases that show how a matrix unit computes d = a*b + c.

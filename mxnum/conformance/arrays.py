@@ -53,11 +53,11 @@ def check_arrays(
 ) -> Report:
     """Compare a callable with the right answers on whole arrays, and return the report.
 
-    The arrays have two axes. They have one element, one element less or more than a block, several
-    blocks with or without a short last block, or millions of elements. The arrays are contiguous,
-    transposed, strided, or parts of larger arrays. An array counts as wrong if the function raises
-    an error for it, or returns a wrong shape or type; the report quotes the error. A bug raises
-    `ConformanceError`.
+    The arrays have two axes. Their sizes are one element, one element less or more than a block,
+    several blocks with or without a short last block, and millions of elements. They are
+    contiguous, transposed, strided, or parts of larger arrays. An array counts as wrong if the
+    function raises an error for it, or returns a wrong shape or type; the report quotes the error.
+    A bug raises `ConformanceError`.
 
     Parameters
     ----------

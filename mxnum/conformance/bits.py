@@ -53,7 +53,7 @@ def fits(codes: Array, bits: int) -> Array:
 
 
 def fitted(array: Array, bits: int) -> Array:
-    """Return codes in the smallest type of at least `bits` bits, or in int64 if a code has more."""
+    """Return codes in the type for `bits` bits, or in int64 if a code does not fit `bits` bits."""
     if array.dtype.kind == "u" and array.dtype.itemsize == 8:
         array = np.minimum(array, np.uint64((1 << 63) - 1))
     wide = array.astype(np.int64)
@@ -87,8 +87,8 @@ class Generator:
     def integers(self, low: int, high: int, shape: int | tuple[int, ...]) -> Array:
         """Return random integers in low..high inclusive.
 
-        If the range has n <= 2**32 integers, the lowest probability of an integer is at least
-        1 - n / 2**32 times the highest.
+        If the range has n <= 2**32 integers, the lowest probability of an integer is at least the
+        highest probability times (1 - n / 2**32).
         """
         count, values = int(np.prod(shape)), np.uint64(high - low + 1)
         raw = self._generator.random_raw(count)

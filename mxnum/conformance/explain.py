@@ -131,7 +131,7 @@ def _float_scale_steps(task: Task, values: list[float], tensor: Fraction, code: 
         takes_four = errors[1] < errors[0]
         what = "absolute errors" if rule.error_power == 1 else "squared errors"
         how = f"the sum of {what} is {number(errors[1])} with maximum 4 and {number(errors[0])} with maximum 6"
-        chosen = f" (four over six scales the maximum to {'4' if takes_four else '6'}: {how})"
+        chosen = f" (four over six maps the maximum to {'4' if takes_four else '6'}: {how})"
         quotient *= Fraction(3, 2) if takes_four else 1
     found, below, above, fraction, why = _rounded(scale, quotient, rule)
     if found != code:

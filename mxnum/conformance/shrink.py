@@ -166,7 +166,7 @@ def _inputs(task: Task, seen: Sequence[Columns]) -> Any:
 def _largest(task: Task, seen: Sequence[Columns]) -> list[int]:
     """Return the largest magnitudes of tensors to try, as bits: 0, plain numbers, those of `seen`.
 
-    With 0, the tensor's largest magnitude is the block's own.
+    0 stands for the block's own largest magnitude.
     """
     plain = [float(v) for v in (2688, 12, 6, 1, 5.25) if v <= task.source.max]
     known = [int(case["largest"][0, 0]) for case in seen]

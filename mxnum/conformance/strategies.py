@@ -93,8 +93,7 @@ def blocks(
 ) -> Any:
     """Return a strategy for one block of floats: few or many numbers, and special values.
 
-    Numbers at rounding boundaries belong to the block's own scale or, if scales are floats, to any
-    scale of the format.
+    Rounding boundaries are taken at scale 1, and at one random scale of the format.
     """
     fmt = formats.get(format)
     float_type = FLOATS[errors.choose("source", source, tuple(FLOATS))]

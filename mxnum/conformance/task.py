@@ -53,7 +53,7 @@ class Field:
 
 
 class ArrayFormat(MXFormat):
-    """The format of a task about float arrays: their float type, without scales."""
+    """The format of a task about arrays of floats without scales."""
 
     def __init__(self, element: ElementFormat, name: str) -> None:
         fields = {"element": element, "scale": E8M0, "block": 1, "name": name, "tensor_scale": None}
@@ -101,7 +101,7 @@ class Operation:
     def result_bits(self, task: Task) -> int | None:
         """Return the number of fraction bits of a result.
 
-        Reports state distances in units of the last fraction bit. Return None if they state none.
+        Reports give distances in units of the last fraction bit. Return None if they give none.
         """
         return None
 
@@ -149,7 +149,7 @@ class Operation:
         raise NotImplementedError
 
     def causes(self, task: Task, found: Judgement) -> tuple[Array, Columns]:
-        """Return a float (as bits) and other properties of each case that may cause its error."""
+        """Return a float (as bits) of each case, and other properties that may cause its error."""
         raise NotImplementedError
 
     def hypotheses(self, task: Task) -> Iterator[tuple[str, str, Answer]]:

@@ -199,7 +199,7 @@ def quotients(x: Array, scale: ScaleFormat, scales: Array, tensor_scale: Array |
     divides = np.broadcast_to((kind == FINITE) & (divisor != 0), x.shape)
     divide = make_divide(source.mantissa_bits, width, digits)
     exponent, quotient = divide(exponent, significand, over, np.where(divides, divisor, 1 << width))
-    with np.errstate(all="ignore"):  # np.where discards the results of which numpy warns
+    with np.errstate(all="ignore"):  # numpy warns of results that np.where discards
         found = np.where(divides & (significand != 0), np.ldexp(quotient.astype(float), exponent - digits - 1), 0.0)
         wide = np.abs(x.astype(np.float64))
     return np.where(np.isfinite(wide), np.where(kind == NAN, np.nan, found), wide)

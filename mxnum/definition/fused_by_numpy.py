@@ -82,7 +82,7 @@ def _side(x: Vectors, unit: MatrixUnit, padded: int, zero_exponent: int) -> _Sid
     """Return the rows of an operand, extended to the length `padded` with zeros."""
     elements, point = _of_codes(x.codes, x.element).padded(padded), x.element.mantissa_bits
     elements = elements._replace(exponent=np.where(elements.significand == 0, zero_exponent, elements.exponent))
-    if unit.group > 1:  # as multiples of the smallest positive number, elements need no alignment
+    if unit.group > 1:  # multiples of the smallest positive number need no alignment
         shift = np.where(elements.significand == 0, 0, elements.exponent - x.element.emin)
         elements = elements._replace(significand=elements.significand << shift, exponent=np.zeros_like(shift))
         point -= x.element.emin
@@ -210,7 +210,7 @@ def _floats(codes: Array) -> Array:
 
 
 def _with_one_nan(codes: Array, accumulator: ElementFormat) -> Array:
-    """Return the bit patterns, with each NaN replaced by one NaN: sign 0, all other bits 1."""
+    """Return the bit patterns, with every NaN replaced by the NaN 0x7F...F."""
     mask = (1 << accumulator.bits) - 1
     magnitude = codes & (mask >> 1)
     return np.where(magnitude > accumulator.max_code + 1, mask >> 1, codes & mask).astype(f"u{accumulator.bits // 8}")

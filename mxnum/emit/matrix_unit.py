@@ -57,7 +57,7 @@ class SumModel(Emitted):
     def comment(self) -> str:
         """The comment of the function `fused_sum`."""
         after = (
-            "In the first sum of an instruction, c is 0. The function add adds the addend to the last result."
+            "In the first sum of an instruction, c is 0. Call add to add the addend to the last result."
             if self.add is not None
             else "In an instruction of several sums, each result is the addend c of the next sum."
         )

@@ -126,7 +126,7 @@ class Printer:
         return str(value)
 
     def use(self, function: Function, **values: str) -> str:
-        """Return a call of a function; it passes those of the `values` that the function takes."""
+        """Return a call of a function, with those of the `values` that the function takes."""
         return f"{self.called(function)}({', '.join(values[name] for name in self.parameters(function))})"
 
     @staticmethod

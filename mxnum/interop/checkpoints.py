@@ -177,7 +177,7 @@ def _shards(folder: Path) -> dict[Path, list[str]]:
         with reading(index, "must be an index in JSON"):
             files = _table("weight_map", _table("its content", json.loads(index.read_text()))["weight_map"])
             for name, file in files.items():
-                # Do not follow links, because in a cache files may be links to another folder.
+                # Check only the text of the path: files of a cache may be links to another folder.
                 if not isinstance(file, str) or Path(file).anchor or ".." in Path(file).parts:
                     raise ValueError(f"it says that {name!r} is in {file!r}, which is not in the index's folder")
                 found.setdefault(folder / file, []).append(name)

@@ -178,7 +178,7 @@ def given(circuit: Circuit, binding: Binding, values: Mapping[str, z3.BitVecRef]
 
 
 def narrowed(circuit: Circuit, name: str, port: Port, value: z3.BitVecRef) -> tuple[z3.BitVecRef, list[z3.BoolRef]]:
-    """Return the bits of an output that the claim describes, and conditions on all higher bits.
+    """Return those bits of an output that the claim describes, and conditions on its higher bits.
 
     The higher bits must be a zero extension or a sign extension of the returned bits.
     """

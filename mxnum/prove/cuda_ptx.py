@@ -276,7 +276,7 @@ class Machine(ptx._Machine):
 
 
 def _merged(ways: list[tuple[z3.BoolRef, dict[str, z3.BitVecRef]]]) -> tuple[z3.BoolRef, dict[str, z3.BitVecRef]]:
-    """Return the condition that control takes one of the paths, and the registers where they join.
+    """Return the condition under which control takes any of the paths, and the merged registers.
 
     A register that a path does not write has an arbitrary value on this path.
     """

@@ -228,7 +228,7 @@ class _Machine:
 
     env: dict[str, Value] = field(default_factory=dict)
     block: str = ""
-    #: `reached` has the condition that control reaches a block, and `edges` that it takes an edge.
+    #: The conditions under which control reaches a block (`reached`) or takes an edge (`edges`).
     #: `stored` is the content of the result slot at the end of a block.
     reached: dict[str, z3.BoolRef] = field(default_factory=dict)
     edges: dict[tuple[str, str], z3.BoolRef] = field(default_factory=dict)
@@ -368,7 +368,7 @@ class _Machine:
 
 
 def _intrinsic(name: str, width: int, operands: list[z3.BitVecRef]) -> tuple[z3.BitVecRef, z3.BoolRef]:
-    """Return an intrinsic's result, and the condition that the intrinsic itself makes it poison."""
+    """Return an intrinsic's result, and the condition under which the intrinsic makes it poison."""
     match name, operands:
         case _, [a, b] if name in _INTRINSICS:
             return _INTRINSICS[name](a, b), _NEVER

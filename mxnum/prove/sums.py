@@ -24,7 +24,7 @@ WORD = 64
 class Cut(NamedTuple):
     """The claim about a dot product, split into two questions: the products, and their sum."""
 
-    #: The first question: for all codes, is each cut the expected multiple of its codes' product?
+    #: The first question: for all codes, does each term of `_leaves` equal factor * product?
     products: z3.BoolRef
     #: The second question: with symbols in place of products, does the implementation's answer
     #: `found` equal the definition's answer `right`? `premises` restrict the symbols, for example
@@ -156,7 +156,7 @@ def _factor(term: z3.ExprRef, element: ElementFormat, pair: tuple[z3.BitVecRef, 
 
 
 def _support(roots: Sequence[z3.ExprRef], places: Mapping[int, int]) -> dict[int, frozenset[int]]:
-    """Return the indices of the code pairs in each term, by the term's id; -1 is another symbol."""
+    """Return, for each term's id, the indices of the code pairs in it (-1: any other symbol)."""
     found: dict[int, frozenset[int]] = {}
     waiting = list(roots)
     while waiting:

@@ -79,9 +79,9 @@ def float_scale(numbers: Sequence[Fraction], fmt: MXFormat, rule: FloatScaleRule
     `numbers` are the finite numbers of the block, and m is their largest magnitude. The quotient q
     = m / (largest element * t) is rounded once to the format of the scale. If q is beyond the scale
     format's largest number, the scale is this largest number. The two rules called four over six
-    compare the scale for q with the scale for 3/2 q: with each scale, all numbers are rounded to
-    nearest even. These rules take the scale whose sum of absolute or squared errors is smaller, or
-    the scale for q if both sums are equal.
+    round all numbers to nearest even with the scale for q, and again with the scale for 3/2 q. They
+    take the scale with the smaller sum of absolute or squared errors; if the sums are equal, they
+    take the scale for q.
     """
     e, number = fmt.element, fmt.scale.number
     assert number is not None

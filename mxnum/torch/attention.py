@@ -88,7 +88,7 @@ def attend(
     each query may attend to at least one key.
     """
     scores = matmul_how(query, key, how, drawn, transposed=True).mul_(scale)  # In place, because new memory costs time.
-    dtype = scores.dtype  # Adding a mask may give a wider type.
+    dtype = scores.dtype  # scores + mask may have a wider type.
     if mask is not None:
         scores = torch.where(mask, scores, -math.inf) if mask.dtype == torch.bool else scores + mask
     probabilities = (scores.softmax(-1) if has_keys or mask is None else _softmax(scores)).to(dtype)
@@ -109,7 +109,7 @@ def _is_simple(query: Tensor, key: Tensor, value: Tensor) -> bool:
 
 
 class _Attention(torch.autograd.Function):
-    """The output of `attend` for a boolean mask that leaves each query a key, with less memory.
+    """`attend` with less memory, for a boolean mask that gives each query at least one key.
 
     Allocating memory for a result takes longer than computing it, so the scores and their gradient
     are overwritten. The mask is applied by integer operations, which are faster than `torch.where`.

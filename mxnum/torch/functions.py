@@ -153,7 +153,7 @@ def fake_quantize(
 def _from_the_end(axis: int, x: Tensor) -> int:
     """Return the axis counted from the end.
 
-    To the operations in `library`, an axis that is not negative is an axis of a convolution.
+    The operations in `library` take an axis that is not negative as an axis of a convolution.
     """
     most = max(x.ndim, 1)
     axis = errors.integer("axis", axis, -most, most - 1)
@@ -413,7 +413,7 @@ def _key(is_stochastic: bool, seed: Any, stream: int) -> Key:
 
 def _refuse_studies(argument: str, operand: Operand) -> None:
     is_known = operand.error == "quantize" and not operand.matched and operand.scale_rule != "released_bump"
-    accepted = "one that quantizes (only mxnum.lab.mlp supports matched, released_bump and other values of error)"
+    accepted = "one that quantizes (only mxnum.lab.mlp supports matched, released_bump, and any error but 'quantize')"
     errors.require(is_known, argument, accepted, str(operand))
 
 

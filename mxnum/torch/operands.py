@@ -328,7 +328,7 @@ def _first_clamped(e: ElementFormat, rounding: Rounding) -> list[tuple[float, bo
     wider = ElementFormat("wider", e.exponent_bits + 1, e.mantissa_bits, e.bias)
     following = wider.value(e.max_code + 1)
     middle = (e.max + following) / 2
-    # The possible thresholds, each with the smallest number that is clamped.
+    # The possible thresholds, each with the smallest number that it clamps.
     candidates = {
         (e.max, False): math.nextafter(e.max, math.inf), (middle, True): middle,
         (middle, False): math.nextafter(middle, math.inf), (following, True): following,

@@ -27,10 +27,10 @@ SCALES: Any = tuple(scale for scale in formats.SCALES.values() if scale.number i
 
 
 def unpacking(make_unpack: Any, *exponents: Any, sign: int = 0) -> Any:
-    """Return a replacement of `make_unpack` that makes functions with a significand as argument.
+    """Return a replacement of `make_unpack`, whose functions take a significand as x.
 
-    Call n of the replacement makes a function that returns entry n of `exponents` as the exponent.
-    If the entry is None, call n makes the original function.
+    The n-th function that the replacement makes returns entry n of `exponents` as the exponent. If
+    this entry is None, the n-th function is the original one.
     """
     left = iter(exponents)
 
@@ -47,7 +47,7 @@ def pack_nothing(*how: Any) -> Any:
 
 
 def packing(over: Any, make: str, *how: Any) -> Any:
-    """Return the packing function that the factory named `make` gets from `over.make_pack`."""
+    """Return the packing function that `over.make_pack` makes for the factory named `make`."""
     kept, make_pack = dict[str, Any](), over.make_pack
     with patched(over, make_pack=lambda *how: kept.setdefault("pack", make_pack(*how))):
         getattr(over, make)(*how)
@@ -78,7 +78,7 @@ def over_tensor_scales(find: Any, source: Any) -> Iterator[tuple[Ratios, Any]]:
 
 
 def is_leading(got: tuple[Any, int], ratios: Ratios, digits: int, down: int = 0) -> bool:
-    """Return True if `got` is `leading` of the ratios, with `down` subtracted from the exponent."""
+    """Return True if `got` is the result of `leading`, with exponents that are lower by `down`."""
     exponent, significand = leading(ratios, digits)
     return got[1] == significand and bool(np.all(got[0] == EXPONENTS + exponent - down))
 

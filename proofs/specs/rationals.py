@@ -175,8 +175,8 @@ def floor_magnitude(source: Float, numerator: int, denominator: int, exponent: i
     denominator * 2**exponent.
 
     The number is first rounded down to n times the smallest subnormal. The leading `fraction_bits`
-    + 1 bits of n are the significand. The pattern is the significand plus (number of lower bits of
-    n) * 2**fraction_bits, so the implicit bit adds 1 to the exponent field.
+    + 1 bits of n are the significand; n has `steps` more bits. The pattern is `steps` *
+    2**fraction_bits + significand. The implicit bit adds 1 to the exponent field.
     """
     shift = exponent - source.quantum_exponent
     if shift >= 0:
@@ -320,9 +320,9 @@ def decode(element: Element, target: Float, code: int, scale: int) -> int:
 def scale_threshold(element: Element, rule: str, code: int) -> tuple[Fraction, bool]:
     """Return (t, inclusive): the scale is at least `code` iff A > t, or A = t if inclusive.
 
-    `code` is from 1 to 254. The rule floor takes the scale for which the largest magnitude A is in
-    [2**emax, 2**(emax+1)) times the scale. Every rule except floor says for which largest
-    magnitudes A the scale `code` - 1 is too small.
+    A is a block's largest magnitude, and `code` is from 1 to 254. The rule `floor` chooses the
+    scale s with 2**emax <= A / s < 2**(emax+1). For other rules, t is the limit of A under the
+    scale code `code` - 1.
     """
     lower = power_of_two(code - 1 - 127)
     match rule:

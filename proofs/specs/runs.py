@@ -50,11 +50,10 @@ class Random:
 
 @lru_cache(maxsize=64)
 def _floors(source: str, element: str, points: str, random: Random) -> tuple[Array, Array]:
-    """Return, for each gap, the largest pattern up to a point, and True if it is at the point.
+    """Return arrays [scale, gap]: the largest pattern up to a point, and True if it is the point.
 
-    The results have a row for each scale. `points` selects a point in each gap: "start", "middle",
-    "end", or "random". The point "random" is the lowest point that stochastic rounding with the
-    word `random` rounds up.
+    `points` selects a point in each gap: "start", "middle", "end", or "random". From the point
+    "random" on, stochastic rounding with the word `random` rounds up.
     """
     table = (*ELEMENTS[element].magnitudes, ELEMENTS[element].beyond)
     part = {
@@ -81,12 +80,12 @@ def breakpoints(source: str, element: str, rounding: str, negative: bool, random
 
 
 def _breakpoints(source: str, element: str, rounding: str, negative: bool, is_odd: bool) -> Array:
-    """Return the breakpoints as if every gap began at an odd code (even, if not `is_odd`)."""
+    """Return the breakpoints as if all gaps began at odd codes, or even codes if not `is_odd`."""
     ups = [rounds_up(rounding, negative, is_odd, Fraction(quarters, 4)) for quarters in (1, 2, 3)]
     point = ("start", "middle", "middle", "end")[3 - sum(ups)]
     floor, exact = _floors(source, element, point, Random())
-    # If a point itself rounds up, as the end of a gap does, the pattern at the point is the
-    # breakpoint.
+    # If a pattern is exactly at the point, and the point rounds up, this pattern is the breakpoint.
+    # Otherwise, the next pattern is.
     return np.where(exact & (point == "end" or (point == "middle" and ups[1])), floor, floor + 1)
 
 

@@ -1,8 +1,8 @@
 """The tables of the standards, typed in as literals.
 
 Elements are those of OCP Microscaling v1.0, section 5, and OFP8 v1.0; e3m0 and int4 are extensions.
-Float types are those of IEEE 754, and bfloat16. Nothing is computed from `mxnum.formats`, so that a
-wrong field of a format cannot hide in a theorem.
+Float types are those of IEEE 754, and bfloat16. Nothing is computed from `mxnum.formats`, so
+theorems reveal wrong fields of formats.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Element:
     name: str
     bits: int
     #: `mantissa` is the number of stored fraction bits. `emin` is the exponent of the smallest
-    #: normal number, or, for an integer, of its only binade.
+    #: normal number, and 0 for integer formats.
     mantissa: int
     emin: int
     #: Exponent of the largest value.
@@ -164,8 +164,8 @@ SCALE_NAN = 0xFF
 #: The number of random bits that stochastic rounding compares.
 RANDOM_BITS = 30
 
-#: The significand of each element's largest value. For amax = f * 2**E, the scale rule floor leaves
-#: an element beyond the largest value iff f exceeds this significand (OCP MX v1.0, section 6.3).
+#: The significand of each element's largest value. Under the scale rule `floor`, amax / scale
+#: exceeds the largest value iff the significand of amax is larger (OCP MX v1.0, section 6.3).
 LARGEST_SIGNIFICAND = {
     "e4m3": Fraction(7, 4),
     "e5m2": Fraction(7, 4),
@@ -177,8 +177,8 @@ LARGEST_SIGNIFICAND = {
     "int4": Fraction(7, 4),
 }
 
-#: The scale rule even adds one to floor's exponent iff f is at least 2 - 2**-(m+1), the value in
-#: this table.
+#: The scale rule `even` adds one to the exponent of `floor` iff the significand of the largest
+#: magnitude is at least this number: 2 - 2**-(m+1) for m mantissa bits.
 EVEN_BUMP = {
     "e4m3": Fraction(31, 16),
     "e5m2": Fraction(15, 8),
@@ -190,6 +190,6 @@ EVEN_BUMP = {
     "int4": Fraction(15, 8),
 }
 
-#: For every element, the scale rule half_up adds one to floor's exponent iff the significand of the
-#: largest magnitude is at least 7/4.
+#: For every element, the scale rule `half_up` adds one to the exponent of `floor` iff the
+#: significand of the largest magnitude is at least this number.
 HALF_UP_BUMP = Fraction(7, 4)

@@ -136,14 +136,14 @@ def _widened(source: Any, mantissa_bits: int, kind: str) -> tuple[Any, Any, list
 def _widening(source: Any) -> Callable[..., Any]:
     """Return the function that converts a source to float32.
 
-    For float64 the function works on integers; by the theorem `narrowing/conversion` it equals the
-    conversion that loops use.
+    The function for float64 rounds to odd by integer operations. By the theorem
+    `narrowing/conversion`, the float conversions of loops give the same results.
     """
     return as_float32.to_odd if source.name == "float64" else as_float32.make_widen(source)
 
 
 def check_scale(mantissa_bits: int, type_name: str) -> Outcome:
-    """Prove the statement `SCALE` for all rules, and kinds with `mantissa_bits` mantissa bits."""
+    """Prove the statement `SCALE` for all rules and elements of `mantissa_bits` mantissa bits."""
     return together(
         (f"{rule} {kind}", partial(_check_scale, formats.FLOATS[type_name], mantissa_bits, kind, rule))
         for rule in RULES
@@ -166,7 +166,7 @@ def _check_scale(source: Any, mantissa_bits: int, kind: str, rule: ScaleRule) ->
 
 
 def check_decoding(mantissa_bits: int, type_name: str) -> Outcome:
-    """Prove the statement `DECODING` for all kinds with `mantissa_bits` mantissa bits."""
+    """Prove the statement `DECODING` for all elements of `mantissa_bits` mantissa bits."""
     found = {*kinds(mantissa_bits, specials_met=False), *kinds(mantissa_bits, specials_met=True)}
     return together((kind, partial(_check_decoding, mantissa_bits, kind, type_name)) for kind in sorted(found))
 
@@ -200,8 +200,8 @@ def _codes(element: AnyElement, kind: str, code: Any, scale: Any) -> list[z3.Boo
 def check_safety(mantissa_bits: int) -> Outcome:
     """Prove the obligations of encoding and decoding.
 
-    An operation whose left operand is a symbolic field of the element adds its obligation to that
-    field's list.
+    If the left operand of an operation is a field of the element, the obligation is added to the
+    element's own list.
     """
     # Roundings for which the fast formulation has the same domain are checked together.
     drawn = (Rounding.SR,), tuple(rounding for rounding in ROUNDINGS if rounding != Rounding.SR)
@@ -239,7 +239,7 @@ def _prove_safe(element: AnyElement, premises: list[z3.BoolRef], owed: list[z3.B
 
 
 def _converted(value: z3.BitVecRef, target: Any) -> z3.BitVecRef:
-    """Return a float32 value, as bits, converted to a float type.
+    """Convert the bits of a float32 number to bits of the type `target`.
 
     The conversion is that of IEEE 754; NaN becomes the target's own NaN.
     """

@@ -1,6 +1,6 @@
-"""A fast formulation whose domain lacks a scale multiplies numbers so that the scale becomes 1.
+"""Fast rounding under every scale: divide x by the scale first, multiply the value by it last.
 
-The theorems say that these products change no element code and no value.
+The theorems say that the codes and values are those of the definition.
 """
 
 from __future__ import annotations

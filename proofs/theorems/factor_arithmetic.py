@@ -52,7 +52,7 @@ LEADING = 48
 
 
 def check_first(from_on: bool, fast: Any = by_factors) -> Outcome:
-    """Prove the statement `FIRST` for "at or above" a threshold if `from_on`, else for "above"."""
+    """Prove the statement `FIRST`, with "at or above" if `from_on` is True, else with "above"."""
     place, magnitude = z3.BitVec("place", 64), z3.BitVec("magnitude", 32)
     results, obligations = list[z3.BoolRef](), list[z3.BoolRef]()
     first = _bits_of_first(fast, from_on, Sym(place, obligations), results)
@@ -66,9 +66,9 @@ def check_first(from_on: bool, fast: Any = by_factors) -> Outcome:
 
 
 def check_doubled(target: Any, fast: Any = by_factors) -> Outcome:
-    """Prove the statement `DOUBLED_NUMBERS` for all thresholds and values made by doubling.
+    """Prove the statement `DOUBLED_NUMBERS` for a float type.
 
-    The proof covers all factors between the limits that `prepare` of the fast formulation tests.
+    The proof covers every nonzero factor that `prepare` of the fast formulation accepts.
     """
     least, most = fast._DOUBLES_FROM, fast._DOUBLES_TO
     e2m1, roundings = formats.ELEMENTS["e2m1"], fast_paths.PLACES.roundings

@@ -87,10 +87,10 @@ def _code_by_places(
 ) -> tuple[Callable[[Size], int], Callable[[int], int]]:
     """Return two functions that find a code by comparing |x| with thresholds.
 
-    The first returned function maps a `Size` to its code under the factor 1. No other nonzero
-    factor needs a check: products of thresholds and factors are exact, so only the ratio of x to
-    the factor matters. The second returned function maps a sign to the code of the largest x under
-    the factor 0.
+    The first function returns the code of a `Size` under the factor 1. No other nonzero factor
+    needs a check: products of thresholds and factors are exact, so only the ratio of x to the
+    factor matters. The second function takes a sign, and returns the code of the largest x of this
+    sign under the factor 0.
     """
 
     def multiply(factor: int, place: int) -> Any:
@@ -137,8 +137,7 @@ def _defined_codes(
 def _defined_zeros(over: Any, source: Any, element: Any, scale: Any, rounding: Rounding, sign: int) -> list[int]:
     """Return the definition's codes in three cases whose result is zero.
 
-    The cases are zero under a nonzero factor, the largest number under the factor 0, and zero under
-    the factor 0.
+    The three cases of (x, factor) are (0, nonzero), (largest number, 0) and (0, 0).
     """
     encode = over.make_encode_over(source, element, scale, rounding, Overflow.SATURATE)
     some, negative = 1 << over.factor_width(scale), sign << (source.bits - 1)

@@ -53,7 +53,7 @@ QUOTIENT_ROUNDINGS = fast_paths.QUOTIENTS.roundings
 
 
 def check_digits(source: Any, mantissa_bits: int, over: Any = float_scale) -> Outcome:
-    """Prove the statement `DIVIDED` for every scale, and `mantissa_bits` bits of mantissa."""
+    """Prove the statement `DIVIDED` for every scale and for `mantissa_bits` mantissa bits."""
     element = formats.ElementFormat("any", 7 - mantissa_bits, mantissa_bits, 1)
     count = [0]
 
@@ -78,8 +78,8 @@ def check_rounded(
 ) -> Outcome:
     """Prove the statement `ROUNDED` by the theorems `magic/code` and `narrowing/conversion`.
 
-    By `magic/code` and `narrowing/conversion`, the fast code is the definition's code of the
-    quotient rounded to odd.
+    These two theorems say that the fast formulation rounds the quotient to odd, and then gives it
+    the definition's code.
     """
     lanes.LOW_WORD[Sym] = low_word
     domain = float_additions.domain(element, rounding)

@@ -100,9 +100,9 @@ def check_scale_digits(source: Any, scale: Any, over: Any = float_scale) -> Outc
 
 
 def check_scale_digits_alone(source: Any, scale: Any, over: Any = float_scale) -> Outcome:
-    """Prove the statement `DIVIDED` by a solver, for scales whose digits are too many to list.
+    """Prove the statement `DIVIDED` by a solver, for a scale with too many digits to try them all.
 
-    Formats with such long scales have no tensor scale, so only a few divisors occur.
+    Such a scale format has no tensor scale, so the divisors are the largest numbers of elements.
     """
     return together(
         (element.name, partial(_digits_alone, source, element, scale, over)) for element, _ in _goals().values()
@@ -110,7 +110,7 @@ def check_scale_digits_alone(source: Any, scale: Any, over: Any = float_scale) -
 
 
 def _goals() -> dict[int, tuple[Any, int]]:
-    """Return a mapping from the significands of elements' largest numbers to (element, exponent).
+    """Return the largest numbers of elements: a mapping from significand to (element, exponent).
 
     If several elements have the same significand, the mapping has only one of them.
     """
@@ -131,8 +131,8 @@ def _digits_alone(source: Any, element: Any, scale: Any, over: Any) -> Outcome:
     amount, found = z3.ZeroExt(wide, x), z3.ZeroExt(wide, quotient.value)
     whole, rest = z3.LShR(found, 1), found & 1
     # The dividend is ``x / 2**source.mantissa_bits`` and the divisor ``goal / 2**last``, both in
-    # [1, 2). `exact` is the quotient times ``goal * 2**source.mantissa_bits``, in units of the
-    # quotient's last digit.
+    # [1, 2). `exact` is ``q * goal * 2**source.mantissa_bits``, where q is the exact quotient in
+    # units of the last digit of `whole`.
     exact = amount << (digits + last + is_less)
     low, high = (whole * goal) << source.mantissa_bits, ((whole + 1) * goal) << source.mantissa_bits
     right = [

@@ -83,9 +83,9 @@ def check_values(element: Any, target: Any, over: Any = float_scale, fast: Any =
 
 
 def _defined_products(over: Any, element: Any, target: Any, scale: Any, code: int) -> Iterator[Any]:
-    """Yield, for all factors, the definition's product of a code and the factor, before packing.
+    """Yield the arguments with which the definition packs a code's value, for all factors.
 
-    A product is (position of the leading bit, sign, exponent, significand, kind).
+    Each item is (position of the leading bit, sign, exponent, significand, kind).
     """
     with patched(over, make_pack=lambda *how: lambda *packed: (how[3], *packed[:4])):
         decode = over.make_decode_over(element, scale, target)
@@ -98,7 +98,7 @@ def _defined_products(over: Any, element: Any, target: Any, scale: Any, code: in
 
 
 def _multiply(a: Any, b: Any) -> Any:
-    """Return the product of the factor and a number, which is given by its float64 bits."""
+    """Return the factor times a float64 number; `a` or `b` holds the number's bits."""
     bits = a if isinstance(a, int | np.integer) else b
     number = float(np.int64(bits).view(np.float64))
     return _Product(Fraction(number)) if np.isfinite(number) else None
@@ -115,7 +115,7 @@ def _values(fast: Any, element: Any, target: Any) -> Callable[[int], Any]:
 
 
 def _tables_of_values(fast: Any, element: Any, target: Any) -> list[Callable[[int], Any]]:
-    """Return the functions that choose a value: by comparisons with thresholds, or by the code."""
+    """Return the functions that take a code's value from the table of a block."""
     ways: list[Callable[[int], Any]] = []
     if element in BY_PLACES:
         ways.append(partial(_value_by_places, fast, element, target))
@@ -125,7 +125,7 @@ def _tables_of_values(fast: Any, element: Any, target: Any) -> list[Callable[[in
 
 
 def _value_by_places(fast: Any, element: Any, target: Any, code: int) -> Any:
-    """Return the value that comparisons with thresholds choose if x is a code's number * factor."""
+    """Return the value that comparisons with thresholds choose for x = (code's number) * factor."""
     magnitude, sign = _magnitude_of(element, code)
     if magnitude > element.max_code:  # the most negative integer, which encoders never produce
         return _values(fast, element, target)(code)
@@ -153,7 +153,7 @@ def _value_by_code(fast: Any, element: Any, code: int) -> Any:
 
 
 def product_of(value: Any) -> Any:
-    """Return a product unchanged, and the bit pattern of a zero as a product with the number 0."""
+    """Return `value` if it is a product. For the bits of a zero, return the product 0 instead."""
     return value if isinstance(value, _Product) else _Product(Fraction(0), int(value != 0))
 
 
@@ -162,7 +162,7 @@ def _unchanged(number: Any) -> Any:
 
 
 def on_products(fast: Any) -> Any:
-    """Patch `fast` to multiply by a symbolic nonzero factor and store products in dictionaries."""
+    """Patch `fast`: the factor becomes symbolic and nonzero, and dictionaries store products."""
     return patched(
         fast,
         _make_factor=lambda scale: lambda code, tensor: _Factor(),

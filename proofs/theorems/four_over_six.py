@@ -120,7 +120,7 @@ def _float64(name: str) -> tuple[z3.BitVecRef, z3.FPRef]:
 
 
 def _is_exact(operation: Any, a: z3.FPRef, b: z3.FPRef) -> z3.BoolRef:
-    """Return the condition that an operation gives the same result rounded up and rounded down."""
+    """Return the condition that the results of an operation, rounded up and down, are equal."""
     return z3.fpEQ(operation(z3.RTP(), a, b), operation(z3.RTN(), a, b))
 
 
@@ -248,10 +248,10 @@ def check_lost(loop: Any = four_over_six) -> Outcome:
     unit = Fraction(1, 2**53)
 
     def problems() -> Iterator[str]:
-        # An addition whose sum is at most 1 has an error of at most `unit`, so the sum `low` of k
-        # errors is at most about k * unit. Adding an error to `low` loses at most `unit` times the
-        # new `low`. The first check below is the induction step from k to k + 1. The second check
-        # bounds the loss of a whole sum, in which each term takes two additions.
+        # An addition with a sum of at most 1 has an error of at most `unit`. `low` is the sum of k
+        # errors, so `low` is at most about k * unit. Each addition to `low` loses at most `unit` *
+        # (new `low`). The first check is the induction step from k to k + 1. The second check
+        # bounds what all additions to `low` lose, with two additions for each term.
         low, error, k, made, lost = z3.Reals("low error k made lost")
         more = 1 + z3.RealVal(Fraction(1, 2**20))
         u = z3.RealVal(unit)

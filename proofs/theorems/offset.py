@@ -114,9 +114,9 @@ def half_range_kernels(source: str) -> tuple[Callable[..., Any], ...]:
 
 
 def half_range(source: str) -> Outcome:
-    """Prove the statement `HALF_RANGE` for all elements and rules in one question.
+    """Prove the statement `HALF_RANGE` for all elements and rules with one solver question.
 
-    The sum, which is the hard part of the question, is the same for all elements and rules.
+    The sum is the hard part of the proof, and all elements and rules have the same sum.
     """
     float_type = tables.FLOATS[source]
     width = word_of(float_type)

@@ -8,9 +8,9 @@ add products (`exactness_of`). From the element values in `proofs/specs/tables.p
 computes the largest sum that can arise. If the decision depends on the smallest and the largest
 magnitude of a block, the check covers all pairs of these magnitudes.
 
-Integer instructions add modulo 2**32, so only the final sum has to fit in 32 bits. The final sum
-becomes a float32 number, so it has the same bound as float32 sums: 2**24 units. The check also
-covers the 16-bit operands and sums of integer instructions.
+Integer instructions add modulo 2**32, so only the final sum has to fit in 32 bits. The final sum is
+converted to float32, so it may be at most 2**24 units, like a float32 sum. Some integer
+instructions have operands or sums of 16 bits; the check covers these, too.
 """
 
 from __future__ import annotations
@@ -151,11 +151,11 @@ def of(element: tables.Element) -> integers.Integers:
 
 
 def bounds_widths(element: tables.Element) -> bool:
-    """Return True if every block's magnitudes fit in as many bits as `bits_between` returns."""
+    """Return True if `bits_between` returns enough bits for the magnitudes of any block."""
     if element.twos_complement:
         return element.magnitudes[-1] + 1 <= 1 << ELEMENTS[element.name].bits
     for least in range(1, len(element.magnitudes)):
-        # The largest power of two that divides all magnitudes from the code `least` on.
+        # The largest power of two that divides the magnitudes of all codes >= `least`.
         step = min(m & -m for m in element.magnitudes[least:])
         greatest = np.arange(least, len(element.magnitudes))
         bits = exactness.bits_between(np.array(least - 1), greatest, element.mantissa).tolist()
@@ -179,7 +179,7 @@ def unpacks(element: tables.Element) -> bool:
 
 
 def unpacks_integers(element: tables.Element, codes: np.ndarray[Any, Any]) -> bool:
-    """Return True if `integers.pack` converts each code to its value in units, in both operands."""
+    """Return True if `integers.pack` gives the value of each code in units, for both operands."""
     found = integers.integers_of(ELEMENTS[element.name])
     if found is None:
         return True

@@ -152,10 +152,10 @@ def check_factor(name: str, arithmetic: Any = stack_arithmetic, fast: Any = by_s
 
 
 def _tables(scale: Word) -> dict[str, Any]:
-    """Return replacements of functions of the module `by_stack`, so that the scale can be symbolic.
+    """Return functions that replace those of the module `by_stack` and accept a symbolic scale.
 
-    The replacements keep a block's constants in a dictionary, and use `scale` where the original
-    function decodes a scale code.
+    The replacements keep a block's constants in a dictionary, and return `scale` as the number of
+    every scale code.
     """
     return {"_number_of_scale": lambda code: number_of(scale), **ON_DICTIONARIES}
 

@@ -1,10 +1,10 @@
 """Stochastic rounding under float scales: the definition and the fast formulation are right.
 
-The definition computes 31 more binary digits of the quotient than an element has. The definition's
-long division is proved right digit by digit (`proofs.machines.long_division`). The fast formulation
-compares |x| with the factor times a threshold that depends on the random bits. Each step of the
-fast formulation is proved exact on symbolic words of 64 bits, and on symbolic words of 32 bits that
-wrap around.
+The definition computes the quotient to 31 binary digits more than the element's mantissa has. The
+definition's long division is proved right digit by digit (`proofs.machines.long_division`). The
+fast formulation compares |x| with the factor times a threshold that depends on the random bits.
+Each step of the fast formulation is proved exact on symbolic words of 64 bits, and on symbolic
+words of 32 bits that wrap around.
 """
 
 from __future__ import annotations
@@ -99,9 +99,9 @@ def check_threshold(element: ElementFormat, over: Any = float_scale) -> Outcome:
     packed, safe = run(pack, sign, exponent, significand, z3.BitVecVal(FINITE, 64), bits)
     code = z3.If(sign == 0, packed, (1 << element.bits) - packed if element.integer else packed)
     magnitude = z3.Extract(element.bits - 1, 0, code) & ((1 << (element.bits - 1)) - 1)
-    # `amount` is floor(quotient * 2**30) in units of the smallest step. The last digit of
-    # `significand`, which says whether a remainder is left, does not change `amount`: it stands for
-    # at most 2**-32 of a gap between two values of the element.
+    # `amount` is floor(quotient * 2**30), for the quotient in units of the smallest step. The last
+    # digit of `significand` says whether a remainder is left. It does not change `amount`, because
+    # it is at most 2**-32 of a gap between two values.
     power = z3.SignExt(WIDE - 64, exponent) - leading - table.unit + RANDOM_BITS
     wide = z3.ZeroExt(WIDE - 64, significand)
     amount = z3.If(power < 0, z3.LShR(wide, -power), wide << power)
@@ -237,7 +237,7 @@ def _decided(element: ElementFormat, bits: int, code: int, fast: Any) -> Outcome
     return prove(premises, goal, engines=("bitwuzla",), show=(x, digits, exponent, drawn, words))
 
 
-# The constants of a block, and the codes and values that functions compute from these constants
+# Constants of a block, and codes and values computed from these constants
 
 
 class _Anything:

@@ -19,7 +19,7 @@ STATEMENT = (
     "Encoding a bfloat16 or float16 gives the code that encoding the float32 of the same value gives, in every "
     "rounding and overflow mode; so what is proved of the float32 encoders holds of these."
 )
-#: These theorems ask only bitwuzla, since z3 takes several times as long for the same answers.
+#: Only the solver bitwuzla proves these theorems, because z3 takes several times as long.
 ENGINES = ("bitwuzla",)
 FLOAT32 = tables.FLOATS["float32"]
 

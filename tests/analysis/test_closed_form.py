@@ -26,7 +26,7 @@ CASES = [
     ("mxfp4_e2m1", "floor", "sr", 0.9, 0.05, 32),
     ("mxfp4_e3m0", "ceil", "rtn", 1.0, 0.02, 2),
     ("mxint4", "rceil", "rne", 0.88, 0.01, 1),
-    # Numbers around zero, so that blocks of one number have scales down to 2**-70. Regression:
+    # The blocks have one number each, and numbers near zero get scales down to 2**-70. Regression:
     # integrals near zero lost digits if the mean of the numbers was far from zero.
     ("mxint4", "floor", "rtz", -2.961437942959335, 2.9132683156496277, 1),
     ("mxfp4_e2m1", "even", "rne", 0.3, 0.5, 2),
@@ -148,7 +148,7 @@ def test_moments_of_uniform_numbers_near_zero(name, sigma, rounding, of):
 
 @pytest.mark.parametrize("sigma", [1e-12, 1e-9])
 def test_variance_of_narrow_clusters_at_a_value_of_the_format(sigma):
-    """Check variances of numbers so close together that x minus the value below x is inexact."""
+    """Check variances of numbers x so close to 1.125 that floats lose digits of x - 1.125."""
     pytest.importorskip("flint")
     found = gamma_bias("mxfp8_e4m3", 1.125, sigma, rounding="sr", distribution="uniform")
     assert found.variance == pytest.approx(found.enclosure(of="variance").midpoint, rel=1e-13)

@@ -205,7 +205,7 @@ def test_claim_m4(element, claimed):
         assert (round(found, digits) == want) != ((element, rule) in DIFFERS)
 
 
-#: Our values, with more digits, where the last digit of the paper's figure is different. Each
+#: For each figure of claim M4 that differs in the last digit: our value, with more digits. Each
 #: value lies in its rigorous enclosure (see `test_numbers_agree_with_rigorous_enclosures`).
 DIFFERS = {
     ("mxfp6_e2m3", "floor"): 0.0008052,

@@ -72,7 +72,7 @@ def test_formulas_agree_with_samples_in_numpy(case):
     assert z_score((error * x).mean(axis=1), (found.gain - 1) * power) < 5
     squares = (error**2).mean(axis=1)
     assert z_score(squares, found.mse) < 5
-    assert z_score(squares, found.mse * 1.05) > 5  # the sample is large enough to refute an error of 5 %
+    assert z_score(squares, found.mse * 1.05) > 5  # a prediction that is 5 % too large is rejected
     zeros = (error == -x).mean(axis=1)
     assert abs(zeros.mean() - found.zero) < 5 * zeros.std() / np.sqrt(BLOCKS) + 1e-12
 
@@ -99,7 +99,7 @@ def test_the_formula_of_a_narrow_cluster():
 @pytest.mark.parametrize("scale", ["e4m3", "ue5m3"])
 def test_scales_begin_where_the_engine_changes_them(rule, scale):
     ladder = scale_ladder(f"e2m1:scale={scale}", rule)
-    ends = np.array([float(begin) for begin in ladder.begins])  # `float` is exact for so few bits
+    ends = np.array([float(begin) for begin in ladder.begins])  # exact, because each `begin` has few bits
     around = np.unique(np.concatenate([ends, np.nextafter(ends, 0), np.nextafter(ends, np.inf)]))
     codes = mx.shared_scale(around[:, None], f"e2m1:block=1,scale={scale}", scale_rule=rule).ravel()
     assert codes.tolist() == [ladder.of(Fraction(float(a))) for a in around]

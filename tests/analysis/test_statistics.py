@@ -245,7 +245,7 @@ def test_the_row_loops_give_the_same(fmt, monkeypatch):
 
 
 def test_differences_are_rounded_to_float32_before_they_are_judged():
-    # The offset is 2**-24, so both differences from the offset round to 1.75.
+    # The offset is 2**-24. In float32, the numbers minus the offset are 1.75 and -1.75.
     x = np.array([1.75 + 2.0**-23, -1.75], np.float32)
     got = measure(x, "mxint4", offset="float16", scale_rule="rceil")
     assert (got.beyond_max, got.at_max) == (0, 2)

@@ -124,7 +124,7 @@ def test_exact_text_is_printed_only_if_it_differs(run):
 
 
 def test_neighbours_of_a_negative_number(run):
-    # Regression: the explanation called the neighbour -384 "below 384".
+    # Regression: for -3, the explanation said "below 384" instead of "above -384".
     printed = run("explain", "-3")
     rows = [line.split()[:2] for line in printed.splitlines() if line.startswith(("  above", "  below"))]
     assert rows == [["above", "-384"], ["below", "-416"]]
@@ -134,8 +134,7 @@ def test_neighbours_of_a_negative_number(run):
 
 
 def test_multiple_of_the_step_beyond_the_largest_is_not_representable(run):
-    # Regression: a multiple of the element's step beyond the largest element was also called
-    # "representable".
+    # Regression: 33554432, which is beyond the largest element, was called "representable".
     printed = run("explain", "33554432", "--scale", 127)
     assert "rule      is beyond the largest, 448: it saturates" in printed
     assert "representable" not in printed

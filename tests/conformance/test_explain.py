@@ -21,7 +21,7 @@ def bits(*values, dtype=np.float32):
 @pytest.mark.parametrize("rounding", mx.Rounding)
 @pytest.mark.parametrize("fmt", ["mxfp8_e5m2", "mxfp4_e2m1", "mxint8", "mxfp4_e3m0"])
 def test_steps_lead_to_the_code(fmt, rounding):
-    """Check explained steps: `explain_element` raises if they do not lead to the right code."""
+    """Check that explained steps lead to the right code; otherwise `explain_element` raises."""
     bits = {"sr_bits": 6} if rounding.is_stochastic else {}
     task = make_task("encode", fmt, rounding=rounding, overflow="ieee", **bits)
     batch = next(cases(task))

@@ -282,7 +282,7 @@ def test_quotients_rounded_twice_are_found_beside_divisions_by_zero():
 @pytest.mark.parametrize("operation", ["quantize", "scale", "dequantize"])
 @pytest.mark.parametrize("fmt", ["nvfp4", WIDE])
 def test_each_hypothesis_differs_somewhere_and_fits(fmt, operation):
-    """Check that each hypothesis gives answers of the right shape, at least one of them wrong."""
+    """Check that the answers of each hypothesis have the right shape, and that some are wrong."""
     task = make_task(operation, fmt)
     inputs = joined(list(cases(task)))
     want = expected(task, inputs)
@@ -315,7 +315,7 @@ def test_scales_may_be_answered_in_several_types():
     # A NaN scale has no sign, so both NaN codes are the same.
     assert scales(lambda n: np.full(n, -np.nan, ml_dtypes.float8_e4m3fn)) == [0x7F] * 4
     assert scales(lambda n: np.full(n, 0xFF, np.uint8)) == [0x7F] * 4
-    # A scale with a sign bit is not a valid code, but the answer must keep the bit.
+    # A scale with a sign bit is wrong, so reading the answer must not drop the bit.
     assert scales(lambda n: np.full(n, 0xB8, np.uint8)) == [0xB8] * 4
     wide = make_task("scale", "e2m1:block=16,scale=float32")
     assert scales(lambda n: np.full(n, 1.5, np.float32), wide) == [0x3FC00000] * 4
@@ -371,7 +371,7 @@ def test_a_scale_that_does_not_fit():
 
 
 def test_choices():
-    """Check that the scale of zeros and the treatment of infinity are permitted choices."""
+    """Check that kernels may choose the scale of zeros and the treatment of infinity."""
     task = make_task("quantize", "nvfp4", nonfinite="block")
 
     def ones_for_zeros(inputs):
@@ -388,7 +388,7 @@ def test_choices():
 
 
 def finite_or(task, other, inputs):
-    """Return the right answers of `task`, or of `other` for blocks with infinity but no NaN."""
+    """Return the right answers of `task`; blocks with infinity but no NaN get those of `other`."""
     x = as_floats(inputs["x"], task.source)
     rows = (np.isinf(x).any(axis=1) & ~np.isnan(x).any(axis=1))[:, None]
     first, second = expected(task, inputs), expected(other, inputs)
@@ -434,7 +434,7 @@ def test_vectors_go_out_and_come_back(fmt, operation):
 
 @pytest.mark.parametrize(("fmt", "modes"), TASKS)
 def test_explanations_agree_with_the_reference(fmt, modes):
-    """Check explained steps: `explain_block` raises if the steps lead to a wrong answer."""
+    """Check that explained steps lead to the right answers; otherwise `explain_block` raises."""
     task = make_task("quantize", fmt, **modes)
     inputs = some(task, 6)
     tensors = tensor_scales(inputs)
@@ -477,7 +477,7 @@ def test_explanation_gives_the_reason():
     up = make_task("quantize", "nvfp4", scale_rule="rceil")
     assert "rceil takes the one above: 352" in explain_scale(up, bits(2016), 1.0).sentence()
     both = explain_scale(make_task("quantize", "nvfp4", scale_rule="four_over_six_absolute"), bits(6, 4.9), 1.0)
-    assert "four over six scales the maximum to 4: the sum of absolute errors is" in both.rule
+    assert "four over six maps the maximum to 4: the sum of absolute errors is" in both.rule
     step = explain_element(task, int(bits(1.25)[0]), 0x30, 0, 2.0)
     assert (step.factor, step.divisor, step.value) == (1, "(0.5 * 2)", 1.0)
     assert explain_element(task, int(bits(1)[0]), 0, 0, 1.0).rule == "the scale is zero, so the element is zero"

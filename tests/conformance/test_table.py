@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "conformance.md"
 
 
 def published(library):
-    """Return a library's version on the conformance page, and the page's text about the library."""
+    """Return the version and the text that the conformance page has for a library."""
     text = PAGE.read_text()
     found = re.search(rf"^## {library} (\S+)\n(.*?)(?=^## |\Z)", text, re.S | re.M)
     assert found, library

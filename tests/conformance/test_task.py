@@ -10,7 +10,7 @@ from mxnum.formats import MXFormat
 
 
 def deciding(operation, **modes):
-    """Return the modes on which an operation's answers depend; for `mma`, a matrix unit."""
+    """Return those of `modes` that affect an operation; for `mma`, return a matrix unit instead."""
     if operation == "mma":
         return {"accumulate": "blackwell_mxfp8"}
     return {name: mode for name, mode in modes.items() if operation in DECIDES[name]}

@@ -170,7 +170,7 @@ def golden(head=OWN):
 
 
 def test_missing_answers_to_a_users_cases_raise():
-    # Regression: the number of cases was read from the header, which need not have this number.
+    # Regression: the number of cases was read from the header, where it may be missing.
     lines = golden()
     whole, alone = b"".join(lines), [line.split()[1] + b"\n" for line in lines if line[:1] != b"#"]
     assert (lines[-5], lines[-1]) == (b"3F800000 2\n", b"# cases: 4\n")

@@ -58,7 +58,7 @@ def test_random_float32_maxima_match_the_oracle(bits, element, rule):
 
 @pytest.mark.parametrize("element", samples.ELEMENTS)
 def test_the_value_just_below_a_power_of_two_keeps_the_lower_exponent(element):
-    """Check scales just below powers of two, where a float32 log2 rounds up (for 7,382 inputs)."""
+    """Check scales just below powers of two, where a float32 log2 is too large for 7,382 inputs."""
     fmt = ELEMENTS[element]
     floor = make_shared_scale(FLOATS["float32"], fmt, ScaleRule.FLOOR)
     for field in range(1, 255):
@@ -141,9 +141,9 @@ def test_quantizing_twice_is_quantizing_once(source):
         ("e4m3", "even", "rtz", "saturate", [250.0]),
         ("e4m3", "floor", "rne", "ieee", [500.0, 240.0, 100.0]),
         ("e5m2", "ceil", "rne", "saturate", [np.inf, 1.0, 2.0**-31]),
-        # The number 447 rounds to 448 = 7/4 * 256, for which half_up doubles the scale.
+        # 447 is quantized to 448, and for 448 half_up gives a scale twice as large.
         ("e4m3", "half_up", "rne", "saturate", [447.0, 2.0**-9]),
-        ("e2m1", "floor_plus_one", "rne", "saturate", [7.9, 1.0]),  # (8, 1); quantized again: (8, 0)
+        ("e2m1", "floor_plus_one", "rne", "saturate", [7.9, 1.0]),  # quantized once: 8 and 1; twice: 8 and 0
     ],
 )
 def test_where_it_is_not(element, rule, rounding, overflow, x):

@@ -1,6 +1,6 @@
 """Tests of the explorer, an HTML page that quantizes blocks, in headless Chromium.
 
-The page must give mxnum's bits, and work with keyboards, on phones and through links.
+The page must give the same bits as mxnum, and work by keyboard, on phones and from links.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def rules(fmt: str) -> tuple[Any, ...]:
 
 
 def tier(number: int) -> Any:
-    """Return the marks that put one case in seven, with varying roundings, into the fast tier."""
+    """Return the mark `full`, except for one case in seven, which the fast tier runs."""
     return () if number % 7 == number // 7 % 7 else pytest.mark.full
 
 
@@ -272,7 +272,7 @@ def test_steps_beyond_the_largest_under_a_given_scale(answers, fmt):
 
 @pytest.mark.parametrize("fmt", NAMES)
 def test_table_of_scale_rules(answers, fmt):
-    """Check each rule's scale against the reference, and the mean squared error."""
+    """Check the scale of each rule, and the mean squared error, against the reference."""
     bits = numbers_to_explain(fmt, 5)
     got = answers.page.evaluate(STEPS, link(fmt, bits))
     x = np.array(bits, np.uint32).view(np.float32)
@@ -409,7 +409,7 @@ def test_keys_move_bars(page):
     assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Number 3"
     assert page.input_value("#x") == "0.05"
     page.keyboard.press("ArrowUp")
-    assert page.input_value("#x") == "0.125"  # the axis ends at 4; a key press moves the bar by 1/32 of it
+    assert page.input_value("#x") == "0.125"  # the axis ends at 4, and a key press moves the bar by a step of 4/32
     page.keyboard.press("Shift+ArrowDown")
     assert page.input_value("#x") == "0.12109375"
     page.keyboard.press("-")

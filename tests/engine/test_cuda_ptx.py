@@ -239,7 +239,7 @@ def test_a_kernel_with_one_instruction_wrong_is_noticed(old: str, new: str, monk
     want = mx.quantize(x, mx.MXFormat("e4m3"))
     try:
         codes, scales = quantized_on_a_warp("quantize", "float32", "e4m3", "rne", x, 64, 2)
-    except AssertionError:  # raised for an address outside an array, or if lanes do not meet at a shuffle
+    except AssertionError:  # an address was outside an array, or lanes did not meet at a shuffle
         return
     assert not (np.array_equal(codes, want.codes) and np.array_equal(scales, want.scales.reshape(-1)))
 

@@ -67,13 +67,13 @@ GROUPS = ["Q8_0", "Q4_0"]
 
 
 def groups(kind):
-    """Return blocks with every finite scale and random integers."""
+    """Return a block of random integers for each finite scale d (for Q8_0: 0 <= d < 1024)."""
     rng = samples.generator("gguf groups", kind)
     d = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     d = d[(np.abs(d) < 1024) & ~np.signbit(d)] if kind == "Q8_0" else d[np.isfinite(d)]
     blocks = rng.integers(0, 256, (len(d), mx_gguf.KINDS[kind][2]), np.uint8)
     blocks[:, :2] = d.view(np.uint8).reshape(-1, 2)
-    # Every block gets an integer -8, because only blocks with -8 or zeros determine the sign of d.
+    # Set one integer to -8, because a block that has no -8 and no 0 may be written with -d.
     if kind == "Q4_0":
         blocks[:, 2] &= 0xF0
     return blocks
@@ -151,14 +151,13 @@ def test_arrays_without_rows_are_converted(kind):
 
 
 def test_signs_of_zeros_and_of_scales():
-    # Cases: the scale d and the integers of a block in a file, and the (d, integers) that mxnum
-    # writes after reading them. The signs of d may differ, because d and -d can give the same
-    # values.
+    # Each case: a block's scale d and integers in a file, and what mxnum writes after reading them.
+    # mxnum may write -d, because negating d and all integers can leave all values unchanged.
     two = np.float16(2)
     for d, n, written in [
         (-two, [-8, 0, 3], (-two, [-8, 0, 3])),
         (-two, [0, 1], (-two, [0, 1])),
-        (-two, [1, -3], (two, [-1, 3])),  # d and -d give the same values
+        (-two, [1, -3], (two, [-1, 3])),  # both blocks have the same values
         (np.float16(-0.0), [0, 0], (np.float16(-0.0), [0, 0])),
         (np.float16(0.0), [0, 5], (np.float16(0.0), [0, 5])),
     ]:
@@ -303,7 +302,7 @@ for path in sys.argv[2:]:
 
 
 def test_damaged_files_say_so(path, tmp_path):
-    # Beyond the end of a damaged file, gguf's reader would read empty arrays.
+    # Past the end of a file, gguf's reader returns empty arrays and no error.
     whole, rng = path.read_bytes(), np.random.default_rng(19)
     # `start` is the position of the length of a text array. Two type numbers of 4 bytes each
     # precede the length.
@@ -325,7 +324,7 @@ def test_damaged_files_say_so(path, tmp_path):
     for i in range(150):
         content = bytearray(whole)
         content[rng.integers(len(whole) - 68)] = rng.integers(256)
-        # A random change may be harmless, so `READ` accepts files named "read" that raise no error.
+        # A random change may be harmless, so `READ` requires no error for files named "read N".
         damaged[f"read {i}"] = bytes(content)
     for name, content in damaged.items():
         (tmp_path / name).write_bytes(content)

@@ -15,8 +15,8 @@ from mxnum.interop import nvfp4
 from tests import samples
 
 E4M3 = ml_dtypes.float8_e4m3fn
-#: Two global scales. Products of `EXACT` with E4M3 scales are exact in float32. Products of `ANY`
-#: are inexact, so compressed-tensors and ModelOpt round twice.
+#: Two global scales. E4M3 scales divided by `EXACT` are exact in float32. E4M3 scales divided by
+#: `ANY` are not, so compressed-tensors rounds values twice.
 EXACT, ANY = np.float32(2.0**9), np.float32(34466.65)
 
 
@@ -188,7 +188,7 @@ def test_global_scales_without_an_exact_reciprocal_raise():
 def test_tensor_scales_of_rows_are_refused(direction, shape):
     q = mx.quantize(np.ones(shape), "nvfp4", tensor_scale="row")
     with pytest.raises(
-        ValueError, match="'q' must be of one tensor scale, or one for each index of the first of three"
+        ValueError, match="'q' must be an array with one tensor scale, or one per index of the first of 3"
     ):
         nvfp4.to_nvfp4(q, direction=direction)
 

@@ -17,7 +17,7 @@ def onnx():
 
 
 def evaluated(onnx, operator, inputs, scales, result, **attributes):
-    """Run an operator on an array and its scales along rows, by ONNX's reference evaluator."""
+    """Run an operator in ONNX's reference evaluator, with scales of blocks along the last axis."""
     from onnx.reference import ReferenceEvaluator
 
     helper = onnx.helper

@@ -7,8 +7,8 @@ mistake. ``--stale`` selects the mistakes that have no record for the current co
 With ``--random N --seed S``, the program plants N random changes of the library's syntax trees
 instead. For each change, the program runs the tests that call the changed function, the quickest
 first. A run of all tests records which test calls which function; ``--calls FOLDER`` keeps the
-record. ``--out FILE`` stores each outcome at once. A second run skips mistakes whose outcome is in
-FILE.
+record. ``--out FILE`` stores each outcome at once; a later run with the same FILE skips mistakes
+that have an outcome.
 
 Exit status: 0 if the tests find every mistake, 1 if one survives, 2 for invalid arguments or
 mistakes that do not fit the code.
@@ -81,7 +81,7 @@ def changed(text: str, mutant: Mutant) -> str:
 def run_tests(
     folder: Path, tests: Sequence[str], options: Sequence[str] = ("-x",), limit: float | None = LIMIT
 ) -> tuple[bool, str]:
-    """Return True if the tests pass in a copy of the repository, and the first test that fails."""
+    """Run tests in a copy of the repository; return (True if all pass, the test that failed)."""
     settings = {
         "NUMBA_CACHE_DIR": str(folder / "compiled"), "PYTHONDONTWRITEBYTECODE": "1", "PYTEST_ADDOPTS": "",
         "PYTHONPATH": str(folder),
@@ -166,7 +166,7 @@ def code_hash(mutant: Mutant, folder: Path = ROOT) -> str:
 def tests_of(mutants: Iterable[Mutant]) -> list[str]:
     """Return all tests that should notice one of the mistakes.
 
-    The result leaves out a test if the whole file of the test is in the result.
+    If the result has a whole test file, it does not list single tests of this file.
     """
     named = sorted({test for mutant in mutants for test in mutant.killed_by})
     files = {test for test in named if "::" not in test}

@@ -48,7 +48,7 @@ class Drawn:
     kind: str
     #: The qualified names of the functions around the change, the innermost first.
     functions: tuple[str, ...]
-    #: A text that identifies the mistake until somebody edits the changed function.
+    #: The name of the mistake, which stays the same until somebody edits the function.
     label: str
 
     def changed(self, text: str) -> str:
@@ -56,13 +56,12 @@ class Drawn:
         return text[: self.start] + self.new + text[self.end :]
 
     def tests(self, calls: Calls) -> list[str]:
-        """Return the tests that call the changed function, the quickest first.
+        """Return the tests that may notice the mistake, in three groups, each sorted by duration.
 
-        The test file named after the changed module comes first, because the records lack calls of
-        compiled functions, and repeated calls of cached functions. Next come tests that call the
-        innermost recorded function around the change, then tests that call any function of the
-        changed file. Test files without recorded calls run as a whole if they are in the
-        folder of the module's test file.
+        Group 1: tests in the module's test file that call the innermost recorded function around
+        the change. Group 2: other tests of this file, since records lack calls of compiled
+        functions and repeated calls of cached functions; other tests that call this function.
+        Group 3: tests that call the module's other functions; unrecorded files in that test folder.
         """
         name = self.file.removeprefix("mxnum")
         own = f"tests{name.rpartition('/')[0]}/test_{name.rpartition('/')[2]}"
@@ -86,9 +85,9 @@ def draw(root: Path, count: int, seed: int) -> list[Drawn]:
     """Return `count` random mistakes: draw the kind of each mistake first, then the mistake.
 
     Drawing kinds first makes a rare kind as likely as the numerous mistakes in constants and
-    arguments. Hashes of labels order the mistakes of a kind, so a change of the library changes few
-    of the drawn mistakes. GPU kernels are left out, since the tests of GPU kernels need a GPU or a
-    simulator.
+    arguments. Hashes of labels order the mistakes of a kind, so most drawn mistakes stay the same
+    after a change of the library. GPU kernels are left out, since the tests of GPU kernels need a
+    GPU or a simulator.
     """
     files = sorted(
         path

@@ -1,6 +1,6 @@
 """Mistakes planted by hand in the engine, except in products and loops.
 
-Each row has the columns of `products`: name, file, old text, new text, effect, tests.
+The columns of each row are name, file, old text, new text, effect, tests.
 """
 
 from __future__ import annotations

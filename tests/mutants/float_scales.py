@@ -1,13 +1,13 @@
 """Mistakes planted by hand in the code for float scales.
 
-Each row has the columns of `products`: name, file, old text, new text, effect, tests.
+The columns of each row are name, file, old text, new text, effect, tests.
 """
 
 from __future__ import annotations
 
 LOOP, FILE = "mxnum/engine/loops/float_scales.py", "tests/test_float_scales.py"
-#: Only `COMPILED` finds mistakes in fast loops, because `CASES` runs without compilation, where the
-#: definition computes everything.
+#: Only `COMPILED` notices mistakes in fast loops. `CASES` runs without compilation, so no fast loop
+#: runs, and the definition computes everything.
 CASES, COMPILED = (f"{FILE}::test_random_cases_without_compilation",), (f"{FILE}::test_compiled",)
 ROUNDING, STACKS = "tests/engine/rounding", ("tests/engine/quantizing/test_by_stack.py",)
 

@@ -1,6 +1,6 @@
 """Mistakes planted by hand in loops, offsets and random bits.
 
-Each row has the columns of `products`: name, file, old text, new text, effect, tests.
+The columns of each row are name, file, old text, new text, effect, tests.
 """
 
 # ruff: noqa: E501 (each row of the table has long lines)

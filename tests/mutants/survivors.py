@@ -69,7 +69,7 @@ class Copy:
         return f"survived {run} of {len(tests)} tests"
 
     def _portions(self, tests: list[str]) -> list[list[str]]:
-        """Return the tests of the two calls of pytest, as many as the limits allow."""
+        """Divide tests between two calls of pytest, within the limits `MOST`, `FIRST`, `SECOND`."""
         portions: list[list[str]] = [[], []]
         total = 0.0
         for test in tests[:MOST]:

@@ -74,8 +74,8 @@ def test_a_block_of_32(tmp_path):
     assert prove(tmp_path / "m.sv", "quantize", "mxfp4_e2m1", function="block", seconds=1800)
 
 
-#: A module that finds the largest magnitude of a block in a tree of pairs, as hardware does. The
-#: definition compares one number after another.
+#: A module that finds a block's largest magnitude by comparing pairs in a tree, as hardware does.
+#: The definition compares each number in turn with the largest one so far.
 TREE = """
 module block #(parameter N = 32) (input [32 * N - 1:0] x, output [7:0] scale, output [4 * N - 1:0] codes);
   wire [30:0] node [1:2 * N - 1];
@@ -131,7 +131,7 @@ def test_a_block_of_two_and_one_whose_scale_is_wrong(tmp_path):
 
 @needs_yosys
 def test_at_the_time_limit_it_says_what_was_proved(tmp_path, monkeypatch):
-    """Check that a part of a proof is open if the solver has no time left for it, else proved."""
+    """Check that parts of a proof are "open" if the solver has no time for them, else "proved"."""
     from mxnum.conformance import proving
     from mxnum.prove import solvers
 

@@ -1,4 +1,4 @@
-"""Tests that PTX kernels are proved or refuted, for any thread that stores a result."""
+"""Tests that PTX kernels are refuted, or proved for every thread that stores a result."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def test_offset_by_hand() -> None:
     assert q.offsets is not None
     assert q.offsets.dtype == np.float16
     assert q.offsets.tolist() == [2.0]
-    assert q.scales.tolist() == [125]  # The largest difference is 1, so the scale is 2**(0 - 2).
+    assert q.scales.tolist() == [125]  # The largest difference is 2**0, so the scale is 2**(0 - emax).
     assert q.codes.tolist() == [0xE, 0x6, 0x2]  # The differences are -4/4, 4/4 and 1/4.
     assert dequantize(q.codes, q.scales, "mxfp4_e2m1", offsets=q.offsets).tolist() == [1, 3, 2.25]
     assert fake_quantize(f32([1, 3, 2.25]), "mxfp4_e2m1", offset="float16").tolist() == [1, 3, 2.25]

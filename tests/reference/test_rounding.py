@@ -26,7 +26,7 @@ def unbounded_magnitudes(name: str) -> list[Fraction]:
 
 
 def by_table(x: Fraction, name: str, mode: str, overflow: str, random: int, r: int) -> float:
-    """Round with a list of magnitudes that continues four binades beyond the largest.
+    """Round by a list of magnitudes that extends four binades past the element's largest value.
 
     The function chooses one of the two neighbours in the list, and then compares the choice with
     the largest value.
@@ -172,8 +172,8 @@ def test_most_negative_integer_is_never_produced() -> None:
 
 
 def test_stochastic_rounding_by_its_definition() -> None:
-    # In e2m1, 2.25 lies at a quarter of the gap from 2 to 3. Of the four words of 2 bits, only the
-    # largest rounds up.
+    # In e2m1, 2.25 lies at a quarter of the gap from 2 to 3. Of the four possible random
+    # words of 2 bits, only the largest makes 2.25 round up.
     assert [rounded(2.25, "e2m1", "sr", random_bits=r, sr_bits=2) for r in range(4)] == [2, 2, 2, 3]
     assert [rounded(-2.25, "e2m1", "sr", random_bits=r, sr_bits=2) for r in range(4)] == [-2, -2, -2, -3]
     # With one random bit, the fraction 1/4 is truncated to 0, so 2.25 never rounds up.

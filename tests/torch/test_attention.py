@@ -49,7 +49,7 @@ def test_groups_of_heads_and_rows_without_keys():
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 def test_causal_attention_has_the_bits_of_a_mask(dtype):
-    # A mask and is_causal=True take two paths to the same bits, even if keys are not finite.
+    # A causal mask and is_causal=True run different code, but give equal bits, also with NaN keys.
     q, k, v, grad = (numbers(2, 3, 40, 32, seed=seed).to(dtype) for seed in range(4))
     for row, number in ((30, math.nan), (20, math.inf)):
         k[0, 0, row] = number

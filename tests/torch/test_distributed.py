@@ -1,6 +1,6 @@
 """Tests that an emulated model in two processes equals one in a single process, bit for bit.
 
-The results can only be equal because all sums are exact.
+All sums are exact, so their order does not change the results.
 """
 
 from __future__ import annotations

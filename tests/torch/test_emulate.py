@@ -441,7 +441,7 @@ def test_registered_classes_are_emulated(registered):
 
 
 class Row(nn.Module):
-    """A linear layer of its own class, whose weight has a row for each output."""
+    """A linear layer that a user defines; its weight has a row for each output."""
 
     def __init__(self, bias):
         super().__init__()

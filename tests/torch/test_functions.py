@@ -25,7 +25,7 @@ def numbers(*shape, seed=0, dtype=torch.float32):
 
 
 def gradients(y, *inputs, seed=9):
-    """Return a random gradient of y, and the gradients of the inputs that follow from it."""
+    """Return a random gradient of y, and the inputs' gradients that autograd computes from it."""
     grad = torch.randn(y.shape, generator=torch.Generator().manual_seed(seed)).to(y.dtype)
     return grad, torch.autograd.grad(y, inputs, grad)
 
@@ -51,7 +51,7 @@ def test_operands_in_reused_memory_have_the_bits_of_fake_quantize(format):
         ("rne", torch.float32, -1), ("rtz", torch.bfloat16, -2), ("sr", torch.float32, -2), ("sr", torch.float16, -1),
     )):  # fmt: skip
         operand, x = Operand(format, rounding=rounding), numbers(4, 32, 64, dtype=dtype).detach()
-        for change in (1, -3, torch.nan):  # The second call uses what the first one kept.
+        for change in (1, -3, torch.nan):  # later calls reuse the first call's memory
             x[1, 2, 3:5] *= change
             made = rounded(view(x), operand, axis, key, LEFT, "left")
             drawn = key.keywords(operand, LEFT, made.numel())
@@ -158,7 +158,7 @@ def test_fake_quantize():
 
 
 def clamped(x, format, rounding="rne"):
-    """Return True for numbers that, with one more exponent bit, round beyond the largest value."""
+    """Return True where x / scale, rounded with one more exponent bit, exceeds the maximum."""
     q, e = mx.quantize(x, format), mx.formats.get(format).element
     unit = mx.MXArray.from_parts(torch.ones_like(q.codes), q.scales, format, tensor_scale=q.tensor_scale)
     scales = unit.dequantize("float64") / e.value(1)
@@ -173,8 +173,8 @@ def clamped(x, format, rounding="rne"):
 @pytest.mark.parametrize("format", ["mxfp4_e2m1", "mxfp8_e4m3", "mxfp8_e5m2", "mxint8", "nvfp4"])
 def test_gradients_of_clamped_numbers_are_cut(format):
     x, w = numbers(8, 64), numbers(16, 64, seed=1)
-    # Under the floor rule, numbers just below a power of two are clamped. Some numbers of x lie on
-    # thresholds.
+    # Under the floor rule, numbers just below a power of two are clamped. Some numbers of x are
+    # exactly where clamping begins.
     with torch.no_grad():
         x[:, ::32], w[:, ::32] = 255.9, -127.99
         x[:4, 1:17] = torch.arange(480, 496).ldexp(torch.tensor(-1)) * torch.tensor([[1], [-1], [0.5], [-0.5]])
@@ -195,8 +195,8 @@ def test_gradients_of_clamped_numbers_are_cut(format):
 
 
 def test_largest_number_of_an_nvfp4_block_keeps_its_gradient():
-    # Regression: if a block's largest number was one ulp above six times its scale, the number's
-    # gradient was set to zero. The number can be that large because scales are rounded.
+    # Regression: the gradient of a block's largest number was set to zero if the number was one ulp
+    # above 6 * scale. The number can be that large because scales are rounded.
     for seed in range(200):
         x = numbers(1, 16, seed=seed)
         (dx,) = torch.autograd.grad(mxt.fake_quantize(x, "nvfp4", gradient="clipped").sum(), x)

@@ -1,7 +1,7 @@
 """Tests that a model in torch has the losses of mxnum's residual MLP at each step.
 
-Both models use numpy's BLAS (``accumulate="blas"``) and the same loops for vector operations; only
-autograd is torch's. Equal losses show that both models round the same operands at the same points.
+Both models use numpy's BLAS (``accumulate="blas"``) and the same loops; only the model in torch
+uses autograd. Equal losses show that both models round the same operands at the same points.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ def test_generators():
 
 
 class Mixed(nn.Module):
-    """A model with each kind of module whose operands are split if the batch is split."""
+    """A model with one module of each kind whose operands have a batch axis."""
 
     def __init__(self):
         super().__init__()

@@ -34,7 +34,7 @@ def run(net, steps=1, rate=0.05):
 
 
 def of(watch, **wanted):
-    """Return the rows of a watch that have the wanted values."""
+    """Return the rows of a watch that have the given values in the named columns."""
     return [row for row in watch.rows() if all(row[name] == value for name, value in wanted.items())]
 
 

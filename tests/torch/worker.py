@@ -18,8 +18,7 @@ from mxnum.recipe import Recipe
 #: powers of two, and their float32 sums in this model are exact. Exact sums do not depend on their
 #: order, so any number of processes must give the same result.
 RECIPE = Recipe.uniform("mxfp4_e2m1", rounding="sr", layer_norm="float32")
-#: How products are summed in each test case that trains: by default (None), or as a matrix unit
-#: sums.
+#: For each test case that trains: `accumulate`, which is None or the name of a matrix unit.
 SUMS = {"ddp": None, "fsdp": None, "ddp, matrix unit": "blackwell_mxfp8"}
 
 

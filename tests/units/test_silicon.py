@@ -9,17 +9,17 @@ import mxnum as mx
 from mxnum.reference import unit_dot
 from tests import silicon
 
-#: The recorded TF32 instructions add 4 products each. Only publications say that a unit adds 8 TF32
-#: products at once, so mxnum warns.
+#: The recorded TF32 instructions add 4 products. The rule for 8 products is known only from
+#: publications, so mxnum warns.
 pytestmark = pytest.mark.filterwarnings("ignore:Unit '(hopper|blackwell)_tf32':mxnum.units.EvidenceWarning")
 NAMES = silicon.names()
-#: The number of cases that the reference computes, at a millisecond for each product.
+#: The number of cases of each name that the reference computes, because the reference is slow.
 OF_REFERENCE = 40
 
 
 def test_the_data_cover_every_replayed_row():
     replayed = {name for name in mx.units.names() if mx.units.get(name).status("alignment").status == "replayed"}
-    # hopper_fp8_promoted has no outputs of its own: it is hopper_fp8 with sums added in software.
+    # hopper_fp8_promoted has no GPU outputs: software adds the sums of hopper_fp8.
     assert {silicon.case(name).unit for name in NAMES} == replayed - {"hopper_fp8_promoted"}
     assert silicon.PATH.stat().st_size <= 1 << 20
 

@@ -90,7 +90,7 @@ def test_a_clause_without_outputs_warns_once(monkeypatch):
     x = np.ones((1, 64), ml_dtypes.float8_e4m3fn)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        mx.matmul(x[:, :32], x[:, :32].T, accumulate="hopper_fp8")  # GPU outputs confirm the clauses used
+        mx.matmul(x[:, :32], x[:, :32].T, accumulate="hopper_fp8")  # one instruction; GPU outputs confirm its rules
     with pytest.warns(EvidenceWarning, match="addend published .*chains published") as caught:
         mx.matmul(x, x.T, accumulate="hopper_fp8")
     assert caught[0].filename == __file__

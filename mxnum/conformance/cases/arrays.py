@@ -39,8 +39,8 @@ def shapes_of(blocks: Blocks) -> list[Shape]:
 def _scaled(blocks: Blocks, factors: tuple[int, int], more: int = 0) -> Shape:
     """Return a shape of whole blocks, lengthened by `more` elements along the axis of the blocks.
 
-    `factors` counts the blocks across the axis of the blocks, and along it. For tiles, the shape
-    has `more` extra rows and `more` fewer columns.
+    `factors` is (lines, blocks in a line); a line is a row or a column of blocks. For tiles, `more`
+    is added to the number of rows and subtracted from the number of columns.
     """
     rows, along = factors
     first, second = blocks

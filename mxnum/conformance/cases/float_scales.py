@@ -22,7 +22,7 @@ LARGEST = (2688.0, 5.25, 12.0, 0.0073, 1.7e30, 3.3e38, 2.0**-116 * 1.37, 2.0**-1
 #: The first `WHOLE` tensors of `LARGEST` are tested at every threshold of an 8-bit scale, the other
 #: tensors at a sample of the thresholds.
 WHOLE = 3
-#: The number of codes in a sample of scale codes; the number of rows of one tensor at level 2.
+#: How many scale codes a sample has, and how many rows a tensor of level 2 has.
 SAMPLE, ROWS = 24, 512
 
 

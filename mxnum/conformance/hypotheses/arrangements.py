@@ -192,7 +192,7 @@ def _previous(scales: Array) -> Array:
 
 
 def _at_previous_scales(task: Task, one: Answered) -> tuple[Columns, Columns] | None:
-    """Return cases and answers; right codes replace codes for the previous block's scale."""
+    """Return cases and answers; codes for the previous block's scale become right codes."""
     if "codes" not in one.answers:
         return None
     inputs, answers = block_columns(one.inputs, one.answers, one.blocks)
@@ -255,7 +255,7 @@ def arrangements(task: Task, answered: list[Answered]) -> list[str]:
 def _is_right(task: Task, one: Answered, arrange: Arranged) -> bool:
     """Return True if an arrangement makes an array's answers right.
 
-    If the arrangement does not apply to the array, the answers must be right as they are.
+    If the arrangement does not apply to the array, return True if no answer is wrong.
     """
     arranged = arrange(one)
     if arranged is None:

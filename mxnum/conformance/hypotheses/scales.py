@@ -145,7 +145,7 @@ def _by_logarithm_of_quotient(task: Task, inputs: Columns) -> Array:
 
 
 def _of_infinity(task: Task, inputs: Columns, exponent: int) -> Array:
-    """Return right scale codes; blocks with infinity and no NaN get the scale 2**exponent."""
+    """Return right scale codes, but 2**exponent for blocks with an infinity and no NaN."""
     magnitude = as_magnitudes(inputs["x"], task.source)
     rows = np.isinf(magnitude).any(axis=1, keepdims=True) & ~np.isnan(magnitude).any(axis=1, keepdims=True)
     return np.where(rows, int(_code(np.array(exponent))), right_scales(task, inputs))

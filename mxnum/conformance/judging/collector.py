@@ -34,8 +34,8 @@ from mxnum.conformance.judging.right import expected, right
 from mxnum.conformance.task import Columns, Task, select
 from mxnum.memory.dtypes import Array
 
-#: The largest number of combinations of causes with a stored example. Cases of other combinations
-#: are counted, but give no example.
+#: At most this many combinations of causes get a stored example. Cases of other combinations are
+#: counted, but give no example.
 COMBINATIONS = 4096
 #: The largest number of ranges that the report lists for one cause.
 RANGES = 6
@@ -130,7 +130,7 @@ class Groups:
     def lines(self, block: int) -> list[str]:
         """Return a line of counts for each cause, such as exponent and sign.
 
-        The causes class, part, direction and element get no line here.
+        The causes `class`, `part`, `direction` and `element` get no line here.
         """
         told = [f"Wrong codes: {_most(self.mistaken)}"] if self.mistaken else []
         named = {"codes by index in the block": self.places, "scales by index of the block's maximum": self.maxima}
@@ -223,8 +223,8 @@ class Collector:
         """Judge a batch and return the number of its wrong cases.
 
         The first case of the batch has the number `first`. `where(number)` returns the location of
-        a case for the report (default: "case 17"). The returned number leaves out cases that are
-        wrong only because they follow a choice that other cases do not follow.
+        a case for the report (default: "case 17"). Cases that are wrong only because of
+        inconsistent choices are not counted.
         """
         self.coverage.add(inputs)
         found = judge(self.task, inputs, answers, self._tallies)

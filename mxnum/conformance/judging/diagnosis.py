@@ -47,8 +47,8 @@ class Explanation:
     at_any_scale: bool = True
     #: The classes whose cases the hypotheses explain; empty if they explain all classes.
     classes: tuple[str, ...] = ()
-    #: Number of answers outside the explanation for which the hypotheses predict a different,
-    #: wrong answer.
+    #: Number of answers outside the explanation that contradict it: the hypotheses predict another
+    #: answer, which is wrong.
     contradicted: int = 0
 
     @property

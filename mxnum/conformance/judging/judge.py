@@ -77,8 +77,8 @@ class Tallies:
 
     def __init__(self) -> None:
         self.choices: dict[Key, Consistency] = {}
-        #: For an element without NaN: by rule of `nan_codes`, how many answers to NaNs follow the
-        #: rule; by code, how many NaNs became this code.
+        #: For an element without NaN: how many answers to NaNs follow each rule of `nan_codes`, and
+        #: how often each code is the answer to a NaN.
         self.nan_rules: dict[str, Consistency] = {}
         self.nan_became: Counter[int] = Counter()
         #: For each scale code: the number of blocks of zeros with this code.

@@ -106,8 +106,8 @@ def constant(task: Task, delta: float, reach: float = math.inf) -> Chance:
         if found and found[0].delta == delta:
             return found[0]
     raise ValueError(
-        f"In some gap of format {task.format.name!r}, {task.source.name} must represent the number at "
-        f"{Fraction(delta)} of the gap exactly."
+        f"In at least one gap of format {task.format.name!r}, the number at {Fraction(delta)} of the gap "
+        f"must be exact in {task.source.name}."
     )
 
 

@@ -216,7 +216,7 @@ class Tally:
         def function(x: Array, **known: Any) -> Any:
             return self._implementation.function(x, *arguments, **known)
 
-        if tile.task.has_tensor:  # keep the names of parameters: `largest` asks for the largest magnitude
+        if tile.task.has_tensor:  # the wrapper must show the function's parameter names, such as `largest`
             update_wrapper(function, self._implementation.function, updated=())
         answers = replace(self._implementation, function=function).answers(tile.task, inputs)
         codes, ids = counted(answers[tile.task.outputs[-1].name], tile.task.element.bits), self.ids

@@ -367,7 +367,7 @@ DRAWING = ("Not repeatable", "Seeds", "Calls", "Dependent draws", "Shares")
 
 
 def ways(tally: Tally, answers: Columns) -> Array:
-    """Return how each of many equal numbers rounded: +1 away from zero, -1 toward zero.
+    """Return 1 for each number that was rounded away from zero, and -1 for each toward zero.
 
     The result is 0 for numbers with one right code, and in blocks with a wrong scale.
     """

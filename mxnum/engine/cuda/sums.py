@@ -87,7 +87,7 @@ def _by_blocks(a: Operand, b: Operand, out: DeviceArray, target: ElementFormat, 
 def _along(view: DeviceArray, out: DeviceArray, axis: int) -> tuple[int, ...]:
     """Return, for each axis of the result, the stride of an operand along that axis.
 
-    `axis` is the axis of the result that counts the operand's rows. The stride is 0 along axes that
+    The operand's rows correspond to the axis `axis` of the result. The stride is 0 along axes that
     the operand lacks, so that the operand is broadcast.
     """
     steps = [0] * out.ndim

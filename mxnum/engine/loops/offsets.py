@@ -41,7 +41,7 @@ from mxnum.modes import ScaleRule
 def may_add(scales: Array, offsets: Array, element: ElementFormat) -> bool:
     """Return True if `fast_sum` is right for these scales and offsets.
 
-    `fast_sum` needs finite offsets. Each decoded value must be NaN, or zero or normal in float32.
+    `fast_sum` needs finite offsets. Each decoded value must be NaN, zero or normal in float32.
     `offsets` holds float16 bits.
     """
     least, greatest = decoding_domain(element)

@@ -2,7 +2,7 @@
 
 A Philox counter yields four words. Compiled code computes the words of many counters at once, each
 word in the lower half of a 64-bit integer whose upper half is ignored. The product of two words
-then fills its 64-bit integer, so data moves between registers only after the last Philox round.
+fits in such an integer, so data moves between registers only after the last Philox round.
 Each round needs the result of the round before, so the code alternates between several registers.
 """
 

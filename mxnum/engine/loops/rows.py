@@ -147,7 +147,7 @@ def quantize(
 def _quantize(source: ElementFormat, bits: int, within: tuple[Callable[..., Any], Callable[..., Any]] | None) -> Any:
     """Return the compiled loop of `quantize`; one loop serves all conversion functions.
 
-    The loop's first argument holds two kernels, the result of `address_of`, and two flags.
+    The loop's first argument has five items: two kernels, `address_of(draw)`, and two flags.
 
     `within` holds the Python functions of the two kernels if they are compiled into the loop;
     otherwise, it is None.

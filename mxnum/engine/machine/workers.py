@@ -104,8 +104,8 @@ def has_default_floats() -> bool:
     """Return True if this thread rounds to nearest even and does not flush subnormal numbers.
 
     Rounding to nearest even, and subnormal numbers, are the defaults of IEEE 754. The check uses
-    Python's float64 arithmetic. Its result is valid for float32 too, because processors have one
-    state for both widths.
+    Python's float64 arithmetic. Its result is valid for float32 too, because the same processor
+    settings apply to both types.
     """
     return (
         # Rounding up makes the sum greater than `_NEXT`. Rounding down or toward zero makes it 1.

@@ -1,7 +1,7 @@
 """Matrix products along the last axes of two operands, with a defined accumulation.
 
-Float hardware computes sums by blocks or in sequence if it gives the bits of the definition. In
-other cases, and for exact sums, integers are used, as in the definition.
+Sums by blocks or in sequence use float hardware if the result has the same bits as the
+definition's. In other cases, and for exact sums, integers are used, as in the definition.
 """
 
 from __future__ import annotations

@@ -82,8 +82,8 @@ def rest(x: Any, leading: Any, scale: Any, e: Any) -> Any:
 def to_odd_by_conversion(x: Any) -> Any:
     """Return the float32 bit pattern of a float64 number, rounded to odd.
 
-    The result equals that of `to_odd`. The processor converts the bits that float32 can hold. If
-    any lower bit of x is set, the function sets the last bit of the result.
+    The result equals that of `to_odd`. The processor converts x without its low bits. If any of
+    these low bits is set, the function sets the last bit of the result.
     """
     magnitude = x & 0x7FFFFFFFFFFFFFFF
     kept = select(magnitude < _LEAST_WIDE, _LEAST_WIDE, magnitude)

@@ -275,9 +275,8 @@ def rows_at(row: int, count: int) -> Callable[..., Any]:
 def _value_above(row: int) -> Callable[..., Any]:
     """Return `value(magnitude, c)`, which returns the value to which a magnitude rounds.
 
-    The thresholds are c[0], c[1], ..., and the values are c[7], c[8], .... If c[i] is the last of
-    the thresholds up to c[row] that is not above the magnitude, the result is c[i + 7]. The result
-    is 0 if all thresholds are above the magnitude.
+    The thresholds are c[0], c[1], ..., and the values are c[7], c[8], .... The result is
+    c[i + 7] for the largest i <= `row` with c[i] <= magnitude, or 0 if there is no such i.
     """
     value_of_others: Any = None if row == 0 else _value_above(row - 1)
     IS_FIRST = row == 0

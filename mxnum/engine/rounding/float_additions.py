@@ -302,7 +302,7 @@ def make_value_by_product(element: ElementFormat) -> Callable[..., Any]:
 
 @dialect
 def _magic_of(magnitude, scale, e):
-    """Return the bits of the power of two whose last bit is worth the quantum at `magnitude`."""
+    """Return the bits of the power of two whose ulp is the quantum at `magnitude`."""
     binade = magnitude & 0x7F800000
     least = (scale + e.emin) << 23
     return select(binade > least, binade, least) + e.up

@@ -117,7 +117,7 @@ class Walk:
     def extent(self) -> tuple[int, int, int]:
         """The numbers of rows, of blocks in a row, and of blocks that a loop processes at once.
 
-        For loops over bands: the numbers of bands, of columns in a band, and of columns at once.
+        For loops over bands: the numbers of bands, of columns in a band, and of columns in a panel.
         """
         if self.along_rows:
             return self.planes * self.rows, -(-self.columns // self.run), self.group

@@ -267,8 +267,8 @@ def chunks(shape: tuple[int, ...], cuts: Blocks, blocks: Blocks, most: int = CHU
     if not shape:
         return [Chunk((...,), (...,), 0)]
     sizes = [max(1, min(cut, length)) for cut, length in zip(cuts, shape, strict=True)]
-    # Along the axes before `axis`, chunks are as short as `cuts` allows; after it, as long as the
-    # array. `axis` is the first axis with which chunks can have at most `most` elements.
+    # Chunks are as short as `cuts` allows along the axes before `axis`, and as long as the array
+    # along the axes after it. `axis` is the first that allows at most `most` elements in a chunk.
     fits = (math.prod(sizes[: i + 1]) * math.prod(shape[i + 1 :]) <= most for i in range(len(shape)))
     axis = next((i for i, small in enumerate(fits) if small), len(shape) - 1)
     at_once = max(1, most // max(1, math.prod(sizes[: axis + 1]) * math.prod(shape[axis + 1 :])))

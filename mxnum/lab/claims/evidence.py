@@ -16,7 +16,7 @@ LEVEL = 0.05
 class Whose(StrEnum):
     """The party that states a number or a sentence of the evidence.
 
-    The verdict counts only the items of the first party below that states any item.
+    If several parties state items, the verdict counts only those of the party listed first below.
     """
 
     #: A paper.
@@ -191,7 +191,7 @@ def ours(*items: Statement) -> list[Statement]:
 
 
 def answered(evidence: Evidence, answer: str, number: str = "") -> Evidence:
-    """Return the evidence with `number`, and with `answer` if every figure and statement holds.
+    """Return the evidence with `number`; add `answer` only if every figure and statement holds.
 
     `number` defaults to the count of figures that agree. If the evidence has no answer, the page
     shows the counts and the items that do not agree.

@@ -76,7 +76,7 @@ def shares(table: Table, when: str = "") -> list[Statement]:
 
 
 def recipes_at_the_end(table: Table) -> list[Statement]:
-    """Judge what causes the gaps of recipes if float32's loss ends near the entropy."""
+    """Judge what causes the gaps of recipes in models trained to the end."""
 
     def mended(*kinds: str) -> Statement:
         fifth, half = (

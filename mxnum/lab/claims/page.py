@@ -62,7 +62,7 @@ def summary(report: Report, command: str) -> str:
 
 
 def headed(evidence: Evidence) -> list[tuple[str, Evidence]]:
-    """Return pairs (heading, part) of evidence; the heading is "" if papers state every item."""
+    """Return (heading, evidence) for each party; the heading is "" if papers state all items."""
     alone = list(evidence.parts) == [Whose.PAPER]
     return [("" if alone else HEADINGS[whose], part) for whose, part in evidence.parts.items()]
 

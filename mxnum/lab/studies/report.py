@@ -35,8 +35,8 @@ def collect(
 ) -> dict[str, Any]:
     """Return the runs of a study as one table, without arms and seeds that have no runs.
 
-    Without `seeds`, the table has the `study.seeds` lowest seeds that are stored for each arm. With
-    `unfinished`, the table includes unfinished runs, up to their last checkpoints.
+    Without `seeds`, the table has each arm's lowest stored seeds, `study.seeds` of them at most.
+    With `unfinished`, the table includes unfinished runs, up to their last checkpoints.
     """
     table: dict[str, Any] = {"study": study.name, "question": study.question, "control": study.control, "arms": {}}
     model, environments = study.model, []
@@ -107,8 +107,8 @@ def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-#: If a loss exceeds the least possible loss by less than this number, `summary` uses this number,
-#: because smaller differences are chance.
+#: `summary` raises each excess of a loss over the least possible loss to at least this number,
+#: because smaller excesses are chance.
 MOST_EXACT = 1e-3
 
 

@@ -194,7 +194,7 @@ def fraction() -> list[tuple[int, ...]]:
 
 
 def with_differences(signs: tuple[int, ...], format: str) -> Experiment:
-    """Return an experiment that follows the paper's code in each of `DIFFERENCES` with sign +1."""
+    """Return an experiment with each of `DIFFERENCES` that has sign +1 as in the paper's code."""
     ln, frozen, tanh, bump, away, teacher = (sign > 0 for sign in signs)
     rounding = "rna" if away else "rne"
     operand = Operand(format, rounding=rounding, scale_rule="released_bump" if bump else "floor")

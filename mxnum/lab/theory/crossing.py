@@ -40,7 +40,7 @@ class DeadZone:
     lower: Fraction
     #: The constant quantized value of the dead zone.
     level: Fraction
-    #: The jumps, at the crossing, of the elements from 1/2 to 1 times the block maximum.
+    #: How the elements between 1/2 and 1 times the block maximum jump at the crossing.
     jumps: tuple[Jump, ...]
 
     @property
@@ -72,8 +72,8 @@ def dead_zone(
     quantizer = PiecewiseQuantizer.of(format, mode)
     crossing = 2 * scale_threshold(format, scale_rule)
     # `crossing` is the block maximum at which the scale doubles, in units of the smaller scale. Let
-    # x be an element divided by this maximum. With the smaller scale x becomes Q(x crossing) /
-    # crossing. With the larger scale x becomes Q(x crossing / 2) / (crossing / 2).
+    # x be an element divided by this maximum. The smaller scale changes x to
+    # Q(x * crossing) / crossing, and the larger scale to Q(x * crossing / 2) / (crossing / 2).
     edges = {Fraction(1, 2), Fraction(1)}
     edges |= {b / unit for b in quantizer.breakpoints for unit in (crossing, crossing / 2)}
     inside = sorted(edge for edge in edges if Fraction(1, 2) <= edge <= 1)
@@ -137,7 +137,7 @@ def dwell(start: float, crossing: float, drift: float) -> int:
     errors.require(drift > 0, "drift", "positive", drift)
     errors.require(-math.inf < start < crossing, "start", "below the crossing", start)
     errors.require(crossing < math.inf, "crossing", "finite", crossing)
-    # Rounding can lift a quotient that should be an integer above this integer. Subtracting `lost`
-    # prevents the extra step.
+    # Rounding can give a quotient just above the integer that it should be, and `ceil` would then
+    # give one step too many. Subtracting `lost` prevents this.
     lost = 1e-15 * max(abs(start), crossing)
     return max(1, math.ceil((crossing - start - lost) / drift))

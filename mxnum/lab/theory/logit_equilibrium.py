@@ -102,7 +102,7 @@ class LogitAdvice:
     factors: Mapping[float, Shrinking]
     #: For each scale rule, with the factor c on the loss: the change of the targets' components.
     rules: Mapping[str, Shrinking]
-    #: The key of `factors` for which overflow changes the targets' components least.
+    #: The factor for which overflow changes the targets' components least; a key of `factors`.
     best_factor: float
     #: The scale rules under which no component overflows for any p, number of tokens and factor.
     never_overflow: tuple[str, ...]

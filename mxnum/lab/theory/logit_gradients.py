@@ -187,7 +187,7 @@ class LogitGradientBias:
     # units of c/N. Because A = (1 - p) c/N, the ends are also values of 1 - p.
 
     def _scales(self, binades: int) -> list[int]:
-        """Return the indices of the scales of block maxima from 2**-binades c/N to c/N."""
+        """Return the indices of the scales of blocks with maxima from 2**-binades c/N to c/N."""
         first, last = (self.ladder.of(self.unit / 2**each) for each in (binades, 0))
         return list(range(first, last + 1))
 

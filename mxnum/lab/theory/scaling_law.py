@@ -23,7 +23,7 @@ from mxnum.lab.theory import huber_law
 from mxnum.lab.theory.loss_tables import LossTable, loss_table
 from mxnum.memory.dtypes import Array
 
-#: The names of the parameters. `huber_law` has the same order, but ln A, ln B and ln E.
+#: The names of the parameters. `huber_law` has ln A, ln B, ln E, alpha and beta, in this order.
 NAMES = ("A", "B", "E", "alpha", "beta")
 #: The grid of starting points: values of ln A and ln B, of ln E, and of alpha and beta.
 STARTS = ((5, 10, 15, 20), (0.5,), (0.4,))
@@ -152,8 +152,8 @@ class ScalingFit:
         _check_level(level)
         size = np.abs(self.residuals)
         # With `delta` near 0 a fit passes through five of the runs, so `others` omits the five
-        # smallest residuals. `inside` estimates the share of `others` that is at most `delta`. If
-        # `usual` is above `delta`, `inside` is the share up to `usual`, times delta / usual.
+        # smallest residuals. `inside` estimates what share of `others` is at most `delta`. If the
+        # median is above `delta`, the estimate is the share up to the median, times delta / median.
         others = np.sort(size)[5:]
         usual = float(np.median(others))
         inside = np.mean(others <= max(usual, self.delta)) * (1 if usual <= self.delta else self.delta / usual)

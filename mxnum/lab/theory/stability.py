@@ -77,9 +77,8 @@ def adam_limit(bias: Any = 0.0, variance: Any = 0.0, *, momentum: float = 0.9) -
     """Return the stability limit of Adam, if the second moment averages over many steps.
 
     The limit applies to eta lambda, where lambda is the curvature divided by the root of E[g**2]
-    without noise. Adam divides by the root of E[g**2] with noise, which is sqrt((1 + b)**2 + v)
-    times as large. A bias without variance does not change the limit. Variance always lowers the
-    limit.
+    without noise. With noise, Adam's divisor, the root of E[g**2], is sqrt((1 + b)**2 + v) times as
+    large. A bias without variance does not change the limit. Variance always lowers the limit.
 
     >>> round(float(adam_limit(-0.125)), 3), round(float(adam_limit(0.0, 0.1)), 3)
     (38.0, 13.743)

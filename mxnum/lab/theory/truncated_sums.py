@@ -145,7 +145,7 @@ class _Chain:
         return 1 << (exponent + self.fine) >> self.shift(exponent)
 
     def enter(self, states: dict[int, Array], exponent: int, start: int, chances: Array) -> None:
-        """Truncate sums to the result's bits; add their probabilities, `chances`, to `states`."""
+        """Truncate sums to the result's bits; add `chances`, their probabilities, to `states`."""
         stop, spacing = start + len(chances), self.shift(exponent)
         while exponent < 64:
             below = 1 << (exponent + self.fine) >> spacing

@@ -38,7 +38,7 @@ IEEE, ALL_NAN, FINITE = range(3)
 BITS, MANTISSA, BIAS, MAX_CODE, INFINITY, EMAX, KIND = range(7)
 #: Row numbers in the table of a problem's formats.
 A, B, SUM, RESULT, SCALE = range(5)
-#: States of a number: +infinity, -infinity, and NaN, which sets the bits of both infinities.
+#: States of a number: +infinity, -infinity, and NaN, the bitwise OR of the other two.
 PLUS, MINUS, NAN = 1, 2, 3
 #: The exponent of zeros that alignment ignores. It is below all other exponents.
 NO_EXPONENT = -(10**6)

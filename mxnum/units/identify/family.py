@@ -51,10 +51,10 @@ class Rule:
     #: "term": the addend is a term of the first sum. "before": the addend is added to the first
     #: sum. "after": the addend is added to the total of all sums. "none": the addend is ignored.
     addend: str = "term"
-    #: The order in which sums take the products, as (width, step). Runs of `width` neighbouring
-    #: products are numbered from 0. First come the runs whose number is divisible by `step`, then
-    #: those with remainder 1, and so on. (1, 1) is ascending order; (1, -2) swaps the two products
-    #: of each pair.
+    #: The order in which sums take the products, as (width, step). Every `width` neighbouring
+    #: products are a chunk, numbered from 0. First come the chunks whose number is divisible by
+    #: `step`, then those with remainder 1, and so on. (1, 1) is ascending order;
+    #: (1, -2) swaps the two products of each pair.
     order: tuple[int, int] = (1, 1)
     #: How alignment drops bits: "rtz" truncates magnitudes, "floor" truncates in two's complement,
     #: "rne" rounds to nearest even, and "sticky" keeps one more bit, which is set if any dropped

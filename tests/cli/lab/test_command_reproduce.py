@@ -13,7 +13,7 @@ pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
 
 @pytest.fixture
 def fakes(monkeypatch):
-    """Replace the checks of two claims by quick checks, by which I4 holds and M5 differs."""
+    """Replace the checks of two claims by quick ones: I4 always holds, and M5 always differs."""
     from mxnum.lab.claims import CLAIMS, Evidence, Statement
 
     holds, differs = Statement("so", True), Statement("not so", False)

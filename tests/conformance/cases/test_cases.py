@@ -100,7 +100,7 @@ def test_cases_contain_nan_if_blocks_have_an_answer():
 
 @pytest.mark.parametrize("operation", ["encode", "quantize"])
 def test_random_words_lie_on_both_sides_of_the_threshold(operation):
-    """Check that many random words are at the threshold: subtracting 1 changes the answer."""
+    """Check that for many random words, the word minus 1 gives another answer."""
     task = make_task(operation, "mxfp8_e4m3", rounding="sr", sr_bits=7)
     inputs = gathered(task)
     name = task.outputs[-1].name

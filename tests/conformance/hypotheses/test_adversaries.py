@@ -1,4 +1,4 @@
-"""Tests that subtly wrong kernels get a true verdict, and that unusual but right kernels pass.
+"""Tests that no report on a subtly wrong kernel is false, and that unusual right kernels pass.
 
 The wrong kernels return wrong numbers, shapes, types, widths or orders, or write into their
 arguments.

@@ -68,8 +68,8 @@ def at_threshold(ulps, rule):
     ],
 )
 def test_a_threshold_of_scales_that_is_an_ulp_off_is_named(rule, ulps, name):
-    # Regression: the report said "rounding to bfloat16 first" or "cutting", because no case had a
-    # maximum close to the threshold.
+    # Regression: the report named another mistake, such as rounding to bfloat16, because no case
+    # had a maximum close to the threshold.
     for operation, kernel in at_threshold(ulps, rule):
         said = said_of(kernel, format="mxfp4_e2m1", operation=operation, scale_rule=rule)
         assert re.match(rf"All \d+ wrong scales are what {name} (gives|\()", said), said
@@ -99,8 +99,8 @@ def test_thresholds_between_codes_that_are_an_ulp_off_are_named(fmt):
 @pytest.mark.parametrize("bits", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("fmt", ["mxfp4_e2m1", "mxfp8_e4m3"])
 def test_a_lost_sticky_bit_is_named_or_unexplained(fmt, bits):
-    # Regression: the report said "cutting to bfloat16 first", or a similar cause for one class,
-    # although other answers contradict it.
+    # Regression: the report named a cause, such as "cutting to bfloat16 first", although other
+    # answers contradicted this cause.
     element = fmt[-4:]
 
     def encode(x):

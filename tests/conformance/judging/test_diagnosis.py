@@ -25,7 +25,7 @@ def diagnosed(batches, steady=tuple(LABELS), of_classes=False):
 
 
 def halves(rounding):
-    """Yield the cases in two batches, each answered with a different rounding."""
+    """Yield the cases in two batches, answered with `rounding` instead of the task's mode."""
     inputs = next(cases(TASK))
     answers = expected(replace(TASK, rounding=rounding), inputs)
     for rows in (slice(0, 3000), slice(3000, None)):
@@ -39,7 +39,7 @@ def test_a_hypothesis_explains_every_batch_or_is_not_named(monkeypatch):
     late[1]["code"][-1] ^= 1
     assert diagnosed([early, late]) == []
     assert diagnosed([late, early]) == []
-    # Right answers in a batch before the first wrong batch also contradict the hypothesis.
+    # Right answers before the first wrong batch also contradict the hypothesis "rounding rna".
     right_first = expected(TASK, early[0])
     assert diagnosed([(early[0], right_first), tuple(halves(Rounding.RNA))[1]]) == []
     monkeypatch.setattr(diagnosis, "KEPT", 0)
@@ -92,7 +92,7 @@ def test_classes_of_cases_are_explained_separately():
     assert (found[("tie",)].wrong, found[("tie",)].right) == (8, int(tie.sum()) - 8)
     assert found[("subnormal result",)].names[0] == "flushing subnormal results to zero"
     assert len(found) == 2
-    code[np.flatnonzero(tie & (code == want)[:, 0])[0]] ^= 1  # corrupt the right answer to one tie
+    code[np.flatnonzero(tie & (code == want)[:, 0])[0]] ^= 1  # make one of the right answers to ties wrong
     assert [one.classes for one in diagnosed([(inputs, {"code": code})], of_classes=True)] == [("subnormal result",)]
 
 

@@ -90,8 +90,8 @@ def test_every_mistake_changes_an_answer(operation, fmt, unit):
         if np.array_equal(answer(task, few), right[some]) and np.array_equal(answer(task, inputs), right)
     ]
     allowed = EQUAL if not task.unit.order and task.unit.terms == task.unit.k[-1] else ()
-    # blackwell_fp8_mma adds the addend after the sum, so it already promotes the sum of each
-    # instruction.
+    # blackwell_fp8_mma adds the addend after each sum of 32 products, so promoting the sum every 32
+    # products changes nothing.
     allowed += ("promotes its sum every 32",) if unit == "blackwell_fp8_mma" else ()
     # In blackwell_nvfp4, zeros keep the exponents of their scales, so no result is subnormal.
     allowed += ("flushing subnormal results",) if unit == "blackwell_nvfp4" else ()
@@ -174,7 +174,7 @@ def test_level_1_has_every_kind_of_result(operation, fmt, unit):
     assert 0 < (values == 0).mean() < 0.2
     assert np.isfinite(values).mean() > 0.55
     small = (values != 0) & (abs(values) < float(np.finfo(values.dtype).smallest_normal))
-    assert small.any() or unit == "blackwell_nvfp4"  # in blackwell_nvfp4, zeros keep large exponents
+    assert small.any() or unit == "blackwell_nvfp4"  # no result of blackwell_nvfp4 is subnormal
 
 
 def test_a_rule_outside_the_family_is_not_named():
@@ -265,7 +265,7 @@ def test_distances_are_in_last_places_of_the_result():
     task = make_task("mma", "e4m3", accumulate="hopper_fp8")
 
     def three_steps_up(task, inputs):
-        """Move positive numbers 3 units of fraction bit 13 up, and negative numbers 1 unit down."""
+        """Add 3 units of fraction bit 13 to positive numbers, and -1 unit to negative numbers."""
         bits = right_bits(task, inputs)
         magnitude = bits & 0x7FFFFFFF
         ordinary = (magnitude > 1 << 23) & (magnitude < 0x7F000000)

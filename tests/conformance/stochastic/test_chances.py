@@ -37,7 +37,7 @@ def test_codes_and_probabilities_are_those_of_the_reference(fmt, modes):
         assert 0 < chance.delta < 1
         assert chance.below == wanted["below"]
         assert (chance.above == wanted["above"]) == (p > 0)
-        if p:  # the p * 256 largest random words round away from zero
+        if p:  # the number rounds away from zero with the p * 256 largest random words
             first = 256 - round(256 * p)
             codes = [
                 reference.encode(chance.value, element, random_bits=w, **options) for w in (first - 1, first) if w >= 0
@@ -71,7 +71,7 @@ def test_constant_lies_exactly_at_the_fraction():
         task = make_task("encode", "mxint8", source=source)
         assert [constant(task, delta).delta for delta in (0.5, 0.25)] == [Fraction(1, 2), Fraction(1, 4)]
     one_gap = make_task("encode", "int3:block=32", source="bfloat16")
-    with pytest.raises(ValueError, match=r"bfloat16 must represent the number at .* of the gap exactly"):
+    with pytest.raises(ValueError, match=r"the number at .* of the gap must be exact in bfloat16"):
         constant(one_gap, 1 - 2.0**-20)
 
 

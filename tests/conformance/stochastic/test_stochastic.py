@@ -1,4 +1,4 @@
-"""Tests that right kernels pass, and that each wrong kernel gets a true verdict."""
+"""Tests that right kernels pass, and that reports describe the mistakes of wrong kernels."""
 
 from __future__ import annotations
 

@@ -229,7 +229,7 @@ def compute(env: dict[str, int], name: str, modifiers: list[str], operands: list
 
 
 def selected(eight_bytes: int, selector: int) -> int:
-    """Return the byte that a nibble of `prmt`'s selector chooses, or eight copies of its sign."""
+    """Return byte `selector` & 7, or the byte's sign bit eight times if `selector` & 8 is not 0."""
     byte = eight_bytes >> 8 * (selector & 7) & 0xFF
     return (0xFF if byte >> 7 else 0) if selector & 8 else byte
 

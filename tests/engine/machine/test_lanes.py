@@ -55,7 +55,7 @@ def test_words_multiply_as_the_dialect_says():
 
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "int64"])
 def test_the_greatest_of_some_elements(dtype):
-    """Check the largest magnitude of 16 or 32 consecutive elements, from any start."""
+    """Check the largest magnitude of 16 or 32 consecutive elements, for many first elements."""
     limits = np.iinfo(dtype)
     mask = int(limits.max) >> (1 if dtype == "uint8" else 0)
     x = samples.generator("greatest", dtype).integers(limits.min, limits.max, 200, dtype, endpoint=True)
@@ -121,8 +121,8 @@ assert lanes._has_half() == %s
 def test_halves_of_a_processor_without_them():
     """Check float16 conversions on a processor that has no instructions for float16.
 
-    On such a processor, LLVM's own conversions end the process, because they call library functions
-    that do not exist.
+    Without such instructions, LLVM's own conversions end the process, because they call library
+    functions that do not exist.
     """
     environment = os.environ | {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
     expected = platform.machine() in ("aarch64", "arm64")
@@ -152,7 +152,7 @@ def test_memory(dtype):
         out, words = np.zeros_like(source), np.zeros(source.size, np.int64)
         function(source, out, words)
         assert np.array_equal(out, source)
-        # The array `words` shows all bits of the loaded numbers; storing keeps the low bits alone.
+        # `words` shows all bits of the loaded numbers; `store` writes only their low bits.
         # Compiled lanes are signed, so uint32 numbers from 2**31 on appear negative in `words`.
         assert np.array_equal(words, source) or dtype is np.uint32
 

@@ -51,9 +51,9 @@ def in_fresh_process(folder, *command):
 def test_a_change_anywhere_in_the_kernel_is_noticed_but_not_where_python_has_its_own_code_from(tmp_path):
     """Check that a loop is compiled again if another module changes; numba checks one file only.
 
-    The changed function, Philox, is a global of another module. The second process must load the
-    loop from the cache. Regression: numba compiled the loop again, because closures read from
-    bytecode seemed to have changed.
+    The changed function, Philox, is a global of another module. Without a change, the second
+    process must load the loop from the cache. Regression: numba compiled the loop again, because
+    code read from a .pyc file has another pickle than code just compiled from source.
     """
     package = tmp_path / "mxnum"
     shutil.copytree(Path(mx.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
@@ -87,7 +87,7 @@ for name in sys.argv[1:]:
 def test_loops_that_different_processes_compiled_are_told_apart(tmp_path):
     """Check that loops which two processes compiled are not confused in a third process.
 
-    numba numbers functions anew in each process, so their numbers cannot distinguish loops.
+    In each process, numba gives functions new numbers, so these numbers cannot identify loops.
     """
     names = "mxfp8_e4m3", "mxfp4_e2m1"
     alone = [in_fresh_process(tmp_path, "-c", NAMED, name) for name in names]

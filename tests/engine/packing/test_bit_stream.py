@@ -1,4 +1,4 @@
-"""Tests that codes are packed to bit streams at any byte; test_arrays tests whole rows."""
+"""Tests of packing codes to a bit stream from any byte on; test_arrays tests whole rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that sums in float hardware are used, and equal the definition.
+"""Tests that float instructions sum the products, and that the sums equal the definition's.
 
 `test_blocks` checks every shape with every pair of formats. Memory orders and spreads of scales
 vary from case to case.

@@ -57,7 +57,7 @@ def needed_bits(a, b, run):
 @pytest.mark.parametrize("order", [np.ascontiguousarray, np.asfortranarray])
 @pytest.mark.parametrize("pair", [("e5m2", "e5m2"), ("e5m2", "e4m3"), ("e4m3", "e5m2"), ("e5m2", "int8")])
 def test_blocks_that_float64_might_not_hold_are_found(pair, order):
-    """Check that blocks with sums of over 53 bits are found, but none with less than 45 bits."""
+    """Check that blocks whose sums need over 53 bits are found, but none that need under 45."""
     rng = samples.generator("wide", *pair)
     for run in (1, 7, 32):
         codes = [rng.integers(0, ELEMENTS[n].max_code + 1, (5, 20 * run - run // 2), np.uint8) for n in pair]
@@ -171,7 +171,7 @@ def beyond_float64(count):
 
 
 def test_a_sum_just_beyond_float64():
-    """Check a sum whose last unit float64 would lose, so that float32 would round a tie wrongly."""
+    """Check a sum one unit above a float32 tie: float64 would round the sum to the tie."""
     a, b = (
         mx.MXArray.from_parts(codes, np.full((4, 1), 127, np.uint8), "mxfp8_e5m2", block_size=64)
         for codes in beyond_float64(4)

@@ -126,8 +126,8 @@ from tests.engine.products import test_integers
 """
 
 
-#: The processors in `OTHERS` that the fast tier tests. Compiling for one processor takes ten
-#: seconds.
+#: The processors in `OTHERS` that are tested without `--tier full`. Compiling for one processor
+#: takes ten seconds.
 SAMPLE = "avx2", "none"
 
 

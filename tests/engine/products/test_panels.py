@@ -1,4 +1,4 @@
-"""Tests of packing a few rows, of codes or floats, side by side into panels."""
+"""Tests of packing codes or floats into panels, which hold a few rows side by side."""
 
 from __future__ import annotations
 

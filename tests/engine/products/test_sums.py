@@ -23,7 +23,7 @@ DEFINED = ("exact", "block", "sequential")
 
 @cache
 def float_scaled():
-    """Make operands once, because numpy may make others if the float environment changes."""
+    """Make operands once, because numpy may make different ones in another float environment."""
     return [with_float_scales("nvfp4", (rows, 50), 16, spread=60, special=0.1) for rows in (5, 6)]
 
 

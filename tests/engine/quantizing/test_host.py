@@ -53,7 +53,7 @@ def inputs(shape=(48, 160), dtype="float32"):
         x = x.astype(TYPES[dtype])
     x[3, 64:96], x[9, 32:64] = 0, -0.0
     x[4, 7], x[5, 40], x[6, 159] = np.nan, np.inf, -np.inf
-    # Row 16 is tiny and has no NaN, so only its tiny numbers can send blocks to the definition.
+    # Row 16 has no NaN, so only tiny numbers can make loops leave its blocks to the definition.
     x[16] *= x.dtype.type(2.0**-120)
     x[10] = min(ml_dtypes.finfo(x.dtype).max, np.finfo(np.float32).max)
     bits = x.view(f"u{x.dtype.itemsize}")

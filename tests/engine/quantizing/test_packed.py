@@ -26,7 +26,7 @@ TYPES = {"float32": np.float32, "float64": np.float64, "bfloat16": ml_dtypes.bfl
 
 
 def numbers(shape, *key, dtype="float32"):
-    """Return rows of different magnitudes up to the ends of the type, with special values."""
+    """Return rows of different magnitudes, with NaN, infinities and -0."""
     rng = samples.generator("packed", dtype, shape, *key)
     reach = {"float32": 140, "bfloat16": 140, "float64": 200, "float16": 14}[dtype]
     with np.errstate(all="ignore"):
@@ -84,8 +84,8 @@ def test_blocks_that_begin_inside_a_byte_and_blocks_longer_than_a_buffer(block_s
         check(numbers(shape, block_size), "mxfp4_e2m1", block_size=block_size)
 
 
-#: The roundings of the fast tier: to nearest, to odd, and stochastic. Packing does not depend on
-#: the rounding, and `test_host` checks all roundings.
+#: The roundings that are tested without `--tier full`. Packing does not depend on the rounding,
+#: and `test_host` checks all roundings.
 SAMPLE = Rounding.RNE, Rounding.RTO, Rounding.SR
 
 

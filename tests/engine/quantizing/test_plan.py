@@ -1,4 +1,4 @@
-"""Tests that plans, which cache what equal calls share, change no bit and keep no array."""
+"""Tests that cached plans change no bit of a result, and keep no array alive."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def numbers(shape, *key, dtype=np.float32):
 
 @pytest.fixture
 def in_parts(monkeypatch):
-    """Return a function that calls its argument while the engine cuts every array into parts."""
+    """Return a function that calls another one while the engine cuts every array into parts."""
 
     def in_parts(function):
         with monkeypatch.context() as patch:

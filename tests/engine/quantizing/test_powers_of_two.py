@@ -53,7 +53,7 @@ def test_the_commonest_conversions_have_their_constants_compiled_in():
     )  # fmt: skip
     # Elements that are integers have only one overflow mode.
     assert (len(usual), len(short), len(other_overflow - usual)) == (2, 1, 1)
-    assert other_rule == usual  # the scale rule reaches the loop as numbers, so all rules share a loop
+    assert other_rule == usual  # scale rules are numbers passed to the loop, so all share one loop
     in_columns, in_tiles = (
         {loop(to_values(modes(name)), walk) for name in ("e4m3", "int8")} for walk in (COLUMNS, TILES)
     )
@@ -63,7 +63,7 @@ def test_the_commonest_conversions_have_their_constants_compiled_in():
 @pytest.mark.parametrize("walk", [ROWS, Walk(1, 4, 70, 1, 32), Walk(1, 4, 300, 1, 32), COLUMNS, TILES], ids=str)
 @pytest.mark.parametrize("place", [0, 37, 200])
 def test_what_is_marked_is_redone_and_nothing_else(walk, place, monkeypatch):
-    """Check that NaN or a subnormal number changes only its block, and that no block stays marked.
+    """Check that NaN and subnormal numbers change only codes of their block, and leave no marks.
 
     A mark makes other loops compute a group of blocks again.
     """

@@ -1,4 +1,4 @@
-"""Tests that a loop of the Hadamard transform equals the reference, or marks a block as inexact."""
+"""Tests that the Hadamard transform equals the reference in all blocks not marked as inexact."""
 
 from __future__ import annotations
 

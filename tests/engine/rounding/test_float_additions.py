@@ -151,7 +151,7 @@ def test_decoding_by_product_equals_the_definition_for_every_code_and_scale(name
 
 
 def test_ties_of_an_element_without_mantissa_go_by_the_parity_of_its_code():
-    """Check ties of E3M0, where additions in hardware wrongly go by the parity of the float."""
+    """Check ties of E3M0: hardware additions break them by the float's last bit, which is wrong."""
     element = ELEMENTS["e3m0"]
     encode = make_encode(float_additions.FLOAT32, element, Rounding.RNE, Overflow.SATURATE)
     ties = [int(np.float32(x).view(np.int32)) for x in (1.5, 0.75)]
@@ -162,7 +162,7 @@ def test_ties_of_an_element_without_mantissa_go_by_the_parity_of_its_code():
 
 
 def on_lanes(function, constants):
-    """Return a function of Python integers that calls `function` with 32-bit lanes."""
+    """Return a function that converts integers to 32-bit lanes and calls `function` with them."""
 
     @dialect
     def call(x, scale, random):

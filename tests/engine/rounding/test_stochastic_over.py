@@ -26,7 +26,7 @@ def factor_of(rng):
 
 
 def number_near(rng, element, factor):
-    """Return a float32 magnitude: random, or close to a value of the element times the factor."""
+    """Return abs(factor * x), where x is random, a power of two, or near an element's value."""
     value = element.value(int(rng.integers(0, element.max_code + 1)))
     x = (8 * rng.random(), value * (1 + rng.integers(-2, 3) * 2.0**-24), 2.0 ** rng.integers(-34, 3),
          value * (1 - rng.choice([1, 3, 5]) * 2.0 ** -rng.integers(1, 24)))[rng.integers(4)]  # fmt: skip

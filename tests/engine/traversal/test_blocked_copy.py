@@ -1,4 +1,4 @@
-"""Tests of copies tile by tile, which must equal numpy's, and of the order of axes in memory."""
+"""Tests of copies made tile by tile against numpy's copies, and of the order of axes in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that arrays of any strides are processed as contiguous parts, or as a row per block."""
+"""Tests that arrays of any strides are cut into contiguous parts, or into one row per block."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def mlp(tmp_path, name, arms, width=64, **more):
 
 
 def mlp_recipes(tmp_path, name, losses):
-    """Store a study of recipes, each given as runs or a final loss; return a context for checks."""
+    """Store a study of recipes, given as runs or as final losses; return a context for checks."""
     experiment = {"width": 32, "layers": 4, "batch": 64, "rate": 0.1, "steps": 10}
     experiment |= {"optimizer": "adam", "activation": "gelu"}
     arms = {

@@ -13,7 +13,7 @@ PLAIN = {"float32": (0, 1.5, 0)}
 
 
 def made(arms):
-    """Return a table of arms, each with a given gap, mean row (`common_weight`) and gap at rest.
+    """Return a table of arms, each given as (gap, last `common_weight`, predicted gap).
 
     Runs of an arm without a gap end at 1 nat, plus 0.1 nat for each further seed.
     """

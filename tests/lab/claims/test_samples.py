@@ -1,4 +1,4 @@
-"""Tests that error bars of samples contain the value of a formula, but no wrong value."""
+"""Tests that the error bars of sampled means contain a formula's value, and no wrong value."""
 
 from __future__ import annotations
 

@@ -175,13 +175,13 @@ def test_what_is_stored_in_a_format_is_in_it():
     ),
 )
 def test_a_frozen_gain_is_a_rate_and_a_start_of_w1(power, seed, optimizer, precision):
-    """Check that freezing gamma at g acts like scaling the start and the learning rate of W1.
+    """Check that freezing gamma at g acts like scaling the initial W1 and its learning rate.
 
-    W1's start is multiplied by g, and its learning rate by g in Adam and by g^2 in SGD. Freezing
-    and scaling are equivalent because W1 (g LN(x)) = (g W1) LN(x). If g is a power of two and no
-    number leaves its range, the runs are equal in every bit, at any precision. Scaling W1 by g
-    scales its gradient and the first moment by 1 / g, and the second moment by 1 / g^2. The
-    factors 1 / g cancel in Adam's step, because epsilon is negligible in this test.
+    The initial W1 is multiplied by g, and its learning rate by g in Adam and by g^2 in SGD.
+    Freezing and scaling are equivalent because W1 (g LN(x)) = (g W1) LN(x). If g is a power of two
+    and no number overflows or underflows, the runs are equal in every bit, at any precision.
+    Scaling W1 by g scales its gradient and the first moment by 1 / g, and the second moment by
+    1 / g^2. The factors 1 / g cancel in Adam's step, because epsilon is negligible in this test.
     """
     gain = 2.0**power
     base = Experiment(

@@ -1,4 +1,4 @@
-"""Tests that gradients equal finite differences, torch's gradients, and mxnum's linear layer's."""
+"""Tests that gradients equal finite differences, and those of torch and mxnum's linear layer."""
 
 from __future__ import annotations
 

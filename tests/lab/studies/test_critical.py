@@ -83,8 +83,8 @@ NO, YES = None, 50
 
 def test_curve_and_shift_of_critical_rates():
     plain = {1: [NO, NO, NO], 2: [NO, NO, YES], 4: [NO, YES, YES]}
-    # In E2M1, each seed diverges at half the learning rate at which it diverges in FP32. Seed 0 of
-    # FP32 never diverges, which counts as a rate of 8.
+    # In E2M1, each seed diverges at half the learning rate at which it diverges in FP32. Seed 0
+    # never diverges in FP32, so the next rate, 8, counts as its critical rate.
     low = {1: [NO, NO, YES], 2: [NO, YES, YES], 4: [YES, YES, YES]}
     table = studied(FP32=plain, E2M1=low, E4M3=plain)
     assert curve(table)["E2M1"] == [(1, 1, 3), (2, 2, 3), (4, 3, 3)]

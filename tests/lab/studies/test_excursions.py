@@ -108,7 +108,7 @@ def test_outcomes():
     assert course((20, 40), (99, None)).away == 99
     assert course((99, None), steps=199).outcome is Outcome.OPEN
     assert course((99, 200), steps=400).outcome is Outcome.RECOVERED
-    # An excursion longer than the horizon is a runaway, although it ends later.
+    # An excursion that ends after step 2 * horizon is a runaway.
     assert course((99, 201), steps=400).outcome is Outcome.RUNAWAY
     assert course((50, 60), (150, None)).outcome is Outcome.RECOVERED
     assert course((50, 60)).first == 50

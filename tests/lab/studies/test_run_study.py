@@ -55,8 +55,7 @@ def test_runs_of_another_configuration_are_refused_before_anything_runs(tmp_path
 
 
 def test_the_table_is_of_the_seeds_that_were_asked_for(tmp_path):
-    # Regression: the table had the lowest seeds in the folder, so that fresh seeds were trained but
-    # old seeds reported.
+    # Regression: new seeds were trained, but the table had the lowest seeds in the folder.
     study = studies.Study("mine", "?", {"a": Experiment(**TINY)}, 2, "a")
     for first, seeds in ((9, None), (100, None), (100, 1), (9, 3)):
         table = run_study(study, tmp_path, first_seed=first, seeds=seeds, processes=1, say=lambda line: None).table

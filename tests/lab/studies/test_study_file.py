@@ -186,5 +186,5 @@ def test_settings_that_were_written_down_are_those_of_the_stored_runs(path):
         assert Experiment.from_dict(arm["experiment"]) == study.arms[name]
         seeds = [run["seed"] for run in arm["runs"]]
         assert seeds == list(range(study.first_seed, study.first_seed + len(seeds)))
-        # Runs stored before they ended have fewer steps than the arm, and may have open excursions.
+        # A run that was stored before it ended has fewer steps than the arm.
         assert all(0 < run["steps"] <= study.arms[name].steps for run in arm["runs"])

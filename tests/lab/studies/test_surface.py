@@ -1,4 +1,4 @@
-"""Tests that planes fitted to the times at which losses rise recover known slopes."""
+"""Tests that a plane fitted to the heights of loss rises recovers known slopes."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_a_process_that_dies_fails_its_task_alone():
 
 
 def page_faults(megabytes):
-    """Return how many page faults making an array causes the second time, and the first time."""
+    """Make an array twice; return the page faults of the second time, then of the first time."""
     import resource
 
     counts = []
@@ -113,7 +113,7 @@ def test_freed_memory_stays_with_a_process():
 
 
 def test_an_interruption_says_that_it_waits(monkeypatch, tmp_path):
-    """Check that the message on an interruption says that a compiling process ends later."""
+    """Check the message after Ctrl-C: a process that is compiling first finishes compiling."""
     told = []
     monkeypatch.setattr(sweep, "follow", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt))
     tasks = tasks_for({"plain": Experiment(steps=1)}, [1], tmp_path)

@@ -113,7 +113,7 @@ def test_arguments_are_checked():
 
 
 def test_a_crossing_takes_a_step_however_near_it_is():
-    """Check the number of steps to a crossing, even if the distance is below 1e-10."""
+    """Check the number of steps to a crossing, also for distances below 1e-10."""
     assert dwell(0, 1e-11, 1.0) == 1
     assert dwell(1 - 1e-12, 1.0, 1e-13) == 10
     assert [dwell(0.0, k / 10, 0.1) for k in range(1, 100)] == list(range(1, 100))

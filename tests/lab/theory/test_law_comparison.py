@@ -1,4 +1,4 @@
-"""Tests of comparing two laws: equal laws do not differ; intervals contain known differences."""
+"""Tests that comparing two laws finds known differences, and seldom any between equal laws."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def test_bad_arguments_are_refused(arguments, message):
 
 
 def test_largest_accepted_beta_distribution_is_computed():
-    """Check that the largest accepted beta distribution is computed and a larger one raises."""
+    """Check the bias for Beta(2048, 2048); parameters above 2048 raise an error."""
     found = logit_gradient_bias("mxfp8_e4m3", np.int64(2048), np.float32(1)).shrinking(Beta(2048, 2048))
     assert -0.13 < found.bias < 0
     with pytest.raises(ValueError, match="'a' must be above 0 and at most 2048, not 20000"):

@@ -89,7 +89,7 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
             for name in ("A", "B", "E", "alpha", "beta"):
                 inside[kind] += ends[name][0] <= getattr(TRUTH, name) <= ends[name][1]
                 assert ends[name][0] < getattr(fit.law, name) < ends[name][1]
-    # 90 % of the intervals should contain the truth. The limit is 75 %, as intervals correlate.
+    # Intervals of one fit correlate, so the test requires 75 %, not 90 %, to contain the truth.
     assert min(inside.values()) > 0.75 * 5 * tables
 
 

@@ -1,4 +1,4 @@
-"""Tests that `mxnum.units.identify` finds the rules of random units and GPUs, or that none fits."""
+"""Tests that `identify` finds the rules of random units and of GPUs, or says that no rule fits."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_units_with_block_scales_are_named(row):
 
 
 #: Sets of units that dot products cannot distinguish. The units of a set have the same rule at the
-#: tested K, or float16 results hide the fraction bit by which the units differ.
+#: tested K, or differ only in a fraction bit that does not change float16 results.
 ALIKE: list[set[str]] = [
     *({f"{gpus[0]}_{kind}", f"{gpus[1]}_{kind}"}
       for gpus in (("ampere", "ada"), ("hopper", "blackwell")) for kind in ("float16", "bfloat16", "tf32")),

@@ -25,8 +25,8 @@ CLAIM = Claim(
     needs=("sgd-limits.json",),
     command="mxnum lab sgd-limits --results docs/lab/results",
 )
-#: A statement is undecided if the prediction lies between confidence limits whose ratio is at least
-#: this.
+#: If the prediction lies between the confidence limits, a statement is still undecided if the upper
+#: limit is at least this many times the lower limit.
 WIDEST, SEED = 1.25, 20260101
 
 

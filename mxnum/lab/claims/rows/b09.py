@@ -55,8 +55,8 @@ def _check(context: Context) -> Evidence:
     better = Statement(
         "choosing by the squared error gives a smaller mean squared error than choosing by the absolute error",
         gained < absolute,
-        f"by absolute error: mean squared error {exact + absolute:.5f}; the largest number becomes 4 in "
-        f"{100 * absolute_share:.1f}% of blocks",
+        f"choosing by absolute error gives a mean squared error of {exact + absolute:.5f}; the largest number becomes "
+        f"4 in {100 * absolute_share:.1f}% of blocks",
     )
     note = (
         "One sample gives the reduction of the error by four over six, for both ways of choosing, with an error "

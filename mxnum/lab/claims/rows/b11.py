@@ -278,7 +278,7 @@ def to_the_end(table: Table) -> list[Statement]:
     what = "in 4 bits with a centred gradient, the gap has the derived size"
     centred = _sized(table, what, ("E2M1, centred", "E2M1, rceil, centred", "NVFP4, centred"), times=2)
     lower = sum(a < b for a, b in zip(plain, gaps(table, "NVFP4, centred"), strict=True))
-    repair = f"; uncentred NVFP4 has a gap of {np.mean(plain):+.4f}, less than centred on {lower} of {len(plain)} seeds"
+    repair = f"; without centring, NVFP4's gap is {np.mean(plain):+.4f}, smaller on {lower} of {len(plain)} seeds"
     found = [
         _sized(table, "the gap has the derived size", size),
         *_what_decides(table, 24),

@@ -21,8 +21,8 @@ CLAIM = Claim(
     needs=("parts.json", "delay.json"),
     command="mxnum lab sweep parts --out parts",
 )
-#: The tests of the study `parts`; their p-values are corrected together. A test has an arm, a
-#: control, an event, and True if the event is expected sooner in the arm than in the control.
+#: The tests of the study `parts`; their p-values are corrected together. The entries of a test
+#: are an arm, a control, an event, and whether the event is expected sooner in the arm.
 PARTS = {
     "4-bit products alone delay the jump": ("E2M1, LN FP32", "FP32", "first", False),
     "4-bit layer norm alone makes the loss jump sooner": ("LN E2M1", "FP32", "first", True),

@@ -10,7 +10,7 @@ from mxnum.lab.claims.rows import (
 
 
 def test_the_transform_of_an_outlier():
-    """Check that a block's only nonzero number has only the error of its scale, at most 1/17."""
+    """Check that a block's relative error is below 1/17, the largest relative error of a scale."""
     x = np.zeros((4, 16), np.float32)
     x[:, 3] = 1, 2, 3, 5
     assert (b10.by_block(x, "nvfp4", False) < 1 / 17**2).all()

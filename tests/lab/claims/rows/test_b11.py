@@ -66,7 +66,7 @@ def test_the_stored_study(checked):
 
 
 def test_numbers_state_differences_inside_the_limits(checked):
-    """Check that the claim's text states differences that are inside the limits of its tests."""
+    """Check that the claim's text states differences even if its tests tolerate them."""
     evidence = checked("B11").evidence
     numbers = {s.what: s.numbers for s in evidence.statements}
     assert (
@@ -80,7 +80,7 @@ def test_numbers_state_differences_inside_the_limits(checked):
     (below,) = (text for what, text in numbers.items() if "the final loss equals float32's" in what)
     assert below == "-0.0050 nats, below float32 on 6 of 6 seeds"
     (centred,) = (text for what, text in numbers.items() if "in 4 bits with a centred gradient, the gap has" in what)
-    assert centred.endswith("uncentred NVFP4 has a gap of +0.0164, less than centred on 6 of 6 seeds"), (
+    assert centred.endswith("without centring, NVFP4's gap is +0.0164, smaller on 6 of 6 seeds"), (
         "centring does not repair it"
     )
     assert "share one source" in evidence.note
@@ -123,7 +123,7 @@ def test_other_settings():
      (0.06, 0.05, 0.02, None), (0.06, 0.01, 0.02, True)],
 )  # fmt: skip
 def test_a_longer_study(gap, above, near, holds):
-    """Check that a longer study is undecided if float32 ends far above the entropy."""
+    """Check that a study decides nothing unless float32's loss is within `near` of the entropy."""
 
     def arm(loss):
         runs = [{"seed": s, "evaluation": loss, "entropy": [2.7, 2.7]} for s in range(3)]

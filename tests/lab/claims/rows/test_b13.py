@@ -20,8 +20,7 @@ def arms(fp8=0.004, hopper=0.0, promoted=0.0, recipe=0.0, spread=1e-3):
     gaps = {"float32": 0.0, b13.FP8: fp8, b13.HOPPER: fp8 + hopper, b13.PROMOTED: fp8 + promoted}
     gaps |= {b13.RECIPE: fp8 + recipe}
     made = {name: arm(gap, spread=spread if name != "float32" else 0) for name, gap in gaps.items()}
-    # Change the deviations between seeds in one arm, so that differences of arms vary between
-    # seeds.
+    # Let the differences between arms vary from seed to seed.
     for seed, run in enumerate(made[b13.HOPPER]["runs"]):
         run["evaluation"] += 1e-4 * (seed % 3)
     return table(made, control=b13.FP8)
