@@ -72,7 +72,7 @@ class Covering:
         return int(np.unique(meetings).size - np.unique(meetings[rows]).size)
 
     def meetings(self) -> Rows:
-        """Return, for each possible case and group, a number for the combination of values."""
+        """Return an array whose entry [case, group] identifies the group's values in that case."""
         names, columns, first = list(self.choices), [], 0
         for group in self.together:
             number = np.zeros(len(self.possible), np.int64)
@@ -146,8 +146,8 @@ def covering(
 def _greedy(meetings: Rows) -> list[int]:
     """Return the indices of rows that together contain every number in `meetings`.
 
-    Each step takes the row with the most numbers that no earlier row has. If several rows have
-    equally many, the step takes the first of them in a fixed random order.
+    Each step takes the row with the most numbers that no earlier row has. Among rows with equally
+    many such numbers, the step takes the first in a fixed random order.
     """
     order = np.random.default_rng(SEED).permutation(len(meetings))
     is_new = np.zeros(int(meetings.max(initial=-1)) + 1, bool)

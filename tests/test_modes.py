@@ -93,7 +93,7 @@ def through_the_engine(**changes):
 
 
 def converted(make, **changes):
-    """Make the loops that convert numbers under changed settings."""
+    """Make the conversion loops for the changed settings."""
     make(powers_of_two.modes_of(settings(**changes))).exact(None)
 
 

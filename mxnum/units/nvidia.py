@@ -21,7 +21,7 @@ _F8F6F4 = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
 def _all(status: str, source: str, **others: tuple[str, str]) -> tuple[Evidence, ...]:
     """Return evidence for all clauses of a sum, with the same status and source.
 
-    `others` gives (status, source) for each clause whose evidence differs.
+    `others` replaces (status, source) for the clauses that it names.
     """
     clauses = dict.fromkeys(("products", "addend", "alignment", "result", "chains"), (status, source))
     return (*(Evidence(name, *how) for name, how in (clauses | others).items()), _SPECIAL)

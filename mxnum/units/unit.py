@@ -135,7 +135,7 @@ class MatrixUnit:
         errors.require(in_order, "order", f"a permutation of the indices below {self.k[-1]}", self.order)
         for _, block in self.scales:
             fits = block % self.group == 0 and (self.group > 1 or block % self.terms == 0)
-            errors.require(fits, "scales", "in blocks with a length divisible by terms (or group, if > 1)", block)
+            errors.require(fits, "scales", "in blocks with a length divisible by terms (by group if group > 1)", block)
         errors.integer("promotion", self.promotion, 0, 1 << 30)
         whole = self.promotion % self.k[-1] == 0 and not (self.promotion and self.scales)
         errors.require(whole, "promotion", f"a multiple of {self.k[-1]}, or 0 if the unit has scales", self.promotion)

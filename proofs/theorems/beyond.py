@@ -1,4 +1,4 @@
-"""Fast rounding under every scale: divide x by the scale first, multiply the value by it last.
+"""Fast encoding and decoding under every scale, by a conversion at scale 1 and a float product.
 
 The theorems say that the codes and values are those of the definition.
 """

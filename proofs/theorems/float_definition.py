@@ -114,8 +114,8 @@ def _pairs() -> list[tuple[Any, Any]]:
 def _made(source: Any, element: Any, scale: Any, over: Any) -> tuple[Any, list[Any], list[Any]]:
     """Return a function that computes a tensor scale, and two lists that describe its last call.
 
-    The lists hold the arguments of divisions and of packings. The function takes the significand of
-    the largest magnitude, and the code that packing is to return.
+    The lists hold the arguments of divisions and of packings. The function's arguments are the
+    largest magnitude's significand, and the code that each packing returns.
     """
     calls, packed, code = list[Any](), list[Any](), [0]
 

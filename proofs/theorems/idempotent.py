@@ -53,11 +53,11 @@ FAST = (("float32", "e4m3"), ("float32", "e2m1"))
 def roundings(element: str, rule: str) -> tuple[str, ...]:
     """Return the modes in which the theorem rounds a block's largest magnitude A.
 
-    The modes are `ANY`, except for the rule `even` in e4m3, where they are `NEAREST`. There, after
-    rounding toward zero, the second scale can be so small that the largest number becomes 480, but
-    the largest e4m3 value is 448. For every rule except `ceil`, the theorem also covers an infinite
-    largest magnitude, so the result includes `INFINITY`. Under `ceil` the theorem is false for an
-    infinity.
+    The modes are `ANY`, except for the rule `even` in e4m3, where they are `NEAREST`. In e4m3 under
+    `even`, rounding toward zero can make the second scale so small that the largest number becomes
+    480, above e4m3's largest value, 448. For every rule except `ceil`, the theorem also covers an
+    infinite largest magnitude, so the result includes `INFINITY`. Under `ceil` the theorem is false
+    for an infinity.
     """
     modes = NEAREST if (element, rule) == ("e4m3", "even") else ANY
     return modes if rule == "ceil" else (*modes, INFINITY)

@@ -116,7 +116,7 @@ def half_range_kernels(source: str) -> tuple[Callable[..., Any], ...]:
 def half_range(source: str) -> Outcome:
     """Prove the statement `HALF_RANGE` for all elements and rules with one solver question.
 
-    The sum is the hard part of the proof, and all elements and rules have the same sum.
+    The difference largest - smallest is the hard part, and is the same for all elements and rules.
     """
     float_type = tables.FLOATS[source]
     width = word_of(float_type)

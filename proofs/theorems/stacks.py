@@ -154,8 +154,8 @@ def check_factor(name: str, arithmetic: Any = stack_arithmetic, fast: Any = by_s
 def _tables(scale: Word) -> dict[str, Any]:
     """Return functions that replace those of the module `by_stack` and accept a symbolic scale.
 
-    The replacements keep a block's constants in a dictionary, and return `scale` as the number of
-    every scale code.
+    With the replacements, every scale code stands for the number `scale`, and a dictionary holds a
+    block's constants.
     """
     return {"_number_of_scale": lambda code: number_of(scale), **ON_DICTIONARIES}
 

@@ -100,8 +100,8 @@ def check_threshold(element: ElementFormat, over: Any = float_scale) -> Outcome:
     code = z3.If(sign == 0, packed, (1 << element.bits) - packed if element.integer else packed)
     magnitude = z3.Extract(element.bits - 1, 0, code) & ((1 << (element.bits - 1)) - 1)
     # `amount` is floor(quotient * 2**30), for the quotient in units of the smallest step. The last
-    # digit of `significand` says whether a remainder is left. It does not change `amount`, because
-    # it is at most 2**-32 of a gap between two values.
+    # digit of `significand` says whether a remainder is left. This digit is at most 2**-32 of a gap
+    # between two values, so it does not change `amount`.
     power = z3.SignExt(WIDE - 64, exponent) - leading - table.unit + RANDOM_BITS
     wide = z3.ZeroExt(WIDE - 64, significand)
     amount = z3.If(power < 0, z3.LShR(wide, -power), wide << power)

@@ -15,8 +15,8 @@ from mxnum.interop import nvfp4
 from tests import samples
 
 E4M3 = ml_dtypes.float8_e4m3fn
-#: Two global scales. E4M3 scales divided by `EXACT` are exact in float32. E4M3 scales divided by
-#: `ANY` are not, so compressed-tensors rounds values twice.
+#: Two global scales. Dividing E4M3 scales by `EXACT` is exact in float32. Dividing E4M3 scales by
+#: `ANY` is inexact, so compressed-tensors rounds values twice.
 EXACT, ANY = np.float32(2.0**9), np.float32(34466.65)
 
 

@@ -13,13 +13,13 @@ from tests import silicon
 #: publications, so mxnum warns.
 pytestmark = pytest.mark.filterwarnings("ignore:Unit '(hopper|blackwell)_tf32':mxnum.units.EvidenceWarning")
 NAMES = silicon.names()
-#: The number of cases of each name that the reference computes, because the reference is slow.
+#: The reference is slow, so it computes only this many cases of each name.
 OF_REFERENCE = 40
 
 
 def test_the_data_cover_every_replayed_row():
     replayed = {name for name in mx.units.names() if mx.units.get(name).status("alignment").status == "replayed"}
-    # hopper_fp8_promoted has no GPU outputs: software adds the sums of hopper_fp8.
+    # In hopper_fp8_promoted, software adds sums of hopper_fp8, so there are no GPU outputs.
     assert {silicon.case(name).unit for name in NAMES} == replayed - {"hopper_fp8_promoted"}
     assert silicon.PATH.stat().st_size <= 1 << 20
 

@@ -99,9 +99,7 @@ class Experiment:
                 errors.require(fmt.scale.power_of_two, name, "in a format with E8M0 scales", fmt.name)
             if operand is not None and name not in ("gamma", "beta"):
                 is_plain = operand.error == "quantize" and not operand.matched
-                errors.require(
-                    is_plain, name, "an operand with error='quantize', unmatched (gamma, beta: any)", str(operand)
-                )
+                errors.require(is_plain, name, "an operand with error='quantize' and matched=False", str(operand))
         stepwise = self.precision.vector_steps
         errors.require(not stepwise, "precision", "a recipe without vector_steps (only mxnum.torch has them)", stepwise)
         draws = "sr" in (self.precision.weights.rounding, self.precision.activations.rounding)

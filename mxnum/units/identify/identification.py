@@ -135,7 +135,7 @@ class Identification:
 
 
 def shuffled(table: Array, seed: int) -> Array:
-    """Return the rules shuffled: first one rule for each number from `core_of`, then the rest."""
+    """Return the rules in random order, but first one rule for each number that `core_of` gives."""
     table = np.random.default_rng(seed).permutation(table)
     first = np.unique(core_of(table), return_index=True)[1]
     rest = np.setdiff1d(np.arange(len(table)), first)
@@ -208,7 +208,7 @@ def identify(
         The format of block scales (e8m0, e4m3 or ue5m3) and the length of a block.
     library
         The library whose arrays `f` takes: numpy, torch, cupy or numba. Arrays of cupy and numba
-        are on a GPU; they hold bfloat16 numbers and floats of at most 8 bits as codes.
+        are on a GPU; bfloat16 numbers and floats of at most 8 bits are passed in them as codes.
     count
         The number of cases of the first round.
     rounds

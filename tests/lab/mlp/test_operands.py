@@ -46,7 +46,7 @@ def test_released_bump_by_its_definition():
     # scale of the elements at this offset in every block.
     x = np.ones((1, 64), np.float32)
     x[0, 3], x[0, 35] = 1.9, 0.2  # The maximum at offset 3 is 1.9, whose mantissa is above 1.75.
-    x[0, 40] = 7.0  # 7.0 is the maximum of its block; its mantissa is 1.75.
+    x[0, 40] = 7.0  # The maximum of this block is 7.0, whose mantissa is 1.75.
     x[0, 9] = 0.96  # The maximum at offset 9 is 1, whose mantissa is not above 1.75.
     ours = rounded(x, Operand("mxfp8_e4m3", scale_rule="released_bump"), -1, np.empty_like(x))
     plain = mx.fake_quantize(x, "mxfp8_e4m3")

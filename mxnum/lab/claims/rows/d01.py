@@ -73,7 +73,7 @@ def _elements(x: Array) -> Array:
 
 def _sum(a: Array, b: Array, unit: str) -> Array:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", units.EvidenceWarning)  # no output of a GPU confirms one rule of the unit
+        warnings.simplefilter("ignore", units.EvidenceWarning)  # the unit has a rule that no GPU output confirms
         return matmul(a, b, accumulate=unit).astype(np.float64)
 
 
@@ -168,7 +168,7 @@ def _check(context: Context) -> Evidence:
 
 
 def of_shrinking(context: Context, found: dict[int, dict[tuple[str, str], Errors]]) -> list[Statement]:
-    """Judge if sums shrink with all matrices, and by the derived amount with positive numbers."""
+    """Judge if sums of all matrices shrink, and sums of positive numbers by the derived amount."""
     context.tell("bounds of the mean")
     derived = [within_bounds(unit, k) for unit in (PLAIN, PROMOTED) for k in LENGTHS]
     every = [errors for of in found.values() for errors in of.values()]

@@ -56,7 +56,7 @@ def of_language_models(context: Context) -> list[Statement]:
 
 
 def _answer(context: Context, statements: list[Statement]) -> tuple[str, str]:
-    """Return two texts: the effect of stochastic rounding under each rule; the decisive effect."""
+    """Return the claim's answer, which gives an effect for each rule, and the decisive effect."""
     tables = [table for _, table in of_recipes(context)]
     if not tables:
         return "", ""
