@@ -241,7 +241,7 @@ def _warn(unit: MatrixUnit, k: int, length: int, has_addend: bool, result: Array
 
 
 def _held(operand: Any) -> Any:
-    """Return an array of the operand's library: the scales of an `MXArray`, else the operand."""
+    """Return an array whose type tells the operand's library: an `MXArray`'s scales, or itself."""
     return operand.scales if isinstance(operand, MXArray) else operand
 
 

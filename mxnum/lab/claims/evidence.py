@@ -24,7 +24,7 @@ class Whose(StrEnum):
     #: This project, for an item that no paper states: an expectation, a derivation, or a finding on
     #: other models.
     OURS = "ours"
-    #: This project, for a number that no paper states, recorded only so that a change is noticed.
+    #: This project. No paper states the number, which is recorded so that a change is noticed.
     KEPT = "kept"
 
 

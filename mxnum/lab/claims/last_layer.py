@@ -50,8 +50,8 @@ def shares(table: Table, when: str = "") -> list[Statement]:
         Statement(
             f"rounding only the last layer causes more than half of E2M1's gap{when}",
             last["E2M1"] > 0.5,
-            f"shares: the last layer {last['E2M1']:.2f}, all other layers {rest['E2M1']:.2f}, output gradients in the "
-            f"products for weight gradients {of_weights['E2M1']:.2f}",
+            f"shares: the last layer {last['E2M1']:.2f}, all other layers {rest['E2M1']:.2f}, output gradients "
+            f"rounded only in the products for weight gradients {of_weights['E2M1']:.2f}",
         ),
         Statement(
             "layer norm, embedding, attention, weights and activations, each rounded alone, cause less than a "

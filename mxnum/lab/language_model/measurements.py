@@ -47,8 +47,8 @@ def measured(logits: Tensor, targets: Tensor, head: Any, operand: Operand) -> di
         rounded in blocks along the vocabulary. Measurements of the gradient always round to
         nearest, ties to even.
     ``gradient_sum``
-        A token's rounded gradient, summed over the vocabulary: the mean over tokens, divided by the
-        mean magnitude of the targets' components.
+        The sum over the vocabulary of a token's rounded gradient, averaged over the tokens, and
+        divided by the mean magnitude of the gradient's components of the targets.
     ``beyond_max``, ``beyond_max_tokens``
         The shares of the targets' components that exceed the largest value of their block: for
         blocks along the vocabulary, and for blocks along the tokens.

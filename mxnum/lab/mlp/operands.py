@@ -179,7 +179,7 @@ def _cut(magnitudes: Array, size: Array) -> Array:
     The threshold is 0 if the error stays below `size` even when all numbers are clipped to 0. Let
     S1 be the sum of the k largest magnitudes, and S2 the sum of their squares. If the k largest
     magnitudes are clipped at c, the squares of the errors sum to S2 - 2 c S1 + k c^2. So each k
-    gives one threshold c. The result is the c of the least k at which no other magnitude exceeds c.
+    gives one threshold c. The result is the c of the least k for which only the k largest exceed c.
     """
     largest = np.flip(np.sort(magnitudes, axis=-1), axis=-1).astype(np.float64)
     count = np.arange(1, magnitudes.shape[-1] + 1)

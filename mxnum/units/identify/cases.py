@@ -456,9 +456,10 @@ def ordinary(problem: Problem, cases: Cases, answers: Array) -> tuple[Array, Arr
 
 
 def structural(problem: Problem, cases: Cases) -> tuple[Array, int]:
-    """Return the indices of the structure cases, and the answer if the small term survives.
+    """Return the indices of the structure cases, and the code of their small term.
 
-    In a structure case (`Maker.structure`), two large terms cancel and a small term may survive.
+    In a structure case (`Maker.structure`), two large terms cancel. A unit that keeps the small
+    term gives its code as the answer. The code is -1 if the small term is not a normal number.
     """
     maker = Maker(problem, 0)
     sig, exponent, points, odd = _terms(problem, cases)

@@ -85,7 +85,7 @@ def test_classes_of_cases_are_explained_separately():
     tie, small, beyond = (of_class == PLACES.index(name) for name in ("tie", "subnormal result", "beyond the largest"))
     code = np.where(tie[:, None], away, np.where(small[:, None] & (want & 7 < 2), want & 8, want))
     code[np.flatnonzero(beyond)[7]] ^= 1
-    # Too few infinities lose their sign for the report to name a cause.
+    # The infinities that lose their sign here are too few for the report to name a cause.
     code[of_class == PLACES.index("infinity")] = 7
     found = {one.classes: one for one in diagnosed([(inputs, {"code": code})], of_classes=True)}
     assert found[("tie",)].names[0] == "rounding rna"

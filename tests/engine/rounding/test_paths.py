@@ -17,7 +17,7 @@ FLOOR = ScaleRule.FLOOR
 
 
 def scales(path):
-    """Return the scale settings of a path: (E8M0 rule, float scale rule, float scale format)."""
+    """Return a path's scale settings: (E8M0 rule, float scale rule, float scale format)."""
     if not path.scales:
         return [(rule, None, None) for rule in path.rules or [None]]
     return [(None, rule, scale) for rule in path.rules or [None] for scale in path.scales]

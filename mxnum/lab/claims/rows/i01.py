@@ -16,8 +16,8 @@ CLAIM = Claim(
     "I1",
     "Floor-scaled blocks clamp",
     "Under the floor rule, a block is clamped if the mantissa of its largest number is above max/2^emax, where max "
-    "is the largest element and emax its exponent. In E4M3 the layer-norm weights 0.897, 0.896, 0.884, 0.885 and "
-    "0.904 are 459.3, 458.8, 452.6, 453.1 and 462.8 after scaling, and all become 448.",
+    "is the element format's largest value and emax the exponent of max. In E4M3 the layer-norm weights 0.897, "
+    "0.896, 0.884, 0.885 and 0.904 are 459.3, 458.8, 452.6, 453.1 and 462.8 after scaling, and all become 448.",
     "The kernels quantize the five weights, and single numbers whose mantissas form a fine grid.",
 )
 
