@@ -52,8 +52,8 @@ OTHERS: dict[str | mx.MXFormat, str] = {
     INT6: "mxint8",
 }
 
-#: No OCP format has codes of `WIDTHS` bits. Packed codes of these widths are compared with packed
-#: codes of the OCP format `SIX_BITS`.
+#: `WIDTHS` are code widths in bits that no OCP format has. Packed codes of these widths are
+#: compared with packed codes of the OCP format `SIX_BITS`.
 WIDTHS, SIX_BITS = (3, 5, 7), "mxfp6_e2m3"
 
 
@@ -326,6 +326,6 @@ def _every_other_row(x: Array, name: str) -> mx.MXArray:
 
 
 def _ragged(x: Array) -> Array:
-    """Return most numbers of `x`, in rows that end inside a block and inside a byte of codes."""
+    """Return most numbers of `x`, in rows that end inside a block and inside a packed byte."""
     columns = x.shape[1] + 13
     return x.ravel()[: x.size // columns * columns].reshape(-1, columns)

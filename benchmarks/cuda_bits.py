@@ -72,7 +72,7 @@ def _are_equal(got: Any, want: Any) -> bool:
 
 
 def _random(given: Comparison) -> Pairs:
-    """Compare random numbers in blocks of similar magnitudes, with every rounding."""
+    """Compare results for random numbers in blocks of similar magnitudes, with every rounding."""
     place = formats.names().index(given.format)
     powers = formats.get(given.format).scale.power_of_two
     layouts: tuple[dict[str, Any], ...] = ({}, {"axis": 0}, {"block_shape": (4, 8)}, {"block_size": 100})
@@ -152,7 +152,7 @@ def _products(given: Comparison) -> Pairs:
 
 
 def _halves(given: Comparison) -> Pairs:
-    """Compare every number of the 16-bit types, in contiguous and in strided blocks."""
+    """Compare results for every number of the 16-bit types, in contiguous and in strided blocks."""
     for dtype, nonfinite in (("bfloat16", "block"), ("float16", "block"), ("bfloat16", "element")):
         if nonfinite == "element" and given.format not in ("mxfp8_e4m3", "mxfp8_e5m2"):
             continue
@@ -163,7 +163,7 @@ def _halves(given: Comparison) -> Pairs:
 
 
 def _sweep(given: Comparison) -> Pairs:
-    """Compare every float32 bit pattern, with random scales for the blocks."""
+    """Compare results for every float32 bit pattern, in blocks with random scales."""
     piece, step = min(given.patterns, 1 << 26), (1 << 32) // given.patterns
     for first in range(0, given.patterns, piece):
         bits = np.arange(piece, dtype=np.uint32) * np.uint32(step) + np.uint32(first * step)

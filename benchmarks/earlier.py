@@ -64,7 +64,7 @@ _FEWER = (
     *OCP, "columns, blocks of 32", "tiles 32 × 32", "rounding rtz", "rounding sr, seed=", "bfloat16", "Fortran order",
     "packed, 4 bits",
 )  # fmt: skip
-#: The rows that are measured for each number of elements.
+#: A mapping from the number of elements to the rows that are measured.
 _LINES = {1 << 24: _FEWER, 1 << 20: _ALL, 1 << 16: _FEWER, 4096: (_E4M3,), 16: (_E4M3,)}
 
 
@@ -161,8 +161,8 @@ class _State:
 def serve(checkout: str) -> None:
     """Answer the questions of `_State.ask`, in the process that runs one version.
 
-    For "functions" or "products", make the functions of one row of the table, and answer with the
-    names of the row's columns. For "time", answer with the nanoseconds that a column's function
+    The question "functions" or "products" makes the functions of one row of the table; the answer
+    is the names of its columns. The answer to "time" is the nanoseconds that a column's function
     takes.
     """
     assert Path(mx.__file__).is_relative_to(checkout), mx.__file__

@@ -1,8 +1,8 @@
 """Emulate MX with tensor operations, by the algorithm published with the microxcaling library.
 
 This emulation is a baseline, written for the comparison with mxnum. The emulation finds the shared
-exponent with a float32 logarithm, scales the elements, rounds each element by its own exponent, and
-scales back. Each step is a float32 operation on whole tensors.
+exponent with a float32 logarithm, scales the elements, rounds each element to the step of its own
+exponent, and scales back. Each step is a float32 operation on whole tensors.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BLOCK = 32
 def fake_quantize(x: Any, element: ElementFormat, rounding: str) -> Any:
     """Return the quantized values of a contiguous torch tensor with whole blocks in its last axis.
 
-    `rounding` is "nearest" or "even".
+    `rounding` says where ties go: "nearest" (away from zero) or "even".
     """
     import torch
 

@@ -63,7 +63,7 @@ def measured(language: str, name: str, operation: str, **settings: Any) -> str:
 
 
 def print_elements(names: list[str]) -> None:
-    """Print the seconds for conversions of each element to each other element, under all scales."""
+    """Print the seconds that proofs of conversions between elements take; they cover all scales."""
     print(f"| conversion | {' | '.join(map(str, Rounding))} |\n|{'---|' * (len(Rounding) + 1)}")
     for source, target in itertools.permutations(names, 2):
         title = f"{formats.get(source).element.name} to {formats.get(target).element.name}"

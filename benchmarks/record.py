@@ -1,4 +1,4 @@
-"""Read and write the record of a run as JSON: questions have tables of measurements."""
+"""Read and write the record of a run as JSON: the measurements of each question, in tables."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def _beyond(median: float, limit: float) -> str:
 
 
 def grid(measurements: list[Measurement], mark: str = "*") -> Grid:
-    """Return the cells of a heading and of each row; goals, if any, are in the last column."""
+    """Return a table as lists of cells: a heading, then the rows; goals are in the last column."""
     rows, columns = (list(dict.fromkeys(getattr(m, name) for m in measurements)) for name in ("row", "column"))
     cells = {(m.row, m.column): m for m in measurements}
     goals = {row: _goal([m for m in measurements if m.row == row]) for row in rows}

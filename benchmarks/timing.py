@@ -18,9 +18,9 @@ from time import perf_counter_ns
 Function = Callable[[], object]
 
 #: The shortest time to measure, in ns. A measurement repeats short calls until `SHORTEST_NS` have
-#: passed, because a shorter time would mostly be the time of the clock and of the call.
+#: passed, because a shorter time would mostly be that of reading the clock and of the call.
 SHORTEST_NS = 1_000_000
-#: Repetitions of the baseline take a quarter of the function's time, but at most
+#: The baseline is repeated for a quarter of the function's time, but at most for
 #: `LONGEST_BASELINE_NS`.
 LONGEST_BASELINE_NS = 50_000_000
 

@@ -1,4 +1,4 @@
-"""Sphinx configuration: every page is executed at every build, and an error in a cell fails it."""
+"""Sphinx configuration: every build executes every page, and an error in a cell fails the build."""
 
 import os
 import sys

@@ -186,7 +186,7 @@ class ScaleFormat:
 
     @property
     def power_of_two(self) -> bool:
-        """True if a code means 2**(code - bias), False if a code is the code of a float."""
+        """True if a code means 2**(code - bias), False if it encodes a float."""
         return self.number is None
 
     @property
@@ -368,8 +368,8 @@ class MXFormat:
     def notation(self) -> str:
         """The string from which `get` makes this format, either a known name or the settings.
 
-        The settings do not include a name that a caller chose: `get` then makes a format with the
-        default name that encodes all numbers to the same bits.
+        The settings leave out a name that a caller chose. `get` then makes a format that encodes
+        all numbers to the same bits, but has the default name.
         """
         if _FORMATS.get(self.name) == self:
             return self.name

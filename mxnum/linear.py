@@ -87,7 +87,7 @@ def linear_forward(
         The number of threads that may work, as in `matmul` and `quantize`. The result does not
         depend on `threads`.
     out
-        An array of the shape and dtype of y to write to.
+        An array for y, of y's shape and dtype.
 
     The context keeps x and the weight without copying, so do not change these arrays before
     `linear_backward`.

@@ -136,7 +136,7 @@ def quantize(
     if arithmetic != "exact":
         arrays, workers = (array, None if into is None else into[0]), checked_threads(threads)
         _check_alone(arithmetic, settings, arrays, scale_rule, scales, tensor_scale, seed, random_bits)
-        # No stack uses random bits: `_random` raises an error if arguments for them are given.
+        # This call only rejects arguments for random bits, which no stack uses.
         _random(array.shape, settings.rounding, None, None, stream, first, sr_bits)
         made = stacks.quantize(array, arithmetic, blocks=settings.blocks, packed=is_packed, threads=workers)
         parts, tensor = (made.codes, made.scales), np.array(made.tensor_scale)
@@ -203,7 +203,7 @@ def fake_quantize(
     into = None if out is None else checked_out(host_view("out", out), array.shape, array.dtype)
     if arithmetic != "exact":
         _check_alone(arithmetic, settings, (array, into), scale_rule, scales, tensor_scale, seed, random_bits)
-        # No stack uses random bits: `_random` raises an error if arguments for them are given.
+        # This call only rejects arguments for random bits, which no stack uses.
         _random(array.shape, settings.rounding, None, None, stream, first, sr_bits)
         workers = checked_threads(threads)
         made = stacks.fake_quantize(array, arithmetic, blocks=settings.blocks, threads=workers, out=into)
@@ -289,8 +289,8 @@ def shared_scale(
 ) -> Array:
     """Return the scales that `quantize` chooses without offsets: 8-bit codes, or floats.
 
-    With ``nonfinite="element"`` a NaN is ignored. In `quantize`, a NaN raises ValueError if the
-    element has no NaN.
+    With ``nonfinite="element"`` a NaN is ignored, even where `quantize` raises ValueError because
+    the element format has no NaN.
 
     >>> import numpy as np, mxnum as mx
     >>> mx.shared_scale(np.array([[1.0, 500.0]]), "mxfp8_e4m3", scale_rule="rceil")
@@ -446,7 +446,7 @@ def _stores_packed(packed: Any, settings: Settings, out: Any) -> bool:
         (out.format, out.shape, out.blocks) != (fmt, shape, blocks)
         or has_offsets != wanted
         or (packed and not is_packed)
-    ):  # fast path: only this condition is tested if `out` fits
+    ):  # fast path: an `out` that fits needs only this one test
         errors.require(out.format == fmt, "out", f"of format {fmt.name}", out.format.name)
         errors.require(out.shape == shape, "out", f"of shape {shape}", out.shape)
         errors.require(out.blocks == blocks, "out", f"in blocks {blocks}", out.blocks)

@@ -47,8 +47,8 @@ def histogram(x: Any, format: str | MXFormat, *, scale_rule: str | None = None, 
 
     The title gives the shares of elements that become zero or lie beyond the largest value.
     `layout` stands for axis, block_size, block_shape or blocks, as in `mxnum.quantize`. NaN blocks
-    and non-finite elements are left out. Zeros, and elements with scale zero, are not drawn, but
-    the shares count them. Elements are also divided by the tensor scale, if the format has one.
+    and non-finite elements are left out. Zeros and elements with scale zero are not drawn, but
+    count in the shares. Elements are also divided by the tensor scale, if the format has one.
     """
     fmt = formats.get(format)
     array, _ = float_array("x", x)

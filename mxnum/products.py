@@ -155,7 +155,7 @@ def mma(a: Any, b: Any, c: Any, unit: str | MatrixUnit, *, threads: int | None =
 
 
 def accumulation(value: Any, argument: str = "accumulate") -> Accumulate | MatrixUnit:
-    """Return the `Accumulate` or the matrix unit that a caller's value names."""
+    """Return the `Accumulate` or the matrix unit for which `value` stands."""
     unit = None if isinstance(value, Accumulate) else units.find(value)
     if unit is None and isinstance(value, str) and "_" in value:  # only the names of units contain "_"
         errors.choose(argument, value, units.names())
@@ -241,7 +241,7 @@ def _warn(unit: MatrixUnit, k: int, length: int, has_addend: bool, result: Array
 
 
 def _held(operand: Any) -> Any:
-    """Return an array whose type tells the operand's library: an `MXArray`'s scales, or itself."""
+    """Return an array of the operand's library: an `MXArray`'s scales, or the operand itself."""
     return operand.scales if isinstance(operand, MXArray) else operand
 
 

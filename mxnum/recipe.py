@@ -1,4 +1,4 @@
-"""Recipes: which tensors training rounds, and how. All code of mxnum that trains reads a recipe."""
+"""Recipes: which tensors training rounds, and how. All training code of mxnum reads a recipe."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class Operand:
     #: rounding. "grid" rounds x to a multiple of `step`, without blocks or scales.
     error: str = "quantize"
     step: float = 0.0
-    #: If True, the error e of each layer is rescaled to the root mean square of another error: that
-    #: of the scale rule `floor` with rounding to nearest, in the same format. With "clamp", the
-    #: magnitude at which x is clipped is chosen to give this root mean square.
+    #: If True, the error e of each layer is rescaled. Its root mean square becomes that of the
+    #: error of the scale rule `floor` with rounding to nearest, in the same format. With "clamp",
+    #: the magnitude at which x is clipped is chosen to give this root mean square.
     matched: bool = False
     #: The number of rows and of columns of a tile. Tiles replace blocks along the summed axis. With
     #: tiles, the forward and the backward product of a weight use the same rounded numbers.
@@ -152,9 +152,9 @@ BFLOAT16 = Operand("bfloat16")
 class Recipe:
     """The tensors that training rounds, and how. `Recipe()` leaves all tensors in float32.
 
-    The operands of a matrix product are quantized along the summed axis. This axis is the input
-    features in the forward pass, the batch in the product that gives the weight's gradient, and the
-    output features in the product that gives the input's gradient.
+    The operands of a matrix product are quantized along the summed axis. This axis runs over the
+    input features in the forward pass, over the batch in the product for the weight's gradient, and
+    over the output features in the product for the input's gradient.
 
     With `vector="bfloat16"` every operand of a product is first rounded to bfloat16. An operand
     with a format is then quantized. The results of products, of layer norm and of the activation

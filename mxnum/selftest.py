@@ -31,8 +31,8 @@ WIDE, NARROW = "mxfp8_e4m3", "mxfp4_e2m1"
 #: The cases that are checked without ``--all``. The loops for these cases compile in seconds.
 COMMON = (WIDE, NARROW, "mxint8", f"{NARROW}, packed")
 SEED = 20250630
-#: The length of a row: one block and part of a second one, so that the last elements of a row do
-#: not fill a vector of the processor.
+#: The length of a row: one block and part of a second one. The last elements of a row then do not
+#: fill a vector of the processor.
 COLUMNS = 55
 ROWS = 12
 
@@ -196,8 +196,8 @@ def _numbers(fmt: MXFormat, source: ElementFormat) -> Array:
     top, sign = source.max_code, 1 << (source.bits - 1)
     bits[-1, :8] = 0, sign, 1, 1 | sign, top, top | sign, 1 << source.mantissa_bits, (1 << source.mantissa_bits) - 1
     has_nan = fmt.element.nan_code is not None
-    # One number becomes infinity, and another one becomes NaN. For an element without NaN, minus
-    # infinity replaces the NaN.
+    # One number becomes infinity, and another one becomes NaN, or minus infinity if the element
+    # format has no NaN.
     bits[-2, 3], bits[-3, 40] = top + 1, top + 2 if has_nan else sign | (top + 1)
     return x
 

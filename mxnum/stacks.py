@@ -181,7 +181,7 @@ def _global_scale(stack: Stack, dtype: Any, largest: Any) -> Any:
 
 
 def block_scale_of(stack: Stack, dtype: Any) -> Callable[[Any, Any], Any]:
-    """Return the function of a stack that computes blocks' scales, before rounding to E4M3.
+    """Return a stack's function for block scales, which are not yet rounded to E4M3.
 
     The function takes the blocks' largest magnitudes and the global scale. `dtype` is the type of
     the tensor.

@@ -16,8 +16,8 @@ from proofs.loops import Machine
 from proofs.specs.rationals import ELEMENTS, FLOATS, Float
 from proofs.specs.runs import SCALES, Array, Random, breakpoints, decode_table, encode_runs, expected, scale_runs
 
-#: Random words: both ends of the range, its half, and a word in between. The third word has bits
-#: above the 30 that are used; the last word has only 8 bits.
+#: Random words: both ends of the range, its middle, and a word in between. The third word also has
+#: bits above the 30 used bits; the last word has only 8 bits.
 WORDS = (Random(0), Random(1), Random(0xC0000000 | 0x12345678), Random(1 << 29), Random((1 << 30) - 1), Random(0x55, 8))
 
 

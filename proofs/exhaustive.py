@@ -36,8 +36,8 @@ RULES = ("floor", "ceil", "even", "rceil", "half_up", "floor_plus_one")
 #: Scale codes that are swept for rne in addition to 127: both ends of the range, and the neighbours
 #: of 127.
 SCALE_CLASSES = (0, 1, 2, 126, 128, 253, 254)
-#: Random words of the stochastic sweeps: both ends of the range, its half, and a word in between.
-#: The last word has two bits above the 30 that are used; loops must ignore these two bits.
+#: Random words of the stochastic sweeps: both ends of the range, its middle, and a word in between.
+#: The last word also has two bits above the 30 used bits; loops must ignore these two bits.
 SWEPT_WORDS = (Random(1 << 29), Random(0), Random(1), Random((1 << 30) - 1), Random(0xC0000000 | 0x12345678))
 
 _AT_BREAKPOINTS = (

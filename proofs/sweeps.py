@@ -38,8 +38,8 @@ CHUNK = 1 << 17
 #: Seconds after which the state is saved again.
 SAVE_EVERY = 2.0
 
-#: The time at which this process started. If a source file is newer, the process may have loaded an
-#: older version of the file.
+#: The time at which this process started. If a source file is newer than that, the process may
+#: have loaded an older version of the file.
 STARTED = time.time()
 
 #: `evaluate(patterns, results)` writes the result of each pattern; patterns are signed integers.
@@ -48,7 +48,7 @@ Evaluate = Callable[[Array, Array], None]
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep: a compiled loop, and the reference for the patterns 0, 1, 2, ... of its input."""
+    """A sweep: a compiled loop, and the right results for the input patterns 0, 1, 2, ..."""
 
     name: str
     #: The signed integer type of the input; patterns are counted as unsigned integers.
@@ -78,7 +78,7 @@ class State:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of tools that, with a loop's source, determine its machine code."""
+    """Return what a loop's machine code depends on besides its source: tools and processor."""
     return {
         "python": platform.python_version(),
         "numpy": np.__version__,
@@ -186,8 +186,8 @@ def _compared(state: State, runs: Runs, results: Array) -> State:
 def count_mismatches(results, first, starts, values, run):  # type: ignore[no-untyped-def]
     """Return (number of mismatches, index of the first mismatch, expected result at this index).
 
-    `results[0]` is the result for the pattern `first`. This pattern lies in run number `run` of the
-    reference.
+    `results[0]` is the result for the pattern `first`. The reference (`Runs`) has
+    this pattern in its run number `run`.
     """
     mismatches, place, expected = 0, -1, 0
     begin = 0

@@ -27,7 +27,7 @@ FLOAT32, E2M1 = FLOATS["float32"], ELEMENTS["e2m1"]
 
 
 def module(body: str, width: int = 8, result: str = "i8", arguments: str = "abc") -> str:
-    """Return the IR of a function that returns %r, extended to i64, as numba's functions do."""
+    """Return the IR of a function with numba's calling convention; its result is %r as an i64."""
     parameters = ", ".join(f"i{width} %{name}" for name in arguments)
     extend = "" if result == "i64" else f"  %wide = sext {result} %r to i64\n"
     stored = "%r" if result == "i64" else "%wide"

@@ -78,8 +78,7 @@ def executed(body: str, result: str) -> Callable[..., int | None]:
 
 
 TOP = -(1 << 63)
-#: Each case has instructions, a register, the arguments by register, and the expected value of
-#: the register.
+#: Cases (instructions, result register, values of the argument registers, expected result).
 SNIPPETS: list[tuple[str, str, dict[str, int], int]] = [
     ("", "%rs1", {"rs1": -3}, -3),
     ("", "%rs2", {"rs2": 253}, 253),

@@ -19,7 +19,7 @@ class Outcome:
     #: exhaustive check.
     solver: str
     seconds: float
-    #: The witness of a refutation, the count of a sweep, or the message of an error.
+    #: A counterexample, the number of cases that a sweep checked, or the message of an error.
     detail: str = ""
 
 

@@ -146,8 +146,8 @@ def covering(
 def _greedy(meetings: Rows) -> list[int]:
     """Return the indices of rows that together contain every number in `meetings`.
 
-    Each step takes the row with the most numbers that no earlier row has. Among rows with equally
-    many such numbers, the step takes the first in a fixed random order.
+    Each step takes the row with the most numbers that no earlier row has. In a tie, the step takes
+    the row that is first in a fixed random order.
     """
     order = np.random.default_rng(SEED).permutation(len(meetings))
     is_new = np.zeros(int(meetings.max(initial=-1)) + 1, bool)

@@ -105,7 +105,7 @@ def _signature(of: Any) -> str:
 
 
 class _Elided:
-    """A placeholder, in signatures, for default values that are objects, whose text may change."""
+    """A placeholder for default values whose text may change, because they are objects."""
 
     def __repr__(self) -> str:
         return "..."

@@ -26,7 +26,7 @@ TYPES = {
 
 
 class Case(NamedTuple):
-    """Dot products that a GPU computed: one for each row of `a` and `b`, added to `c`."""
+    """Dot products d = a·b + c that a GPU computed, one for each row of `a` and `b`."""
 
     unit: str
     a: Any

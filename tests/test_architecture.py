@@ -58,8 +58,8 @@ ALLOWED: dict[str, set[str]] = {
     },
     "__main__": {"cli"},
 }  # fmt: skip
-#: The modules that `lab` may import besides public names: helpers that every folder uses, the type
-#: of arrays, and the AMX products.
+#: What `lab` may import besides public names: helpers that every folder uses, the type of arrays,
+#: and the AMX products.
 SHARED = ("mxnum.errors", "mxnum.output", "mxnum.memory.dtypes.Array", "mxnum.torch.amx")
 FILES = sorted(PACKAGE.rglob("*.py"))
 #: The folders of the engine. The docstring of a folder names the folders that it imports.

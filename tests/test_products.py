@@ -170,8 +170,8 @@ def test_any_shape_and_block(data):
     check(a, b, data.draw(st.sampled_from(DEFINED)))
 
 
-#: Formats with float scales of all types; their sums are computed in integers, in float32, in
-#: float64, or by the definition.
+#: Formats with float scales of all types. For some of them, sums are computed in integers, for
+#: others in float32, in float64, or by the definition.
 FLOAT_SCALES = ("nvfp4", "e2m1:block=16,scale=ue5m3", "e2m1:block=16,scale=bfloat16", "e3m2:block=16,scale=float16",
                 "int8:block=32,scale=bfloat16", "e4m3:block=16,scale=e4m3", "e4m3:block=16,scale=float16",
                 "e5m2:block=8,scale=e4m3", "e2m1:block=5,scale=float16", "e2m1:block=16,scale=float32")  # fmt: skip

@@ -106,8 +106,8 @@ def binade_average(
     The averages hold for blocks of equal numbers. If scales are floats, call `gamma_bias` with
     sigma = 0 for the error of a block of equal numbers.
 
-    `density` is the density of the mantissa f in [1, 2): ``"log_uniform"``, 1 / (f ln 2), or
-    ``"uniform"``, 1.
+    `density` names the density of the mantissa f in [1, 2): ``"log_uniform"`` is 1 / (f ln 2), and
+    ``"uniform"`` is 1.
 
     >>> average = binade_average("mxfp8_e4m3")
     >>> round(100 * float(average.bias), 3), round(100 * float(average.overflow_bias), 3)

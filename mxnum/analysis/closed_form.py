@@ -20,8 +20,8 @@ from mxnum.analysis.machines import ArbMachine, Enclosure, IntervalMachine, Mach
 from mxnum.analysis.piecewise import PiecewiseQuantizer
 from mxnum.modes import Rounding
 
-#: Rounding modes that never round numbers near zero away from zero, so that |Q(x)/x - 1| <= 1
-#: unless x overflows.
+#: Rounding modes that never round numbers near zero away from zero. In these modes,
+#: |Q(x)/x - 1| <= 1 unless x overflows.
 NEVER_AWAY_FROM_ZERO = (Rounding.RNE, Rounding.RNA, Rounding.RTZ)
 
 
@@ -198,7 +198,7 @@ def expectation(machine: Machine, law: Any, model: Model, cut: Cut, integrate: A
                     inner, outer = (inner + value, outer) if is_inner else (inner, outer + value)
         k = model.block_size
         others = machine.power(law.mass(-end, end), k - 1) if k > 1 else machine.number(Fraction(1))
-        if scale == 0:  # blocks whose maximum is below `begin` have the lowest scale too
+        if scale == 0:  # a block maximum below `begin` also gives this scale
             total = total + others * (inner + outer)
         elif k == 1:
             total = total + outer
@@ -261,7 +261,7 @@ def combine(name: str, law: Any, found: dict[str, Any]) -> Any:
 
 
 def closed_form(machine: Machine, law: Any, model: Model, cut: Cut, name: str) -> Any:
-    """Return one result as a number of the machine, without contributions from outside `cut`."""
+    """Return the result called `name`, computed only from the scales and numbers in `cut`."""
     errors.choose("of", name, tuple(RESULTS))
     wanted = integrals(machine, law)
     found = {part: expectation(machine, law, model, cut, wanted[part]) for part in RESULTS[name]}

@@ -1,8 +1,8 @@
 """Compute expectations over a block of k independent numbers that share a scale.
 
-The scale S of a block has at least the index s if the block's maximum reaches t_s, which is t *
-2**s for E8M0 (see `ladder`). Let G(t) = P(|X| < t). By symmetry between the k numbers, any function
-h of one number and of the scale has the expectation
+Let S be the index of a block's scale. S is at least s if the block's maximum reaches t_s, which is
+t * 2**s for E8M0 (see `ladder`). Let G(t) = P(|X| < t). By symmetry between the k numbers, any
+function h of one number and of the scale has the expectation
 
     E[h(X, S)] = sum over s of  G(t_{s+1})**(k-1) E[h(X, s); |X| < t_{s+1}]
                               - G(t_s)**(k-1) E[h(X, s); |X| < t_s],
@@ -127,10 +127,10 @@ def _power(p_above: Array, exponent: int) -> Array:
 
 @cache
 def _tables(model: Model) -> tuple[Array, Array, Array, Array]:
-    """Return the edges of integration intervals in x / scale, and the breakpoints and levels of Q.
+    """Return the edges of the panels, in units of the scale, and the breakpoints and values of Q.
 
-    The intervals (panels) are parts of the quantizer's pieces, so the integrand is smooth on each
-    one.
+    The panels (intervals of integration) are parts of the quantizer's pieces, so the integrand is
+    smooth on each panel.
     """
     quantizer = PiecewiseQuantizer.of(model.element, model.rounding)
     largest = Fraction(model.element.max)

@@ -180,14 +180,14 @@ def explore(
     formats, scale_rules, roundings, block_sizes, organisations, asymmetric
         The choices to combine. By default, all choices are combined except the scale rules
         `half_up`, `floor_plus_one` and `four_over_six_absolute`. The default block sizes are 16, 32
-        and the format's block size. (`half_up` equals `even` in e2m1 and is close to `rceil` in
-        e4m3. `floor_plus_one` differs from `ceil` only at powers of two.) A block lies along a row
+        and the format's block size. `half_up` equals `even` in e2m1 and is close to `rceil` in
+        e4m3. `floor_plus_one` differs from `ceil` only at powers of two. A block lies along a row
         or a column, or is a tile that is as close to a square as its size allows. A format is
         combined only with the rules for its kind of scale (nvfp4: `nearest`, `rceil`, four over
         six). Formats with float scales have no offsets. A tensor scale is computed from all of x,
         not only from the measured elements.
     sample
-        The most elements to measure, approximately; None means all. The measured rows form evenly
+        Measure about this many elements or fewer; None means all. The measured rows form evenly
         spaced bands. The height of a band is a multiple of the height of every block. If columns
         are left out, at least 256 are kept. At least one band is measured.
     seed
@@ -238,12 +238,12 @@ def explore(
     return Exploration(tuple(candidates), len(settings), array.shape, sampled.size)
 
 
-#: All scale rules. `rceil`, which `ScaleRule` and `FloatScaleRule` both have, occurs once.
+#: All scale rules, each listed once (`ScaleRule` and `FloatScaleRule` both have `rceil`).
 _RULES = tuple(dict.fromkeys(str(rule) for rule in (*ScaleRule, *FloatScaleRule)))
 
 
 def _rules_of(fmt: MXFormat, asked: Sequence[str] | None) -> list[str]:
-    """Return the requested scale rules, or else the usual ones, that apply to a format."""
+    """Return those of the scale rules `asked` (default: the usual rules) that suit a format."""
     usual = USUAL_RULES if fmt.scale.power_of_two else USUAL_FLOAT_RULES
     of_kind = [str(rule) for rule in known_rules(fmt)]
     found = [rule for rule in map(str, usual if asked is None else asked) if rule in of_kind]

@@ -37,7 +37,7 @@ class Error(NamedTuple):
 
 @dataclass(frozen=True)
 class Sums:
-    """The float64 operands of some sums of a matrix product. Each row of a and b makes one sum."""
+    """The float64 operands of sums of products. Sum i is the dot product of a[i] and b[i]."""
 
     a: Array
     b: Array
@@ -47,7 +47,7 @@ class Sums:
         return Error(np.zeros(len(self.a)), np.zeros(len(self.a)))
 
     def cut(self, segment: int, terms: int, order: tuple[int, ...] = (), bits: int = 53) -> _Terms:
-        """Divide the products into segments of `segment`, and these into steps of `terms` products.
+        """Divide sums into steps of `terms` products, within segments of `segment` products.
 
         The last segment, and the last step of each segment, are padded with zeros. The
         mantissa of each operand is assumed to have at most `bits` bits.
@@ -106,7 +106,7 @@ def truncated(sums: Sums, unit: MatrixUnit, promotion: int) -> Error:
     step = np.ldexp(1.0, np.maximum(largest - unit.fraction_bits, -1000))
     products, own = (x.reshape(*x.shape[:3], -1, unit.group) for x in (terms.products, terms.last))
     products, own = products.sum(axis=4), np.ldexp(1.0, np.clip(own.min(axis=4), -1000, 1000))
-    # The unit keeps multiples of `step`. A term with lower bits loses step / 2 on average.
+    # Terms are truncated to multiples of `step`. A truncated term loses step / 2 on average.
     lost = np.minimum(np.where(own < step[..., None], step[..., None] / 2, 0), abs(products))
     mean, variance = -(np.sign(products) * lost).sum(axis=(1, 2, 3)), (lost * lost).sum(axis=(1, 2, 3)) / 3
     results = np.maximum(_dropped(after, last, unit.result_bits) - step, 0)
@@ -132,6 +132,6 @@ def _lowest_bits(x: Array) -> Array:
 
 
 def _dropped(x: Array, last: Array, fraction_bits: int) -> Array:
-    """Return the value of the last of x's `fraction_bits` bits, or 0 if x has no lower bits."""
+    """Return the ulp of x at `fraction_bits` fraction bits, or 0 if x needs no more bits."""
     exponent = _exponents(x) - fraction_bits
     return np.where((x == 0) | (exponent <= last), 0.0, np.ldexp(1.0, np.maximum(exponent, -1000)))

@@ -56,7 +56,7 @@ class ScaleLadder:
 
 
 def last_begun(ladder: ScaleLadder, size: Fraction) -> int:
-    """Return the index of the highest scale that begins at or below `size` (0 if none does)."""
+    """Return the index of the last of `begins` that is at most `size`, or 0 if there is none."""
     return max(bisect_right(ladder.begins, size) - 1, 0)
 
 

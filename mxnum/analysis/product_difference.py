@@ -37,9 +37,9 @@ class ProductStack:
     `accumulate` is a matrix unit, its name, or a mode of `Accumulate`. `quantize` is None (matrices
     are not quantized), a format, the name of an operand type ("e4m3", "float16"), a dictionary of
     keywords of `mxnum.quantize`, or a function f(matrix, axis) that returns the operand. Products
-    are summed along `axis`. `tensor_scale` says how a unit's sum is multiplied by both operands'
-    scales (of a tensor or a row): by their product ("after"), or by one scale, then by the other
-    ("in turn").
+    are summed along `axis`. A unit's sum is multiplied by two scales (of a tensor or a row), one
+    from each operand: by the product of both scales if `tensor_scale` is "after", or by one scale
+    and then by the other if it is "in turn".
     """
 
     accumulate: str | Accumulate | MatrixUnit
@@ -148,17 +148,17 @@ def compare_products(
 
     - **quantizer**: exact sums of each stack's operands, rounded once to float32;
     - **order**: fused sums, or float32 sums, in the stack's order, each rounded to nearest;
-    - **truncation**: terms and results keep only as many bits as in the unit, and results get its
-      type;
+    - **truncation**: terms and results keep only as many bits as in the unit, and results get the
+      unit's type;
     - **promotion**: after every `MatrixUnit.promotion` products, the sum is added to a float32
-      total. If block scales are applied in promotions, their effect is part of **order**;
-    - **tensor scale**: scales of whole tensors or rows multiply sums in float32.
+      total. If promotions also apply block scales, promotions count as part of **order**;
+    - **tensor scale**: sums are multiplied in float32 by the scales of whole tensors or rows.
 
     Parameters
     ----------
     a, b
-        Matrices of shapes (M, K) and (K, N). If a stack's `quantize` is None, they must be
-        operands of its unit; otherwise the stack quantizes them.
+        Matrices of shapes (M, K) and (K, N). A stack quantizes both matrices, unless the stack's
+        `quantize` is None: then a and b must be operands of the stack's unit.
     units
         The two stacks. Each stack is a `ProductStack`, a matrix unit, the name of a unit, or a mode
         of `Accumulate`.
@@ -245,10 +245,10 @@ def _expected_squares(first: _Chain, second: _Chain, values: dict[str, Array]) -
 
 
 def _variants(unit: MatrixUnit, keeps_promotion: bool) -> list[MatrixUnit]:
-    """Return three variants of `unit`; only the last one warns about clauses without evidence.
+    """Return three variants of `unit`; only the third may warn that clauses lack evidence.
 
-    The first keeps the most bits possible and rounds to nearest; the last is `unit` itself. Unless
-    `keeps_promotion` is True, the first two have no promotion.
+    The first variant keeps the most bits possible and rounds to nearest; the third is `unit`. If
+    `keeps_promotion` is False, the first and the second variant have no promotion.
     """
     silent = tuple(Evidence(clause, "replayed") for clause in CLAUSES)
     promotion = unit.promotion if keeps_promotion else 0  # a promotion also applies block scales
@@ -307,8 +307,8 @@ def _differences(first: list[Array], second: list[Array]) -> dict[str, Array]:
 def _round_to_a_grid(steps: list[Array]) -> None:
     """Round the arrays in `steps`, in place, so that their differences are exact in float64.
 
-    Let v be the largest magnitude at one index. The numbers there are rounded to multiples of a
-    power of two, at most 2**-48 v. Float32 numbers of magnitude 2**-25 v or more do not change.
+    Let v be the arrays' largest magnitude at an index. There, numbers are rounded to multiples of
+    a power of two, at most 2**-48 v. Float32 numbers of magnitude 2**-25 v or more do not change.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         largest = np.max([np.where(np.isfinite(step), abs(step), 0) for step in steps], axis=0)

@@ -87,8 +87,8 @@ def overflow_region(format: str | MXFormat | ElementFormat, scale_rule: str | Sc
     element = element_of(format, "overflow_region")
     aligned = Fraction(2) ** element.emax
     largest = Fraction(element.max)
-    # By definition of t, A / 2**s is below 2t. For ceil and rceil, A / 2**s may equal 2t, but is
-    # then not beyond the largest element value.
+    # By definition of t, A / 2**s is below 2t. For ceil and rceil, A / 2**s may equal 2t, which is
+    # at most the largest element value.
     reach = 2 * scale_threshold(element, scale_rule)
     if reach <= largest:
         return OverflowRegion(largest / aligned, largest / aligned, Fraction(0))

@@ -81,8 +81,8 @@ class Statistics:
     blocks: Any = None
     nan_blocks: Any = None
     blocks_beyond_max: Any = None
-    #: Three counts of blocks: with scale zero, which loses all elements; with a subnormal scale,
-    #: which has fewer digits; with the largest scale. E8M0 scales are never zero or subnormal.
+    #: The number of blocks with a scale of zero (all elements are lost), with a subnormal scale
+    #: (of fewer digits), and with the largest scale. E8M0 scales are never zero or subnormal.
     zero_scales: Any = None
     subnormal_scales: Any = None
     largest_scales: Any = None
@@ -387,7 +387,7 @@ class _Sums:
 
 
 def _group(per: str | int, shape: tuple[int, ...], layout: Blocks) -> tuple[Any, ...]:
-    """Return the arguments of `_Sums` for the argument `per` of `measure`."""
+    """Return the arguments with which `_Sums` sums over the groups that `per` selects."""
     of_scales = scales_shape(shape, layout)
     if isinstance(per, str):
         kind = errors.choose("per", per, ("tensor", "block"))

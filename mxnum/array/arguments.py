@@ -89,7 +89,7 @@ def checked_tensor_scale(
     divided by it. If `positive` is False, a tensor scale may be any float32 with the sign bit 0.
     `value` must be None if, and only if, the format has no tensor scale. If `value` is an array, it
     must be in the same memory as the array `beside`: in host memory, or on the same GPU. A Python
-    number is copied to the memory of `beside`.
+    number becomes an array in that memory.
     """
     if fmt.tensor_scale is None:
         errors.require(value is None, "tensor_scale", f"left out for {fmt.name}, which has none", value)
@@ -115,8 +115,8 @@ def checked_tensor_scale(
         )
     )
     accepted = (
-        f"without axes, or of {len(shape)} axes: an axis must have length 1, or where blocks have length 1, the "
-        f"array's length (the array has shape {shape} and blocks {blocks})"
+        f"without axes, or of {len(shape)} axes that each have length 1, or the array's length if blocks have length 1 "
+        f"along the axis (the array has shape {shape} and blocks {blocks})"
     )
     errors.require(fits, "tensor_scale", accepted, tensor.shape)
     if positive:

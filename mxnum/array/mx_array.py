@@ -465,7 +465,7 @@ class MXArray:
         )
 
     def _stored_at(self, keys: tuple[Any, ...]) -> tuple[Array, tuple[int, ...] | None]:
-        """Return the stored codes that `keys` select, and their shape if they are packed (or None).
+        """Return the stored codes that `keys` select, and their unpacked shape if they are packed.
 
         `keys` has one key for each axis.
         """
@@ -564,7 +564,7 @@ def held_parts(q: MXArray) -> tuple[Any, Any, Any]:
 
 
 def held_tensor_scale(out: MXArray, tensor: Any) -> Any:
-    """Return the array of `out` into which the caller will write the tensor scale `tensor`.
+    """Return the tensor scale array of `out`, after a check that `tensor` can be written to it.
 
     Raise ValueError if `out` is part of an array whose other elements keep the old tensor scale.
     """

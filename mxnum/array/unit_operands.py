@@ -25,8 +25,8 @@ class UnitOperand(NamedTuple):
     operand: Operand
     #: The format of the scales that are applied within the sum; None if there are none.
     scale: ScaleFormat | None
-    #: The float32 factors by which results are multiplied after the sum, one for each row of the
-    #: operand or one for several rows; None if there are none.
+    #: The float32 factors by which finished sums are multiplied, one for each row of the operand or
+    #: one for several rows. None if there are no factors.
     factor: Array | None
 
 

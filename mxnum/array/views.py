@@ -22,7 +22,7 @@ def along(keys: tuple[Any, ...], lengths: tuple[int, ...]) -> tuple[Any, ...]:
 
 
 def leaves_alike(keys: tuple[Any, ...], shape: tuple[int, ...], lengths: Any) -> bool:
-    """Return True if elements inside and outside `keys` share a tensor scale.
+    """Return True if an element selected by `keys` shares its tensor scale with an unselected one.
 
     `lengths` is the shape of the array of tensor scales.
     """
@@ -53,7 +53,7 @@ def unpacked(packed: Any, shape: tuple[int, ...], bits: int) -> Array:
 
 
 def padded_with_zeros(packed: Any, length: int, bits: int) -> Any:
-    """Return packed rows of `length` codes, or a copy with zeros if padding bits are not zero."""
+    """Return packed rows of `length` codes with zero padding bits (a copy if some were nonzero)."""
     used = length * bits % 8
     if used == 0 or 0 in packed.shape:
         return packed

@@ -76,7 +76,7 @@ def explain(
         if scale is not None and given(context, argument):
             raise ValueError(f"Argument {argument!r} must be left out with --scale, which sets the scale.")
     for value in values:
-        # Arguments may be negative numbers, so typer passes unknown options on as arguments.
+        # Negative numbers look like options, so typer passes unknown options on as arguments.
         if value.startswith("--"):
             raise ValueError(f"No such option: {value}. `mxnum explain --help` lists the options.")
     bits = [parsed(value, task.source) for value in values]

@@ -41,7 +41,7 @@ def vectors(
     k: Annotated[
         int | None,
         typer.Option(
-            help="For a matrix unit, number of products in a case (default: mma one instruction, dot several)."
+            help="Number of products in a case for a matrix unit (default: one instruction for mma, several for dot)."
         ),
     ] = None,
     block_size: options.BlockSize = None,

@@ -22,7 +22,7 @@ def verify(
     ] = None,
     accept: Annotated[list[str] | None, typer.Option(help="Accepted choices, separated by commas, or all.")] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with status 1 if an answer differs by a choice that is not accepted.")
+        bool, typer.Option("--strict", help="Exit with status 1 also if answers follow choices that --accept omits.")
     ] = False,
     first: Annotated[int, typer.Option(min=0, help="How many failures to show.")] = 5,
     as_json: options.AsJson = False,
@@ -33,9 +33,9 @@ def verify(
     nonfinite, nan_block_codes, zero_scale, sr_bits, sr_fraction, most_negative and nan_element.
 
     The exit status is 0 if choices that the standard leaves open explain all differences, and 1
-    otherwise. The exit status is 2 if the answers cannot be read or their number is wrong; with
-    --strict also if missing or changed cases would go unnoticed. The digits x (unknown) and z (high
-    impedance) of simulators count as wrong answers.
+    otherwise. The exit status is 2 if the answers cannot be read or their number is wrong. With
+    --strict, it is 2 also if missing or changed cases cannot be noticed. The digits x (unknown) and
+    z (high impedance) of simulators count as wrong answers.
 
     Examples: `mxnum vectors encode | ./mine | mxnum verify`;
     `mxnum verify answers.txt --accept minus_zero,overflow`.

@@ -114,7 +114,7 @@ def as_floats(array: Any, where: str, as_dtype: str | None = None) -> Array:
     if as_dtype is not None:
         errors.choose("as", as_dtype, ("bfloat16",))
         if result.dtype.itemsize != 2 or result.dtype == np.float16:
-            accepted = "elements of 2 bytes other than float16 for --as bfloat16"
+            accepted = "elements of 2 bytes (not float16) for --as bfloat16"
             raise ValueError(f"File {where!r} must have {accepted}, not {result.dtype}.")
         import ml_dtypes
 

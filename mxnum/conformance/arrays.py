@@ -207,7 +207,7 @@ class _Kernel:
     def _tensor(self, inputs: dict[str, Array], seed: int) -> Columns:
         """Return an array's largest finite magnitude and its tensor scale, as a batch of one row.
 
-        An array of codes has no largest magnitude, so one of `largest_of_tensors` is taken.
+        For an array of codes, the largest magnitude is an item of `largest_of_tensors`.
         """
         if not self.task.has_tensor:
             return {}

@@ -12,7 +12,7 @@ from mxnum.memory.dtypes import Array, code_dtype, numpy_dtype
 
 
 def as_floats(bits: Array, source: ElementFormat) -> Array:
-    """Return bit patterns viewed as floats, or the float32 values of an element's codes."""
+    """Return bit patterns viewed as floats of type `source`, or codes decoded to float32."""
     if source.name not in FLOATS:
         return _values(source)[bits]
     return np.ascontiguousarray(bits).view(numpy_dtype(source))
@@ -20,7 +20,7 @@ def as_floats(bits: Array, source: ElementFormat) -> Array:
 
 @cache
 def _values(element: ElementFormat) -> Array:
-    """Return the float32 value of each code of an element. A NaN keeps the sign of its code."""
+    """Return an element format's values in float32, by code. NaNs keep the signs of their codes."""
     values = np.array(element.values(), np.float32)
     negative = np.arange(1 << element.bits) >> (element.bits - 1)
     return np.where(np.isnan(values), np.copysign(values, 0.5 - negative), values)

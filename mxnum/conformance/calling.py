@@ -1,8 +1,8 @@
-"""Call an implementation, and copy its answers to columns, one array for each field.
+"""Call an implementation, and copy each field of its answers to an array, called a column.
 
 A callable gets its own copies of the arrays and may overwrite them. An answer of a wrong shape or
-type raises an error. A code that has too many bits is kept in a column of int64, and the judge
-calls the case wrong. torch is imported only if the caller asks for tensors; if the callable returns
+type raises an error. If a code has too many bits, its column has the type int64, and its case
+counts as wrong. torch is imported only if the caller asks for tensors; if the callable returns
 a tensor, torch is loaded already.
 """
 
@@ -77,9 +77,9 @@ class Implementation:
         return {name: np.concatenate([found[name] for _, found in made])[order] for name in made[0][1]}
 
     def in_tensor(self, task: Task, inputs: Columns) -> Implementation:
-        """Return the implementation with its parameters `largest` and `tensor_scale` bound.
+        """Return the implementation with values for `largest` and `tensor_scale`, if it takes them.
 
-        The first row of `inputs` has the values of these parameters.
+        The first row of `inputs` has these values.
         """
         if not task.has_tensor:
             return self
@@ -291,7 +291,7 @@ def parts_of(task: Task, inputs: Columns, values: Array) -> Columns:
     Several scales can give the same values: zero has a code at every scale. The scales come from
     the rule that reproduces most blocks, or from the claimed rule if rules tie. If a value has no
     code at this scale, its block gets the nearest scale code at which all values have codes. If
-    several codes give a value, the right code is returned.
+    several codes give a value, the right code is preferred.
     """
     bits = np.where(np.isnan(values), values.dtype.type(np.nan), values)
     bits = as_bits(np.where(values == 0, values * 0, bits) if task.element.integer else bits, task.source)
@@ -320,9 +320,9 @@ def _is_known(task: Task, inputs: Columns) -> bool:
 
 
 def _by_rule(task: Task, inputs: Columns, bits: Array) -> tuple[int, Array, Array]:
-    """Return the number of blocks that the task's scale rule reproduces, and all scales and codes.
+    """Return how many blocks the task's scale rule reproduces, and each block's scale and codes.
 
-    A block is reproduced if codes at the rule's scale (the right codes, if known) give its values.
+    A block counts if codes at the rule's scale give its values (only the right codes, if known).
     """
     scale = right_scales(task, inputs).astype(np.int64)
     codes = _codes_at(task, inputs, bits, scale)
@@ -335,7 +335,7 @@ def _by_rule(task: Task, inputs: Columns, bits: Array) -> tuple[int, Array, Arra
 
 
 def _codes_at(task: Task, inputs: Columns, bits: Array, scale: Array) -> Array:
-    """Return the codes of values at the scales `scale`; `NO_CODE` for a value without a code."""
+    """Return the code of each value at its block's scale; `NO_CODE` if there is no such code."""
     nearest = replace(task, rounding=Rounding.RNE, overflow=Overflow.SATURATE)
     codes = element_codes(nearest, bits, scale, None, tensor_scales(inputs))
     return np.where(_decoded(task, inputs, codes, scale) == bits, codes.astype(np.int64), NO_CODE)
@@ -388,7 +388,7 @@ def handed(array: Array, kind: str) -> Any:
 
 
 def as_array(value: Any, name: str) -> tuple[Array, str]:
-    """Return a callable's answer, copied to a numpy array, and the name of its type."""
+    """Return a callable's answer as a new numpy array, and the name of the answer's dtype."""
     if is_tensor(value):
         array, kind = to_numpy(value)
         return array.copy(), kind

@@ -73,8 +73,8 @@ def check(
         Search for the smallest failing input with the package Hypothesis, if installed.
     arrays
         The type of the arguments: ``"numpy"`` arrays, ``"torch"`` tensors, or ``"cuda"`` tensors.
-        Codes and scales are uint8, random words are uint32. Operands of a matrix unit have their
-        own type, or are codes if torch lacks the type.
+        Codes and scales are uint8, random words are uint32. Operands of a matrix unit have the
+        type that the unit takes, or are codes if torch lacks this type.
     scales
         Layout of the returned scales: ``"plain"``, or ``"swizzled"`` for tensor cores
         (`mxnum.interop.swizzle`). Swizzled scales come from a matrix of n rows and one column.

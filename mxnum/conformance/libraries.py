@@ -348,7 +348,7 @@ class Row:
 
     peer: Peer
     report: Report
-    #: For each wrong part, the smallest failing input in words.
+    #: For each wrong part, such as "scale": the smallest failing input, in words.
     smallest: dict[str, str]
 
     def cells(self) -> list[str]:
@@ -370,7 +370,7 @@ class Row:
         for explanation in r.explanations:
             text += f"; {explanation.claim}{explanation.doubt}"
         for name, (followed, kept) in r.inconsistent.items():
-            text += f"; {followed} answers follow the choice {name}, which {kept} other answers do not follow"
+            text += f"; {followed} answers follow the choice {name}, but {kept} other answers do not"
         by_class = ", ".join(f"{name} {b} of {c}" for name, (c, b) in r.classes.items() if b)
         found = "".join(f"\n  - {part}: {text}" for part, text in self.smallest.items())
         return f"{text}. Wrong by class: {by_class or 'none but by choice'}.{found}"

@@ -48,8 +48,8 @@ def prove(
     function
         The name of the module or function to prove, if the files have several.
     ports
-        The input or output of the operation, or the constant, to which each port or parameter is
-        bound: ``{"in_data": "x", "enable": 1}``. Inputs are ``x``, ``scale`` and ``random``
+        What each port or parameter is bound to: an input or output of the operation, or a constant.
+        An example is ``{"in_data": "x", "enable": 1}``. Inputs are ``x``, ``scale`` and ``random``
         (encode), ``code`` and ``scale`` (decode), ``amax`` (scale), ``x`` (quantize), ``a``, ``b``,
         ``a_scale`` and ``b_scale`` (dot). Scales that are not given are 1.
     parameters
@@ -263,7 +263,7 @@ class _Prover:
         return described(self.claim, values, right, found)
 
     def answers(self, goal: Any, values: Mapping[str, int]) -> dict[str, int | None]:
-        """Return a wrong answer for each output, or None if the behaviour is undefined."""
+        """Return the implementation's wrong answer at each output, None for undefined behaviour."""
         import z3
 
         from mxnum.prove.solvers import solve

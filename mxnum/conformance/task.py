@@ -101,7 +101,7 @@ class Operation:
     def result_bits(self, task: Task) -> int | None:
         """Return the number of fraction bits of a result.
 
-        Reports give distances in units of the last fraction bit. Return None if they give none.
+        Reports give distances in units of the last fraction bit, or no distances if this is None.
         """
         return None
 

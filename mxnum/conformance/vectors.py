@@ -100,7 +100,7 @@ def parse_lines(
 def without_unknown(
     fields: Sequence[Field], lines: Sequence[bytes], answers: Sequence[Field]
 ) -> tuple[list[bytes], dict[int, str]]:
-    """Replace numbers with unknown digits by 0; return the lines, and the old answers by row.
+    """Replace numbers with unknown digits by 0; return lines, and the old text of answers by row.
 
     The digits x and z stand for unknown bits. Only the answers, at the end of a line, may have
     unknown digits.

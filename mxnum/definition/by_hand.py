@@ -37,7 +37,7 @@ def encode(
     #    subnormal: it has the exponent emin and no leading 1.
     exponent = max(_floor_log2(y), element.emin) if y else element.emin
 
-    # 2. The significand is y in units of the last place, with m places after the binary point.
+    # 2. The significand is y in units of the last place, which is 2**(exponent - m).
     m = element.mantissa_bits
     significand = y / Fraction(2) ** (exponent - m)
 

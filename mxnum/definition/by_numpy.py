@@ -212,7 +212,7 @@ def _tensor_bits(tensor_scale: Array | None) -> Array:
 
 
 def _factors(scale: ScaleFormat, codes: Array, tensors: Array) -> tuple[Array, ...]:
-    """Return what `encode` and `decode` take for scales: E8M0 codes, or the parts of factors."""
+    """Return the scale arguments of `encode` and `decode`: E8M0 codes, or the parts of factors."""
     if scale.power_of_two:
         return (codes,)
     return tuple(np.broadcast_to(part, codes.shape) for part in make_factor(scale)(codes, tensors))

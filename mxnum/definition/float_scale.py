@@ -140,8 +140,8 @@ def make_float_scale(
     """Return `float_scale(amax, tensor)`, which finds the scale code of a block.
 
     `amax` is the bit pattern of the block's largest finite magnitude. The scale is amax / (largest
-    element * tensor scale), rounded once. If `aim` is given, the formula has the value of this
-    element code instead of the largest element.
+    element * tensor scale), rounded once. If `aim` is given, the value of this element
+    code takes the place of the largest element.
     """
     number = number_of(scale)
     goal, exponent_of_goal = _number_of_code(element, element.max_code if aim is None else aim)

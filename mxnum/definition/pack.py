@@ -78,7 +78,7 @@ def make_round(target: ElementFormat, rounding: Rounding, width: int, word: int)
 def limits(rounding: Rounding) -> tuple[bool, bool]:
     """Return whether positive overflow gives max, and whether negative overflow gives -max.
 
-    Overflow modes that saturate do not need the results.
+    Only overflow modes that do not saturate use the results.
     """
     return {
         Rounding.RNE: (False, False),

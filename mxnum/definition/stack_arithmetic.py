@@ -227,7 +227,7 @@ class Stack:
     keeps_negative_zero: bool = True
     #: True if inputs are divided by the result of `factor`, False if they are multiplied by it.
     divides: bool = False
-    #: Returns `block_scale` for a type of tensor, given a function that rounds float32 to the type.
+    #: Returns `block_scale` for a type of tensor; its argument rounds a float32 to this type.
     #: None if the stack computes block scales only in float32, whatever the tensor's type.
     block_scale_in: Callable[[Any], Any] | None = None
     #: The types of tensors that the stack accepts.

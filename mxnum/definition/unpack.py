@@ -12,7 +12,7 @@ from mxnum.formats import ElementFormat
 #: Values of `kind`, the class of an unpacked number.
 FINITE, INFINITE, NAN = 0, 1, 2
 
-#: The exponent of zero, below the exponent of every nonzero number under every scale. With this
+#: The exponent of zero, smaller than that of any nonzero number under any scale. With this
 #: exponent, rounding cannot mistake a zero for a large number.
 ZERO_EXPONENT = -(1 << 12)
 

@@ -74,7 +74,7 @@ class SumModel(Emitted):
 
 
 def sum_model_of(unit: str | MatrixUnit, a: str | None, b: str | None, name: str) -> SumModel:
-    """Return the model of a unit; raise ValueError for a unit with groups or scales."""
+    """Return the model of a unit; raise ValueError if its terms are sums or have scales."""
     row = units.get(unit)
     if row.group > 1 or row.scales:
         raise ValueError(

@@ -200,9 +200,9 @@ def model_of(settings: Settings, name: str) -> Model:
 
 
 def definition_of(settings: Settings) -> tuple[_Scalar, _Scalar, _Scalar, tuple[int, int]]:
-    """Return the definition's `encode`, `decode` and `shared_scale`, and two word lengths.
+    """Return the definition's `encode`, `decode` and `shared_scale`, and their word lengths.
 
-    The first word length is for `encode` and `shared_scale`, the second for `decode`.
+    `encode` and `shared_scale` have the first word length, `decode` has the second.
     """
     fmt, source, target = settings.format, settings.source, settings.target
     if not fmt.scale.power_of_two:

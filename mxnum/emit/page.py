@@ -47,7 +47,7 @@ _SHARED = {
 
 
 class _Script(JavaScript):
-    """The printer of the page's script, which exports no function."""
+    """The printer of the page's script; the script exports no function."""
 
     def __init__(self) -> None:
         self.program = Program(CLAUSES)

@@ -17,7 +17,7 @@ INDENT = "    "
 class Printer:
     """The base class of printers; a subclass for a language overrides methods for its syntax."""
 
-    #: The template for a constant's name. No name of a macro or variable begins like this.
+    #: The template for a constant's name. No macro or variable has a name that begins with K_.
     constant = "K_{}"
     #: For each Python operator that the language writes differently, the language's operator.
     operators: ClassVar[Mapping[str, str]] = {}
@@ -126,7 +126,7 @@ class Printer:
         return str(value)
 
     def use(self, function: Function, **values: str) -> str:
-        """Return a call of a function, with those of the `values` that the function takes."""
+        """Return a call of a function; `values` that the function does not take are left out."""
         return f"{self.called(function)}({', '.join(values[name] for name in self.parameters(function))})"
 
     @staticmethod

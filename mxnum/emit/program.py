@@ -249,7 +249,7 @@ class _Reader:
         for place, value in enumerate(values):
             read = {part.name for part in parts(value) if isinstance(part, Name)}
             if read & set(names[:place]):
-                raise NotImplementedError(f"{self.name}: {names[place]} depends on names assigned before it")
+                raise NotImplementedError(f"{self.name}: {names[place]} reads names that are assigned before it")
         return [Assignment((name,), value) for name, value in zip(names, values, strict=True)]
 
     def decided(self, node: ast.expr) -> Any:

@@ -130,8 +130,8 @@ def to_gguf_blocks(q: MXArray, *, kind: str = "MXFP4") -> Array:
     integers (``int8``, ``int4`` or ``e1m3:bias=-2``), and the scales must be float16. A block
     stores d, the scale times the distance between neighbouring elements; d must be exact in
     float16. Integers have no -0, so Q8_0 stores -0 as 0. Q4_0 changes the signs of d and of all
-    integers of a block if one integer is 8. It does the same if the block has zeros, all of them
-    are -0, and no integer is -8.
+    integers of a block in two cases: an integer is 8; or no integer is -8, and the block has zeros,
+    all of them -0.
 
     Blocks of NVFP4 hold no tensor scale. To store an array of ``nvfp4``, pass
     ``MXArray.from_parts(q.codes, q.scales, "e2m1:block=16,scale=e4m3")``, and write the tensor

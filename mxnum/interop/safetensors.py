@@ -43,7 +43,7 @@ _LONGEST_HEADER = 100_000_000
 _METADATA = "__metadata__"
 #: The parts of an MX array that are stored as tensors.
 _PARTS = "elements", "scales", "offsets", "tensor_scale"
-#: The prefix, before the array's name, of the metadata entry that describes an MX array.
+#: The metadata entry for an MX array has this prefix before the array's name.
 _NOTE = "mxnum."
 
 
@@ -106,7 +106,7 @@ def _header(stored: Mapping[str, Array], notes: Mapping[str, str]) -> bytes:
 
 def _checked_text(argument: str, value: Any) -> str:
     """Return a name or text; raise an error if other software could not read it."""
-    errors.require_type(isinstance(value, str), argument, "of names and texts that are str", value)
+    errors.require_type(isinstance(value, str), argument, "of names and texts of type str", value)
     text: str = value
     errors.require(not any("\ud800" <= c <= "\udfff" for c in text), argument, "of text that is Unicode", text)
     return text
@@ -220,7 +220,7 @@ class File:
         return array
 
     def _bytes(self, name: str) -> Array:
-        """Return codes, which may be stored as any type of one byte, as bytes."""
+        """Return the codes as bytes; they may be stored in any type of one byte."""
         array = self.tensor(name)
         errors.require(array.itemsize == 1, name, "stored in bytes", self.dtype(name))
         return array.view(np.uint8)

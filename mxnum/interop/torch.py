@@ -66,7 +66,7 @@ def as_tensor(array: Any) -> Any:
 
 
 def quantize(tensor: Any, format: str | MXFormat, **options: Any) -> MXArray:
-    """Quantize a tensor like `mxnum.quantize`, with two more sources of random bits.
+    """Quantize a tensor as `mxnum.quantize` does, with two more sources of random bits.
 
     `random_bits` may be a tensor of any integer type with values from 0 to 2**32 - 1. `seed` may be
     a `torch.Generator`. Then ``random_(-(2**63), None, generator=generator)`` fills an int64 tensor
@@ -79,7 +79,7 @@ def quantize(tensor: Any, format: str | MXFormat, **options: Any) -> MXArray:
 
 
 def fake_quantize(tensor: Any, format: str | MXFormat, **options: Any) -> Any:
-    """Quantize and dequantize a tensor like `mxnum.fake_quantize`, in the tensor's dtype.
+    """Quantize and dequantize a tensor as `mxnum.fake_quantize` does, in the tensor's dtype.
 
     This function takes the keywords of `quantize`. The result has no gradient, so a tensor that
     requires a gradient raises an error, unless torch records no gradients (under `torch.no_grad`,
@@ -165,9 +165,9 @@ def from_torch(
     """Return an MX array from tensors of elements and scales.
 
     Each tensor has the torch type of its numbers, or holds codes as uint8. Eight-bit codes are not
-    copied. The default of `format` has E8M0 scales, and elements of the type of `elements`.
-    `length` is the number of elements in a row of the last axis. Packed elements of 6 bits need
-    `length`, because the number of bytes does not determine the number of elements.
+    copied. By default, `format` has E8M0 scales, and its element format follows from the dtype of
+    `elements`. `length` is the number of elements in a row of the last axis. Packed elements of 6
+    bits need `length`, because the number of bytes does not determine the number of elements.
     """
     torch = _torch()
     elements, scales = _checked("elements", elements), _checked("scales", scales)

@@ -32,7 +32,7 @@ def to_torchao(q: MXArray, dtype: Any = None) -> Any:
     tensors = to_torch(q)
     tensor = tensors.tensor_scale
     known = tensor is None or tensor.ndim == 0 or tuple(tensor.shape) == (len(q), 1, 1)
-    errors.require(known, "q", "an array with one tensor scale, or one per index of the first of 3 axes", tensor)
+    errors.require(known, "q", "an array with one tensor scale (with 3 axes: one for each index of axis 0)", tensor)
     dtype = torch.float32 if dtype is None else dtype
     return module.NVFP4Tensor(tensors.elements.view(torch.uint8), tensors.scales, 16, dtype, tensor)
 

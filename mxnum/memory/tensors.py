@@ -79,7 +79,7 @@ def host_array(argument: str, tensor: Any) -> np.ndarray[Any, Any]:
     dtype = dtype_of(tensor)
     _check_readable(argument, tensor)
     try:
-        # If numpy itself does not have the dtype, convert a view of the tensor as integers.
+        # If numpy itself does not have the dtype, view the tensor as integers and convert these.
         if dtype.isbuiltin in (0, _REGISTERED):
             plain = tensor.detach().view(getattr(sys.modules["torch"], _INTEGERS[dtype.itemsize]))
             return _on_the_memory_of(plain).view(dtype)

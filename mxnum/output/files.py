@@ -42,7 +42,7 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
             return
         target, mode = place_of(path)
         # The name is cut because file systems limit the length of names. The random token
-        # distinguishes threads, and processes with the same number in different containers.
+        # distinguishes threads, and processes with the same id in different containers.
         partial = target.with_name(f".{target.name[:50]}.{secrets.token_hex(4)}.{os.getpid()}.partial")
         os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666 if mode is None else mode & 0o666))
         try:
@@ -126,7 +126,7 @@ def _why(problem: Exception) -> str:
         return "it is a damaged archive"
     if isinstance(problem, KeyError):
         return f"it lacks {said}"
-    # For unknown content, numpy's message says how to load a pickle.
+    # If numpy does not recognise the content, its message speaks of a pickle.
     if "pickle" in said:
         return "it contains Python objects, or is not a file of arrays"
     known = {"mmap length is greater than file size": "it is truncated", "No data left in file": "it is empty"}

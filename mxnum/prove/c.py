@@ -121,7 +121,7 @@ def _unread(function: str, file: Path, text: str, begin: int, problem: Unsupport
 
 
 def _array(name: str, claim: Claim, ports: Mapping[str, str | int], function: str) -> tuple[str, Quantity]:
-    """Return "input" or "output", and the `Quantity` of the claim to which a pointer points."""
+    """Return "input" or "output", and the claim's `Quantity` to which a pointer points."""
     said = ports.get(name, name)
     for kind, quantities in (("input", claim.inputs), ("output", claim.outputs)):
         for quantity in quantities:
@@ -170,7 +170,7 @@ def _first_error(text: str) -> str:
 
 
 def _clang(is_cpp: bool) -> Iterator[str]:
-    """Yield the words of a command that starts the clang on the path, or else zig's clang."""
+    """Yield the words of a command that starts clang from PATH or, without it, zig's clang."""
     if found := shutil.which("clang++" if is_cpp else "clang"):
         yield found
     elif importlib.util.find_spec("ziglang") is not None:

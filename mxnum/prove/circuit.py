@@ -56,7 +56,7 @@ class Port:
 
 @dataclass(frozen=True)
 class Binding:
-    """For each port of a circuit, the numbers of the claim that the port carries, or a constant."""
+    """For each port of a circuit, the claim's numbers that the port carries, or a constant."""
 
     inputs: Mapping[str, Port | int]
     outputs: Mapping[str, Port]
@@ -178,9 +178,9 @@ def given(circuit: Circuit, binding: Binding, values: Mapping[str, z3.BitVecRef]
 
 
 def narrowed(circuit: Circuit, name: str, port: Port, value: z3.BitVecRef) -> tuple[z3.BitVecRef, list[z3.BoolRef]]:
-    """Return those bits of an output that the claim describes, and conditions on its higher bits.
+    """Return an output's low bits, which hold the claim's numbers, and conditions on the others.
 
-    The higher bits must be a zero extension or a sign extension of the returned bits.
+    The higher bits must be a zero extension or a sign extension of the low bits.
     """
     bits = port.quantity.bits * port.count
     if value.size() < bits:

@@ -32,7 +32,7 @@ ASSUMPTIONS = {
 #: Deviations from the definition's answer that a proof may accept, under their names in
 #: `mxnum.conformance.CHOICES`.
 ACCEPTED = {
-    "nan_code": "another NaN code (sign or payload)",
+    "nan_code": "a NaN code with another sign or payload",
     "minus_zero": "a negative number that rounds to zero loses its sign",
 }
 #: The operations to which each argument of `make_claim` applies.

@@ -312,7 +312,7 @@ class _Machine(ir._Machine):
     # --- Memory
 
     def pointer(self, text: str) -> Pointer:
-        """Return the pointer for which the text of an operand stands."""
+        """Return the pointer that an operand's text denotes."""
         if found := re.fullmatch(r"getelementptr (?:inbounds |nuw |nusw )*\((.+?), ptr (\S+), (.*)\)", text):
             return self.moved(found[2], found[1], found[3])
         if text.startswith("@"):

@@ -64,7 +64,7 @@ def parse(text: str, name: str) -> Function:
 
 
 def _until_closed(text: str) -> str:
-    """Return the text before the first closing parenthesis that no parenthesis in `text` opens."""
+    """Return the part of `text` before its first unmatched closing parenthesis."""
     depth = 1
     for i, character in enumerate(text):
         depth += (character == "(") - (character == ")")
@@ -116,7 +116,7 @@ _NEVER, _ALWAYS = z3.BoolVal(False), z3.BoolVal(True)
 
 
 def _any(*conditions: z3.BoolRef) -> z3.BoolRef:
-    """Return the disjunction of conditions; leave out constant False, which most conditions are."""
+    """Return the disjunction of conditions; leave out those that are constant False."""
     live = [condition for condition in conditions if not z3.is_false(condition)]
     return z3.Or(*live) if len(live) > 1 else live[0] if live else _NEVER
 
@@ -347,7 +347,7 @@ class _Machine:
         raise UnsupportedCode(opcode)
 
     def argument(self, text: str) -> Value:
-        """Return an argument of a call; the argument is poison outside its declared range."""
+        """Return a call's argument; a value outside the argument's declared range is poison."""
         type_, _, low, high, name = _match(rf"(i\d+)(?: noundef)?( {_RANGE})? (\S+)", text)
         value = self.operand(name, _width(type_))
         return Value(value.bits, _any(value.poison, _outside(value.bits, low, high))) if low else value

@@ -93,7 +93,7 @@ class Floats:
         return z3.Or(unordered, holds) if kind == "u" else z3.And(z3.Not(unordered), holds)
 
     def cast(self, opcode: str, a: Any, from_: str, to: str) -> tuple[Any, Any]:
-        """Return the bits of a conversion's result, and the condition that they are poison."""
+        """Return a conversion's result as bits, and the condition under which it is poison."""
         never = z3.BoolVal(False)
         if opcode in ("fpext", "fptrunc"):
             return self.bits(z3.fpFPToFP(RNE, number(a, from_), SORTS[to]), to), never

@@ -108,8 +108,8 @@ def _leaves(
 ) -> list[tuple[z3.ExprRef, int, bool | int]] | None:
     """Return (term, product index, factor) for the outermost terms that are multiples of products.
 
-    A Boolean term with one value for all codes is also listed; its factor is this value. The result
-    is None if a code occurs outside of the listed terms.
+    A Boolean term is listed if it has the same value for all codes; this value is its factor. The
+    result is None if a code occurs outside of the listed terms.
     """
     support = _support(roots, places)
     waiting, seen, leaves = list(roots), set(), []
@@ -156,7 +156,7 @@ def _factor(term: z3.ExprRef, element: ElementFormat, pair: tuple[z3.BitVecRef, 
 
 
 def _support(roots: Sequence[z3.ExprRef], places: Mapping[int, int]) -> dict[int, frozenset[int]]:
-    """Return, for each term's id, the indices of the code pairs in it (-1: any other symbol)."""
+    """Return, for each term's id, the indices of the term's code pairs; -1 for other symbols."""
     found: dict[int, frozenset[int]] = {}
     waiting = list(roots)
     while waiting:

@@ -189,7 +189,7 @@ def quantize(
 
 
 def _codes(scales: Array, scale: ScaleFormat) -> Array:
-    """Return the codes of an array's scales, which are 8-bit codes or floats."""
+    """Return scales as codes: 8-bit codes unchanged, and floats as their bits."""
     return scales if scale.bits == 8 else scales.view(f"u{scale.bits // 8}")
 
 

@@ -78,10 +78,10 @@ def float_scale(numbers: Sequence[Fraction], fmt: MXFormat, rule: FloatScaleRule
 
     `numbers` are the finite numbers of the block, and m is their largest magnitude. The quotient q
     = m / (largest element * t) is rounded once to the format of the scale. If q is beyond the scale
-    format's largest number, the scale is this largest number. The two rules called four over six
-    round all numbers to nearest even with the scale for q, and again with the scale for 3/2 q. They
-    take the scale with the smaller sum of absolute or squared errors; if the sums are equal, they
-    take the scale for q.
+    format's largest number, the scale is this largest number. The two `four_over_six` rules round
+    all numbers to nearest even twice: with the scale for q, and with the scale for 3/2 q. They take
+    the scale with the smaller sum of absolute or squared errors; if the sums are equal, they take
+    the scale for q.
     """
     e, number = fmt.element, fmt.scale.number
     assert number is not None

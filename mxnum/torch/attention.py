@@ -66,7 +66,7 @@ def attention_how(
     how: How,
     drawn: Key,
 ) -> Tensor:
-    """Compute `attention` with a prepared recipe (`How`) and the random-bit `Key` of a module."""
+    """Compute `attention` with a prepared recipe (`How`) and a module's `Key` for random bits."""
     if enable_gqa:
         key, value = (x.repeat_interleave(query.shape[-3] // x.shape[-3], -3) for x in (key, value))
     if is_causal:
@@ -88,7 +88,7 @@ def attend(
     each query may attend to at least one key.
     """
     scores = matmul_how(query, key, how, drawn, transposed=True).mul_(scale)  # In place, because new memory costs time.
-    dtype = scores.dtype  # scores + mask may have a wider type.
+    dtype = scores.dtype  # `scores + mask` may get a wider type.
     if mask is not None:
         scores = torch.where(mask, scores, -math.inf) if mask.dtype == torch.bool else scores + mask
     probabilities = (scores.softmax(-1) if has_keys or mask is None else _softmax(scores)).to(dtype)

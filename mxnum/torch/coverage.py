@@ -77,7 +77,7 @@ class Coverage:
 
 
 def patterns(names: Iterable[str]) -> dict[str, str]:
-    """Return each name, with ``*`` for its numbers if another name differs only in numbers."""
+    """Return a text for each name; names that differ only in numbers share a text with ``*``."""
     starred = {name: re.sub(r"(?<![^.])\d+(?![^.])", "*", name) for name in names}
     counts = Counter(starred.values())
     shown = {name: pattern if counts[pattern] > 1 and pattern != "*" else name for name, pattern in starred.items()}
@@ -104,7 +104,7 @@ def covered(
 
 
 class _Products(TorchDispatchMode):
-    """Counts the FLOPs of products within the context, for the innermost running module."""
+    """Counts the FLOPs in a context; a product belongs to the innermost module that runs it."""
 
     supports_higher_order_operators = True
 
@@ -160,7 +160,7 @@ def _attention(_: Tensor, query: Tensor, key: Tensor, value: Tensor, *__: Any) -
 
 
 def _recurrent(_: Tensor, x: Tensor, *rest: Any) -> Any:
-    weights = rest[0] if isinstance(rest[0], list | tuple) else rest[:2]  # cuDNN gets a list, oneDNN two tensors
+    weights = rest[0] if isinstance(rest[0], list | tuple) else rest[:2]  # cuDNN takes a list, oneDNN two tensors
     return 2 * prod(x.shape[:-1]) * sum(weight.numel() for weight in weights if weight.ndim > 1)
 
 

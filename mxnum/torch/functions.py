@@ -153,7 +153,7 @@ def fake_quantize(
 def _from_the_end(axis: int, x: Tensor) -> int:
     """Return the axis counted from the end.
 
-    The operations in `library` take an axis that is not negative as an axis of a convolution.
+    To the operations in `library`, an axis that is not negative is an axis of a convolution.
     """
     most = max(x.ndim, 1)
     axis = errors.integer("axis", axis, -most, most - 1)
@@ -274,7 +274,7 @@ def rms_norm(
 
 
 def linear_how(x: Tensor, weight: Tensor, bias: Tensor | None, how: How, key: Key) -> Tensor:
-    """Compute `linear` with a prepared recipe (`How`) and a random-bit `Key`."""
+    """Compute `linear` with a prepared recipe (`How`) and a `Key` for random bits."""
     x, weight, bias = _autocast(x, weight, bias)
     features = weight.shape[-1]
     errors.require(x.ndim >= 1 and x.shape[-1] == features, "x", f"of {features} features", tuple(x.shape))
@@ -292,7 +292,7 @@ def linear_how(x: Tensor, weight: Tensor, bias: Tensor | None, how: How, key: Ke
 
 
 def matmul_how(a: Tensor, b: Tensor, how: How, key: Key, transposed: bool = False) -> Tensor:
-    """Compute `matmul` with a prepared recipe (`How`) and a random-bit `Key`.
+    """Compute `matmul` with a prepared recipe (`How`) and a `Key` for random bits.
 
     If `transposed`, the last two axes of b are swapped.
     """
@@ -311,7 +311,7 @@ def matmul_how(a: Tensor, b: Tensor, how: How, key: Key, transposed: bool = Fals
 
 
 def layer_norm_how(x: Tensor, shape: Any, weight: Any, bias: Any, eps: float, how: How, key: Key) -> Tensor:
-    """Compute `layer_norm` with a prepared recipe (`How`) and a random-bit `Key`."""
+    """Compute `layer_norm` with a prepared recipe (`How`) and a `Key` for random bits."""
     gamma, beta = _affine(weight, how.gamma, GAMMA, how, key), _affine(bias, how.beta, BETA, how, key)
     if how.is_stepwise:
         last = x.shape[-1:]
@@ -323,7 +323,7 @@ def layer_norm_how(x: Tensor, shape: Any, weight: Any, bias: Any, eps: float, ho
 
 
 def rms_norm_how(x: Tensor, shape: Any, weight: Any, eps: float | None, how: How, key: Key) -> Tensor:
-    """Compute `rms_norm` with a prepared recipe (`How`) and a random-bit `Key`."""
+    """Compute `rms_norm` with a prepared recipe (`How`) and a `Key` for random bits."""
     return norm_how(lambda x, gamma, _: torch.nn.functional.rms_norm(x, shape, gamma, eps), x, weight, None, how, key)
 
 
@@ -413,7 +413,7 @@ def _key(is_stochastic: bool, seed: Any, stream: int) -> Key:
 
 def _refuse_studies(argument: str, operand: Operand) -> None:
     is_known = operand.error == "quantize" and not operand.matched and operand.scale_rule != "released_bump"
-    accepted = "one that quantizes (only mxnum.lab.mlp supports matched, released_bump, and any error but 'quantize')"
+    accepted = "one that quantizes (only mxnum.lab.mlp supports matched, released_bump and other values of error)"
     errors.require(is_known, argument, accepted, str(operand))
 
 

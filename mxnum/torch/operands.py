@@ -373,7 +373,7 @@ def _rounded_to_buffer(x: Tensor, operand: Operand, axis: int, key: Key, slot: i
         _, source = float_array("x", out)
         settings = checked_settings(Choices(fmt, out.shape, source.name, **keywords))
         bits, again = bits_maker(x), repeated(settings, out)
-        # While the operand is kept, no other operand can have the id in `like`.
+        # The entry keeps the operand, because otherwise a new operand could get the same id.
         kept[like] = found = value, out, keywords, bits and again and (bits, again), is_stochastic(operand), operand
     value, out, keywords, fast, draws, _ = found
     drawn = key.keywords(operand, slot, x.numel()) if draws else {}

@@ -120,7 +120,7 @@ class Steps:
             )
 
     def remember(self, module: Any, _: Any, output: Any) -> None:
-        """Record the step of an output for its backward pass (a hook of the model).
+        """Record an output's step for the output's backward pass (a hook of the model).
 
         The record is needed because another step may begin before the backward pass.
         """

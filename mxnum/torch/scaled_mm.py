@@ -115,7 +115,7 @@ def _scales(
     if called == "float32":
         errors.require_type(scale.dtype == torch.float32, argument, "of float32", scale.dtype)
         array = host_array(argument, scale.contiguous())
-        if is_tile:  # the summed axis of tile scales comes first, padded to a multiple of 4
+        if is_tile:  # tile scales have the summed axis first, padded to a multiple of 4
             padded = -(-shape[1] // 4) * 4
             accepted = f"of shape {(padded, shape[0])} or {(shape[1], shape[0])}"
             errors.require(array.shape in ((padded, shape[0]), (shape[1], shape[0])), argument, accepted, array.shape)

@@ -2,7 +2,7 @@
 
 The data is from Khattak and Mikaitis, *Accurate Models of NVIDIA Tensor Cores* (TACO 2026,
 repository north-numerical-computing/MATLAB-tensor-core). The authors' repository and
-microsoft/MMA-Sim (arXiv 2511.10909) have public models of the units.
+microsoft/MMA-Sim (arXiv 2511.10909) publish models of the units.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _all(status: str, source: str, **others: tuple[str, str]) -> tuple[Evidence,
 
 
 def _pair(name: str, replayed: str, **fields: Any) -> list[MatrixUnit]:
-    """Return the two float16 units of a GPU, with a float32 and with a float16 accumulator."""
+    """Return a GPU's two float16 units: one accumulates in float32, the other in float16."""
     unit = MatrixUnit(name, ("float16",), evidence=_all("replayed", replayed), **fields)
     return [unit, unit.but(name=f"{name}_acc16", evidence=unit.evidence, **_TO_FLOAT16)]
 

@@ -56,8 +56,8 @@ def any_element(mantissa_bits: int, kind: str, width: int = 32) -> AnyElement:
     """Return a symbolic element that stands for every element of a kind.
 
     The kinds are "integer", "float" (any float), "nan" (floats with a NaN but no infinity) and
-    "ieee" (floats with both). In the kind "float", the largest value may have any code; this kind
-    is for theorems in which no code above that one occurs.
+    "ieee" (floats with both). In the kind "float", the largest value may have any code; theorems
+    may use this kind only if they involve no codes above the largest value's code.
     """
     obligations: list[z3.BoolRef] = []
     bits, bias, largest = (z3.BitVec(f"{name}_{width}", width) for name in ("bits", "bias", "max_code"))

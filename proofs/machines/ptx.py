@@ -87,8 +87,8 @@ def compile_to_ptx(function: Callable[..., Any], types: tuple[str, ...]) -> str:
     from mxnum.engine.cuda import driver  # noqa: F401  (registers how float operations compile)
     from mxnum.engine.machine.jit import register
 
-    # Registering the function with numba is enough: numba-cuda finds `select`, and the functions
-    # that `function` calls, in numba's registry.
+    # Only the function itself must be registered. numba-cuda finds `select`, and the functions that
+    # `function` calls, in numba's registry.
     register(function)
     if "lane" in types:
         function, types = _on_lanes(function), ("int32",) * len(types)

@@ -48,7 +48,7 @@ from proofs.machines.solve import BOTH, TIMEOUT, ask, prove
 from proofs.theorem import Outcome, Theorem
 
 Tier = Literal["fast", "full"]
-#: The only solver for kernels on which z3 takes several times as long as bitwuzla.
+#: For kernels on which z3 takes several times as long as bitwuzla, bitwuzla is the only solver.
 QUICK = ("bitwuzla",)
 
 
@@ -173,9 +173,9 @@ def _decide(
 ) -> Outcome:
     """Prove like `prove`, but first try the question without z3's simplifications.
 
-    `prove` has z3 simplify every question, as questions with floats require. Without z3's
-    simplifications bitwuzla is three times as fast, because it recognizes that compiled code and
-    Python function are nearly the same circuit.
+    `prove` applies z3's simplifications to every question, because questions with floats need them.
+    Without these simplifications bitwuzla is three times as fast, because it recognizes that
+    compiled code and Python function are nearly the same circuit.
     """
     started = time.perf_counter()
     question = z3.Goal()
@@ -274,7 +274,7 @@ def _decoders() -> list[Family]:
 
 
 def _scales_of(source: ElementFormat, element: ElementFormat) -> list[Kernel]:
-    # The argument is the largest finite magnitude of a block, whose sign bit is 0.
+    # The argument is a block's largest finite magnitude, so the sign bit is 0.
     amax = Argument("amax", source.bits - 1, False, f"int{source.bits}")
     word = word_bits(source, element)
     return [Kernel(partial(make_shared_scale, source, element, rule), word, (amax,)) for rule in ScaleRule]

@@ -1,4 +1,4 @@
-"""Mistakes planted in a module by changing its text, each with a theorem that must refute it."""
+"""Mistakes planted in a module's text, each with a theorem that must then be refuted."""
 
 from __future__ import annotations
 

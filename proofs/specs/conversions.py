@@ -163,7 +163,7 @@ def _away_or_not(
     """Return one of the two integers around the quotient, chosen by the rounding mode."""
     size = z3.fpAbs(quotient)
     below = z3.fpRoundToIntegral(z3.RTZ(), size)
-    # `odd` is the parity of step * 2**mantissa + below: the code, if exponents had no limit.
+    # `odd` is the parity of the code (without a limit for exponents): step * 2**mantissa + below.
     odd = z3.Extract(0, 0, z3.fpToUBV(z3.RTZ(), size, z3.BitVecSort(mantissa + 2))) == 1
     if mantissa == 0:
         odd = z3.Xor(odd, z3.Extract(0, 0, step) == 1)

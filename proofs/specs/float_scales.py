@@ -47,7 +47,7 @@ def pack_nothing(*how: Any) -> Any:
 
 
 def packing(over: Any, make: str, *how: Any) -> Any:
-    """Return the packing function that `over.make_pack` makes for the factory named `make`."""
+    """Return the packing function that the factory `make` of `over` gets from `over.make_pack`."""
     kept, make_pack = dict[str, Any](), over.make_pack
     with patched(over, make_pack=lambda *how: kept.setdefault("pack", make_pack(*how))):
         getattr(over, make)(*how)
@@ -78,13 +78,13 @@ def over_tensor_scales(find: Any, source: Any) -> Iterator[tuple[Ratios, Any]]:
 
 
 def is_leading(got: tuple[Any, int], ratios: Ratios, digits: int, down: int = 0) -> bool:
-    """Return True if `got` is the result of `leading`, with exponents that are lower by `down`."""
+    """Return True if `got` is the result of `leading`, with `down` subtracted from exponents."""
     exponent, significand = leading(ratios, digits)
     return got[1] == significand and bool(np.all(got[0] == EXPONENTS + exponent - down))
 
 
 def any_quotient() -> tuple[z3.BitVecRef, list[z3.BoolRef]]:
-    """Return symbolic bits of a float64, and premises that it is neither negative nor subnormal."""
+    """Return a symbolic float64 as bits, with premises: it is neither negative nor subnormal."""
     q = z3.BitVec("quotient", 64)
     return q, [q >= 0, q <= 0x7FF << 52, z3.Or(q == 0, q >= 1 << 52)]
 

@@ -321,8 +321,8 @@ def scale_threshold(element: Element, rule: str, code: int) -> tuple[Fraction, b
     """Return (t, inclusive): the scale is at least `code` iff A > t, or A = t if inclusive.
 
     A is a block's largest magnitude, and `code` is from 1 to 254. The rule `floor` chooses the
-    scale s with 2**emax <= A / s < 2**(emax+1). For other rules, t is the limit of A under the
-    scale code `code` - 1.
+    scale s with 2**emax <= A / s < 2**(emax+1). For every rule, t separates the magnitudes with
+    scale code `code` - 1 from those with `code`.
     """
     lower = power_of_two(code - 1 - 127)
     match rule:

@@ -50,10 +50,10 @@ class Random:
 
 @lru_cache(maxsize=64)
 def _floors(source: str, element: str, points: str, random: Random) -> tuple[Array, Array]:
-    """Return two arrays [scale, gap]: the largest pattern up to a point; whether it is the point.
+    """Return arrays [scale, gap]: the largest pattern up to a point, and True if both are equal.
 
-    `points` selects a point in each gap: "start", "middle", "end", or "random", the least point
-    that stochastic rounding with the word `random` rounds up.
+    `points` selects a point in each gap: "start", "middle", "end", or "random" (the least point
+    that stochastic rounding with the word `random` rounds up).
     """
     table = (*ELEMENTS[element].magnitudes, ELEMENTS[element].beyond)
     part = {
@@ -80,12 +80,12 @@ def breakpoints(source: str, element: str, rounding: str, negative: bool, random
 
 
 def _breakpoints(source: str, element: str, rounding: str, negative: bool, is_odd: bool) -> Array:
-    """Return every gap's breakpoint; take its lower code as odd if `is_odd`, else as even."""
+    """Return every gap's breakpoint as if all lower codes were odd (`is_odd`) or all even."""
     ups = [rounds_up(rounding, negative, is_odd, Fraction(quarters, 4)) for quarters in (1, 2, 3)]
     point = ("start", "middle", "middle", "end")[3 - sum(ups)]
     floor, exact = _floors(source, element, point, Random())
-    # The breakpoint is `floor` if this pattern is the point, and the point rounds up. Otherwise,
-    # the breakpoint is `floor` + 1.
+    # If the pattern `floor` is exactly the point, and the point rounds up, the breakpoint is
+    # `floor`; otherwise it is `floor` + 1.
     return np.where(exact & (point == "end" or (point == "middle" and ups[1])), floor, floor + 1)
 
 

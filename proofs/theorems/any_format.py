@@ -137,7 +137,7 @@ def _widening(source: Any) -> Callable[..., Any]:
     """Return the function that converts a source to float32.
 
     The function for float64 rounds to odd by integer operations. By the theorem
-    `narrowing/conversion`, the float conversions of loops give the same results.
+    `narrowing/conversion`, the float conversions of loops give the results of these operations.
     """
     return as_float32.to_odd if source.name == "float64" else as_float32.make_widen(source)
 

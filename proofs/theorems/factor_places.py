@@ -87,10 +87,9 @@ def _code_by_places(
 ) -> tuple[Callable[[Size], int], Callable[[int], int]]:
     """Return two functions that find a code by comparing |x| with thresholds.
 
-    The first function returns the code of a `Size` under the factor 1. No other nonzero factor
-    needs a check: products of thresholds and factors are exact, so only the ratio of x to the
-    factor matters. The second function takes a sign, and returns the code of the largest x of this
-    sign under the factor 0.
+    The first function returns the code of a `Size` under the factor 1. This check covers every
+    nonzero factor: products of thresholds and factors are exact, so only x / factor matters. The
+    second function takes a sign. Its x is the largest number of this sign, and its factor is 0.
     """
 
     def multiply(factor: int, place: int) -> Any:
@@ -123,9 +122,9 @@ def _code_by_places(
 def _defined_codes(
     over: Any, source: Any, element: Any, scale: Any, rounding: Rounding
 ) -> Iterator[tuple[Ratios, int, Any]]:
-    """Yield (ratios of significands, sign, the definition's codes under all exponents).
+    """Yield (an interval of ratios of significands, sign, the definition's code per exponent).
 
-    The ratios together cover every x and every factor.
+    The intervals together cover every x and every factor.
     """
     for sign in (0, 1):
         with patched(over, make_unpack=unpacking(over.make_unpack, EXPONENTS, sign=sign)):

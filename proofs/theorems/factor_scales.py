@@ -100,7 +100,7 @@ def check_scale_digits(source: Any, scale: Any, over: Any = float_scale) -> Outc
 
 
 def check_scale_digits_alone(source: Any, scale: Any, over: Any = float_scale) -> Outcome:
-    """Prove the statement `DIVIDED` by a solver, for a scale with too many digits to try them all.
+    """Prove the statement `DIVIDED` by a solver, for a scale with too many significands to try all.
 
     Such a scale format has no tensor scale, so the divisors are the largest numbers of elements.
     """

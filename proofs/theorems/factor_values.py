@@ -125,7 +125,7 @@ def _tables_of_values(fast: Any, element: Any, target: Any) -> list[Callable[[in
 
 
 def _value_by_places(fast: Any, element: Any, target: Any, code: int) -> Any:
-    """Return the value that comparisons with thresholds give to x, the code's number * factor."""
+    """Return the value that comparisons with thresholds give to x = (number of `code`) * factor."""
     magnitude, sign = _magnitude_of(element, code)
     if magnitude > element.max_code:  # the most negative integer, which encoders never produce
         return _values(fast, element, target)(code)
@@ -162,7 +162,7 @@ def _unchanged(number: Any) -> Any:
 
 
 def on_products(fast: Any) -> Any:
-    """Patch `fast`: the factor becomes symbolic and nonzero, and dictionaries store products."""
+    """Patch `fast`: the factor becomes a nonzero symbol, and tables become dicts of products."""
     return patched(
         fast,
         _make_factor=lambda scale: lambda code, tensor: _Factor(),

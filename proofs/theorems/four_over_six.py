@@ -251,7 +251,7 @@ def check_lost(loop: Any = four_over_six) -> Outcome:
         # An addition with a sum of at most 1 has an error of at most `unit`. `low` is the sum of k
         # errors, so `low` is at most about k * unit. Each addition to `low` loses at most `unit` *
         # (new `low`). The first check is the induction step from k to k + 1. Each term causes two
-        # additions to `low`; the second check bounds the losses of all these additions.
+        # additions to `low`. The second check bounds the sum of what all additions lose.
         low, error, k, made, lost = z3.Reals("low error k made lost")
         more = 1 + z3.RealVal(Fraction(1, 2**20))
         u = z3.RealVal(unit)

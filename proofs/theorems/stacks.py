@@ -80,7 +80,7 @@ def _kept(name: str, S: z3.BitVecRef) -> list[z3.BoolRef]:
 
 
 def _prove(machine: Machine, premises: list[z3.BoolRef], goal: z3.BoolRef, words: Any, at: Numbers) -> Outcome:
-    """Prove a goal for all words that the premises allow, or only for the input `at`."""
+    """Prove a goal for all inputs that the premises allow; given `at`, only for this input."""
     premises = [*premises, *machine.definitions, *(word == number for word, number in zip(words, at, strict=False))]
     example = [] if at else [(word, _ONE if word.size() == 32 else 1) for word in words]
     return prove(premises, z3.And(goal, *machine.obligations), engines=("bitwuzla",), show=words, example=example)

@@ -45,9 +45,9 @@ HYPOTHESES = (
 def fixed_point(
     x: z3.BitVecRef, scale: z3.BitVecRef, source: Float, element: Element
 ) -> tuple[z3.BitVecRef, z3.BoolRef]:
-    """Return |x| / 2**scale in units of 2**(unit - 30), rounded down, and a condition.
+    """Return |x| / 2**scale, rounded down, and the condition that this number fits in the word.
 
-    The condition is that the result fits in the word.
+    The number is in units of 2**(element.unit - 30).
     """
     fraction_bits = source.precision - 1
     field = z3.ZeroExt(WIDE - source.exponent_bits, z3.Extract(source.bits - 2, fraction_bits, x))

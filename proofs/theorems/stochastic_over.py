@@ -1,7 +1,7 @@
 """Stochastic rounding under float scales: the definition and the fast formulation are right.
 
-The definition computes the quotient to 31 binary digits more than the element's mantissa has. The
-definition's long division is proved right digit by digit (`proofs.machines.long_division`). The
+The definition computes the leading digits of the quotient: 31 more than the element's mantissa has.
+The definition's long division is proved right digit by digit (`proofs.machines.long_division`). The
 fast formulation compares |x| with the factor times a threshold that depends on the random bits.
 Each step of the fast formulation is proved exact on symbolic words of 64 bits, and on symbolic
 words of 32 bits that wrap around.
@@ -163,7 +163,7 @@ def check_compared() -> Outcome:
 
 
 def check_product(multiply: Any = random.multiply_32x32) -> Outcome:
-    """Prove the statement `PRODUCT` from the products of a factor's halves with the other factor.
+    """Prove the statement `PRODUCT` for a * b; the solver gets a symbol for each (half of a) * b.
 
     Half of a 32-bit factor has 16 bits, so its product with the other factor has 48 bits. The whole
     product is the product of the lower half plus 2**16 times the product of the upper half.

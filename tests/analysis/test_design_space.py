@@ -35,8 +35,8 @@ def test_every_combination_once_and_as_measured():
 def test_by_default_everything_is_tried(monkeypatch):
     tried = []
     monkeypatch.setattr(design_space, "_measured", lambda x, *setting, **_: tried.append(setting))
-    # 8 formats have power-of-two scales: 4 scale rules each, with and without offsets. nvfp4 has 3
-    # scale rules.
+    # 8 formats have 4 scale rules each, which are tried with and without offsets. The ninth
+    # format, nvfp4, has 3 scale rules and no offsets.
     assert explore(X).total == len(tried) == (8 * 4 * 2 + 3) * 7 * 2 * 3
 
 

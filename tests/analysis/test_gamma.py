@@ -205,7 +205,7 @@ def test_claim_m4(element, claimed):
         assert (round(found, digits) == want) != ((element, rule) in DIFFERS)
 
 
-#: For each figure of claim M4 that differs in the last digit: our value, with more digits. Each
+#: Our value, to more digits, for each figure of claim M4 whose last digit differs from ours. Each
 #: value lies in its rigorous enclosure (see `test_numbers_agree_with_rigorous_enclosures`).
 DIFFERS = {
     ("mxfp6_e2m3", "floor"): 0.0008052,

@@ -13,7 +13,7 @@ transformers = pytest.importorskip("transformers")
 
 
 def small(transformers):
-    """Yield models of one layer in place of four."""
+    """Yield models with one layer each; the benchmark's own models have four."""
     llama = transformers.LlamaConfig(
         vocab_size=512, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2
     )

@@ -245,7 +245,7 @@ def test_the_exact_definition_conforms():
 
 
 def test_quotients_rounded_twice():
-    """Check that a mistake as small as a division in float32 is found."""
+    """Check that the report names a division in float32, which makes only some answers wrong."""
 
     def kernel(x):
         m = np.where(np.isfinite(x).all(axis=1), abs(x).max(axis=1), np.float32(np.nan))
@@ -388,7 +388,7 @@ def test_choices():
 
 
 def finite_or(task, other, inputs):
-    """Return the right answers of `task`; blocks with infinity but no NaN get those of `other`."""
+    """Return the right answers of `other` for blocks with infinity but no NaN, else of `task`."""
     x = as_floats(inputs["x"], task.source)
     rows = (np.isinf(x).any(axis=1) & ~np.isnan(x).any(axis=1))[:, None]
     first, second = expected(task, inputs), expected(other, inputs)

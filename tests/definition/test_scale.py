@@ -19,7 +19,7 @@ from tests import samples
 
 
 def magnitudes(source, element):
-    """Return finite magnitudes of `source`: near powers of two and thresholds, and random."""
+    """Return finite magnitudes: some near powers of two, some near thresholds, some random."""
     src = FLOATS[source]
     rng = samples.generator("scale", source, element)
     m = src.mantissa_bits

@@ -32,8 +32,8 @@ pytestmark = [
     pytest.mark.skipif(os.environ.get("NUMBA_ENABLE_CUDASIM") == "1", reason="numba's simulator compiles nothing"),
 ]
 CAPABILITIES = [(9, 0), (10, 0)]
-#: Kernels whose speed is limited by memory bandwidth, and which must use few registers, so that a
-#: multiprocessor can run all its threads.
+#: Kernels that must use few registers, because only then can a multiprocessor run all its threads.
+#: Memory bandwidth limits the speed of these kernels.
 TUNED = [
     (kind, "float32", element, "rne") for kind in ("quantize", "fake_quantize") for element in ("e4m3", "e2m1", "int8")
 ]

@@ -324,7 +324,7 @@ def test_damaged_files_say_so(path, tmp_path):
     for i in range(150):
         content = bytearray(whole)
         content[rng.integers(len(whole) - 68)] = rng.integers(256)
-        # A random change may be harmless, so `READ` requires no error for files named "read N".
+        # A random change may be harmless, so a file named "read N" may be read without an error.
         damaged[f"read {i}"] = bytes(content)
     for name, content in damaged.items():
         (tmp_path / name).write_bytes(content)

@@ -294,7 +294,7 @@ def test_tensors_that_would_be_lost_raise(tmp_path):
         with pytest.raises(ValueError, match=message):
             safetensors.save(tmp_path / "x", tensors, metadata)
     for tensors, metadata in (({3: x}, None), ({"x": x}, {"k": 3}), ({"x": x}, {3: "k"}), ({"x": x}, {"k": None})):
-        with pytest.raises(TypeError, match="of names and texts that are str, not"):
+        with pytest.raises(TypeError, match="of names and texts of type str, not"):
             safetensors.save(tmp_path / "x", tensors, metadata)
     for tensors, metadata in (([x], None), ({"x": x}, "k")):
         with pytest.raises(TypeError, match="must be a mapping"):

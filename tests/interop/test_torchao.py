@@ -70,7 +70,7 @@ def test_mistakes(theirs):
         (lambda: mx_torchao.to_torchao(mx.quantize(np.ones((2, 32)), "mxfp4_e2m1")), "'q' must be of E4M3 scales"),
         (
             lambda: mx_torchao.to_torchao(mx.quantize(np.ones((2, 32)), "nvfp4", tensor_scale="row")),
-            "of one tensor scale",
+            "an array with one tensor scale",
         ),
     ]:
         with pytest.raises((TypeError, ValueError), match=message):

@@ -1,6 +1,6 @@
 """Mistakes planted by hand in products.
 
-A row has a name, a file, the old text, the new text, the effect, and tests; one test must fail.
+The columns of each row are name, file, old text, new text, effect, tests.
 """
 
 # ruff: noqa: E501 (each row of the table has long lines)

@@ -219,8 +219,8 @@ def test_gradients_under_a_scale_of_zero_are_cut():
 
 
 def test_an_infinite_gradient_is_cut_too():
-    # Regression: the gradient of a clamped number was multiplied by 0, so that an infinite gradient
-    # became NaN.
+    # Regression: the gradient of a clamped number was multiplied by 0, which made an infinite
+    # gradient NaN.
     x = torch.tensor([500.0, 1.0], requires_grad=True)
     y = mxt.fake_quantize(x, "mxfp8_e4m3", gradient="clipped")
     (dx,) = torch.autograd.grad(y, x, torch.tensor([torch.inf, torch.inf]))

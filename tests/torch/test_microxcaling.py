@@ -68,7 +68,7 @@ def both(function, theirs, *shapes):
 
 
 def close(pairs, bits):
-    """Assert that the results of a pair are equal, or close where sums are in another order."""
+    """Assert that the two tensors of each pair are equal if `bits` is True, otherwise close."""
     for mine, other in pairs:
         if bits:
             assert torch.equal(mine, other)

@@ -128,7 +128,7 @@ def test_compare_works_with_sums_by_blocks():
 
 
 def test_compare_leaves_the_model_unchanged():
-    # Regression: `compare` changed buffers that a forward pass changes.
+    # Regression: `compare` ran forward passes, and did not restore the buffers that they change.
     net = nn.Sequential(nn.Linear(64, 32), nn.BatchNorm1d(32))
     mxt.emulate(net, "mxfp4_e2m1")
     before = {name: value.clone() for name, value in net.state_dict().items()}

@@ -52,7 +52,7 @@ def fit(
         list[str] | None,
         typer.Option(metavar="N,D", help="Forecast the loss of a model with N parameters and D tokens; repeatable."),
     ] = None,
-    delta: Annotated[float, typer.Option(help="Larger residuals of log L count linearly, not squared.")] = 1e-3,
+    delta: Annotated[float, typer.Option(help="Huber threshold: larger residuals of log L count linearly.")] = 1e-3,
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.9,
     draws: Annotated[int, typer.Option(min=1, help="Number of resampled tables for the bootstrap.")] = 400,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,

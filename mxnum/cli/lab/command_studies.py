@@ -131,7 +131,7 @@ def interventions(
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 8,
     lead: Annotated[int, typer.Option(min=1, help="Intervene this many steps before the divergence.")] = 300,
     watch: Annotated[int, typer.Option(min=1, help="Train this many steps after the intervention.")] = 1500,
-    perturbed: Annotated[int, typer.Option(min=1, help="Number of randomly perturbed control runs for a seed.")] = 4,
+    perturbed: Annotated[int, typer.Option(min=1, help="Number of randomly perturbed control runs for each seed.")] = 4,
     first_seed: Annotated[int | None, typer.Option(help="The first seed (default: the study's first seed).")] = None,
     processes: options.Processes = None,
     nice: options.Nice = 0,

@@ -121,9 +121,8 @@ def few_values(task: Task, anchors: Array, rng: Generator) -> Array:
     """Return blocks of few values: zeros, one number, one NaN, falling powers of two.
 
     Quantizers often have separate code for blocks of few values. In the last blocks, one element
-    alone decides the scale. The magnitude of this element is the median of `anchors` (bit patterns
-    of maxima). The element takes every position, with both signs. All other elements are a fourth
-    of the median.
+    alone decides the scale. This element is plus or minus the median of `anchors` (bit patterns of
+    maxima), and takes every position. Each other element is a fourth of this median.
     """
     source, k = task.source, task.block
     dtype = anchors.dtype
@@ -191,7 +190,7 @@ def with_random(task: Task, rng: Generator, inputs: Columns, every_kind: bool = 
 
     The `sr_bits` random bits are of four kinds: the least word that rounds its number away from
     zero, that word minus 1, an arbitrary word, and all ones. With `every_kind`, each number comes
-    four times, once with each kind; otherwise once, with a random kind.
+    four times, once with each kind of word; otherwise once, with a word of a random kind.
     """
     if not task.is_stochastic:
         return inputs
@@ -209,7 +208,7 @@ def with_random(task: Task, rng: Generator, inputs: Columns, every_kind: bool = 
     for kind in range(4):
         any_low, all_ones = rng.integers(0, (1 << r) - 1, x.shape), np.full(x.shape, (1 << r) - 1)
         low = (at, at - 1, any_low, all_ones)[kind]
-        high = rng.integers(0, (1 << (32 - r)) - 1, x.shape) << r  # bits above the lowest r, which rounding must ignore
+        high = rng.integers(0, (1 << (32 - r)) - 1, x.shape) << r  # rounding must ignore bits above the lowest r
         variants.append((np.clip(low, 0, (1 << r) - 1) | high).astype(np.uint32))
     if every_kind:
         return {"x": np.concatenate([x] * 4), "random": np.concatenate(variants)}

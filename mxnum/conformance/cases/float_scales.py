@@ -137,7 +137,7 @@ def _scale_codes(task: Task, rng: Generator, count: int, nan: bool = False) -> A
 
 
 def _anchors(task: Task, codes: Array, tensor: Array | None, largest: int) -> Array:
-    """Return bit patterns of block maxima at and near the scales `codes` and their midpoints.
+    """Return bit patterns of block maxima, for scales near `codes` or halfway to the next code.
 
     Some of the maxima are too large for the largest scale.
     """

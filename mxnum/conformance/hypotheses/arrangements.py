@@ -100,7 +100,7 @@ Reordered = Callable[[Array], Array | None]
 
 
 def repeated(tensor: Columns, count: int) -> Columns:
-    """Return the columns of one tensor, repeated for `count` rows."""
+    """Return the columns of a tensor, with their only row repeated `count` times."""
     return {name: np.repeat(column, count, axis=0) for name, column in tensor.items()}
 
 
@@ -192,7 +192,7 @@ def _previous(scales: Array) -> Array:
 
 
 def _at_previous_scales(task: Task, one: Answered) -> tuple[Columns, Columns] | None:
-    """Return cases and answers; codes for the previous block's scale become right codes."""
+    """Return cases and answers; replace codes for the previous block's scale by right codes."""
     if "codes" not in one.answers:
         return None
     inputs, answers = block_columns(one.inputs, one.answers, one.blocks)
@@ -255,7 +255,7 @@ def arrangements(task: Task, answered: list[Answered]) -> list[str]:
 def _is_right(task: Task, one: Answered, arrange: Arranged) -> bool:
     """Return True if an arrangement makes an array's answers right.
 
-    If the arrangement does not apply to the array, return True if no answer is wrong.
+    An array to which the arrangement does not apply must have no wrong answer.
     """
     arranged = arrange(one)
     if arranged is None:

@@ -17,7 +17,7 @@ from mxnum.formats import E8M0, ELEMENTS, FLOATS
 from mxnum.memory.dtypes import Array, numpy_dtype
 from mxnum.modes import Overflow, Rounding
 
-#: Uncommon directions for ties, each with the rounding mode that goes in that direction.
+#: Uncommon directions for ties, each with the mode that rounds all numbers in this direction.
 _TIES = {
     "toward zero": Rounding.RTZ,
     "upward (floor(x + 1/2))": Rounding.RTP,
@@ -71,7 +71,7 @@ def elements(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def conversions(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield (name, function) for each mistake in converting codes of another element."""
+    """Yield (name, function) for each mistake in converting codes to another element format."""
     source = task.source
     yield from roundings(task)
     yield "the codes unchanged", lambda t, i: i["x"]
@@ -158,7 +158,7 @@ def _nearest_fraction(task: Task, inputs: Columns) -> Array:
 def _nearest_fraction_to_even(task: Task, inputs: Columns) -> Array:
     """Return the codes of the nearest-fraction rule with ties to even.
 
-    A tie is a fraction of the gap halfway between two multiples of 2^-r.
+    A number is a tie if its fraction of the gap is halfway between two multiples of 2^-r.
     """
     y = scaled(task, inputs["x"], inputs.get("scale"), tensor_scales(inputs))
     known = np.where(np.isfinite(y), y, 0.0)

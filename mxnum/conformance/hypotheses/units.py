@@ -123,7 +123,7 @@ def _rule(unit: MatrixUnit) -> tuple[Any, ...]:
 
 
 def _fields_off(unit: MatrixUnit, k: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield for each change of a unit a phrase about the changed unit, and the changed fields."""
+    """Yield changes of a unit: a phrase that describes the changed unit, and the changed fields."""
     usual = unit.fraction_bits
     near = sorted((bits for bits in range(1, 48) if bits != usual), key=lambda bits: abs(bits - usual))
     for bits in near:

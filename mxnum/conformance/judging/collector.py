@@ -190,7 +190,7 @@ class _Wrong:
     parts: Counter[str] = field(default_factory=Counter)
 
     def add(self, count: int, classes: Counter[int]) -> None:
-        """Add `count` wrong cases; `classes` holds the number of cases of each class."""
+        """Add `count` wrong cases; `classes` holds the number of wrong cases of each class."""
         self.count += count
         self.classes.update(classes)
 

@@ -23,8 +23,8 @@ from mxnum.conformance.judging.right import expected, is_nan_scale, right, scale
 from mxnum.conformance.task import Columns, Field, Task, select
 from mxnum.memory.dtypes import Array, code_dtype
 
-#: A hypothesis is first tried on this many wrong rows and this many right rows, then on the whole
-#: batch.
+#: A hypothesis is first tried on at most this many wrong rows and as many right rows, and then on
+#: the whole batch.
 FIRST = 16
 #: A report names a hypothesis about some classes only if it explains at least this many wrong
 #: answers; fewer answers can agree by chance.
@@ -47,8 +47,8 @@ class Explanation:
     at_any_scale: bool = True
     #: The classes whose cases the hypotheses explain; empty if they explain all classes.
     classes: tuple[str, ...] = ()
-    #: Number of answers outside the explanation that contradict it: the hypotheses predict another
-    #: answer, which is wrong.
+    #: How many answers, of those that the explanation leaves out, contradict the hypotheses. Such
+    #: an answer differs from the predicted answer, and the predicted answer is wrong.
     contradicted: int = 0
 
     @property
@@ -67,7 +67,7 @@ class Explanation:
         """Return the claim as a sentence, with the number of right answers that it explains."""
         right = {
             "scale": f"the {self.right} right scales",
-            "codes": f"the right codes of {self.right} blocks (blocks of NaN or with a wrong scale are not counted)",
+            "codes": f"the right codes of {self.right} blocks (blocks that are NaN or have a wrong scale are left out)",
         }.get(self.field, f"the {self.right} right ones")
         rest = f", and so are {right}" if self.right else ""
         return f"{self.claim[0].upper()}{self.claim[1:]}{rest}{self.doubt}."
@@ -151,7 +151,7 @@ class Diagnosis:
                 ]
 
     def _judged(self, output: Field, inputs: Columns, answers: Columns, labels: Columns) -> tuple[Array, Columns]:
-        """Return the rows on which hypotheses about a field are tried, and their inputs."""
+        """Return a mask of the rows on which hypotheses about a field are tried, and all inputs."""
         judged = (labels[output.name] != UNJUDGED).all(axis=1)
         if output.name != "codes":
             return judged, inputs
@@ -261,7 +261,7 @@ class Diagnosis:
         return replace(found, names=names, contradicted=least)
 
     def _contradictions(self, found: Explanation, name: str) -> int:
-        """Return how many answers outside an explanation contradict one of its hypotheses."""
+        """Return how many answers that `found` leaves out contradict the hypothesis `name`."""
         count = 0
         for one in _singles(self.task):
             if one.name != name or name == ZEROS or (one.field == found.field and not found.classes):

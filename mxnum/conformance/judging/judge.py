@@ -110,7 +110,7 @@ class Judgement:
     inputs: Columns
     answers: Columns
     want: Columns
-    #: The union of the labels of each case.
+    #: For each case, the bits of all labels that its numbers have.
     verdicts: Array
     classes: Array
     #: For each output field, the labels of its numbers. `UNJUDGED` marks a number that cannot be

@@ -107,8 +107,7 @@ class Report:
     arrays: list[ArrayResult] = field(default_factory=list)
     #: The other orders of codes, scales or elements that would make all answers right.
     arrangements: list[str] = field(default_factory=list)
-    #: If some answers are wrong: names of software in `mxnum.stacks` that gives exactly these
-    #: answers.
+    #: The stacks of `mxnum.stacks` that give exactly these answers, if any answer is wrong.
     stacks: tuple[str, ...] = ()
     #: Why the check cannot notice changed or missing cases; empty if it can.
     unchecked: str = ""
@@ -150,7 +149,7 @@ class Report:
         if self.nan_became and (self.bugs or self.choices):
             lines.append(f"NaN became {', '.join(f'{code} {count} times' for code, count in self.nan_became.items())}.")
         for name, (followed, kept) in sorted(self.inconsistent.items()):
-            others = f"{kept} other answers could follow it and do not"
+            others = f"{kept} other answers could follow this choice and do not"
             lines.append(f"{followed} answers follow the choice {name}, but {others}, so the {followed} are wrong.")
         if self.unknown:
             lines.append(f"Wrong answers with unknown bits (X or Z), which explanations leave out: {self.unknown}.")
@@ -259,7 +258,7 @@ class StochasticReport:
         for name, count in sorted(self.choices.items()):
             lines.append(f"Choice {name} ({count} numbers): {CHOICES.get(name, name)}.")
         if self.fits:
-            lines.append(f"The observed shares are those of {', or of '.join(self.fits)}.")
+            lines.append(f"The observed shares of rounding away from zero are those of {', or of '.join(self.fits)}.")
         return "\n".join([*lines, *self.guarantees])
 
     def as_dict(self) -> dict[str, Any]:

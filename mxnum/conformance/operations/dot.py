@@ -73,8 +73,8 @@ class Dot(ValueOperation):
 def boundary_dots(task: Task, rng: Generator) -> Columns:
     """Return hand-made rows: products, cancellation across blocks, ties, NaNs and infinities.
 
-    For every two positions of blocks, some rows have opposite blocks there. The results of these
-    rows depend on the order in which blocks are summed.
+    For every pair of blocks, the two blocks cancel in some rows. The results of these rows depend
+    on the order in which blocks are summed.
     """
     element, k, count = task.element, task.block, task.dot_blocks
     largest = element.max_code

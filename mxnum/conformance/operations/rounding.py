@@ -236,7 +236,7 @@ class Quantize(Scale):
         elif not 0 <= code < 1 << e.bits:
             at = f"element {place}: got {describe.misfit(code, e.bits)}, want 0x{wanted:X}."
         else:
-            at = f"element codes in a block of NaN, element {place} 0x{code:X}."
+            at = f"this is a block of NaN, and element {place} has the code 0x{code:X}."
         size = describe.without_padding(inputs).size
         several = f"{len(wrong)} of its {size} codes are wrong; " if len(wrong) > 1 else ""
         return f"{start}: {several}{at}"

@@ -239,7 +239,7 @@ def without_subnormals(task: Task) -> Iterator[tuple[str, Answer]]:
         return right_values(task, {**inputs, **changed})
 
     yield "flushing subnormal results to zero", flushed
-    yield "flushing subnormal results to zero without a sign", lambda t, i: flushed(t, i, False)
+    yield "flushing subnormal results to +0", lambda t, i: flushed(t, i, False)
     if not task.element.integer:
         yield "reading subnormal codes as zero", subnormal_codes_as_zero
 

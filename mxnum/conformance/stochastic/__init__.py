@@ -39,8 +39,8 @@ def check_stochastic(
     from zero with the exact probability. The codes of zero, of values of the element and of
     saturated numbers must not change from call to call. Scales must be right and not random. The
     same seed must give the same bits, and different seeds must give different bits. The draws of
-    elements must be independent, in one call and in successive calls. A violated condition raises
-    `ConformanceError`.
+    elements must be independent, in one call and in successive calls. If a callable
+    violates one of these conditions, `ConformanceError` is raised.
 
     Parameters
     ----------

@@ -95,7 +95,7 @@ def survey(task: Task, rng: Generator, reach: float = math.inf) -> list[Chance]:
 
 
 def constant(task: Task, delta: float, reach: float = math.inf) -> Chance:
-    """Return one number at exactly the fraction `delta` of a gap.
+    """Return a number that lies exactly at the fraction `delta` of its gap between two values.
 
     Try gaps from the middle of the range outwards, until the input's float type represents the
     number exactly.
@@ -157,8 +157,8 @@ GROUPS: dict[str, Callable[[Chance], bool]] = {
 #: Wrong rules that kernels may follow, as functions of the probability p and the sign.
 MISTAKES: dict[str, Callable[[Array, Array], Array]] = {
     "1 - p, the fraction measured from the wrong neighbour": lambda p, negative: 1 - p,
-    "1 - p for negative numbers alone": lambda p, negative: np.where(negative, 1 - p, p),
-    "1 - p for positive numbers alone": lambda p, negative: np.where(negative, p, 1 - p),
+    "1 - p for negative numbers, p for positive ones": lambda p, negative: np.where(negative, 1 - p, p),
+    "1 - p for positive numbers, p for negative ones": lambda p, negative: np.where(negative, p, 1 - p),
     "one half for every fraction": lambda p, negative: np.full(len(p), 0.5),
     "half the fraction": lambda p, negative: p / 2,
     "the square of the fraction": lambda p, negative: p**2,
@@ -177,7 +177,7 @@ class Levels:
         """Make the levels by Bonferroni's correction.
 
         The tests of all cases together raise a false alarm with a probability of at most
-        `false_alarm`. The same holds for the tests of all groups together.
+        `false_alarm`. The tests of all groups together have the same limit.
         """
         return cls(false_alarm / cases, false_alarm / len(GROUPS))
 
@@ -251,7 +251,7 @@ def problems(task: Task, shares: Shares, sr_bits: int | None, levels: Levels, ke
     found = []
     for name, bias in shares.biases(p, levels.group).items():
         often = "too often" if bias > 0 else "too rarely"
-        found.append(f"{name} round away from zero {often}, by {abs(bias):.3g} of their draws (about {_one_in(bias)}).")
+        found.append(f"{name} round away from zero {often}: by {abs(bias):.3g} of all draws (about {_one_in(bias)}).")
     cases = list(shares.contradicted(p, levels.case))
     if cases:
         found.append(f"The share of draws that round away from zero is wrong in {len(cases)} of {len(p)} cases:")

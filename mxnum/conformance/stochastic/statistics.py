@@ -224,7 +224,7 @@ def _together(a: Array, b: Array, distance: int, calls: int, level: float) -> li
     excess = min(abs(both - pairs / 16), abs(both - pairs * by_shares))
     if excess <= deviation(pairs * 15 / 256, level):
         return []
-    return [Echo(distance, calls, both / pairs, 1 / 16, pairs, "both round away from zero (each alone does so in 1/4)")]
+    return [Echo(distance, calls, both / pairs, 1 / 16, pairs, "both round away from zero (each with probability 1/4)")]
 
 
 def smallest_correlation(pairs: int, power: float, level: float) -> float:

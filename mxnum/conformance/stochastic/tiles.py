@@ -95,11 +95,11 @@ def factors(task: Task, x: Array) -> Array:
 
 
 def largest_quotient(task: Task) -> float:
-    """Return the largest magnitude that gives its block the divisor 1 and has one right code.
+    """Return the largest anchor that has one right code, for a block with the divisor 1.
 
-    The divisor is scale times tensor scale. The magnitude is a value of the element, or a number
-    beyond the largest element if such numbers saturate. In a block it serves as the anchor: the
-    number that sets the scale.
+    The anchor is the number that sets the scale of its block. The divisor is scale times tensor
+    scale. The anchor is a value of the element, or a number beyond the largest element if such
+    numbers saturate.
     """
     if not task.has_scales:
         return np.inf

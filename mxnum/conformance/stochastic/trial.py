@@ -224,8 +224,8 @@ class Trial:
         looks = min(int(tally.codes[len(tally.tile.chances) :].sum(axis=1).min()) for tally in tallies)
         if looks:
             report.guarantees.append(
-                f"With probability {power:g}, the test finds a number that has one right code but changes once in "
-                f"{round(-looks / np.log(1 - power))} draws."
+                f"With probability {power:g}, the test finds a number with one right code that gets another code "
+                f"once in {round(-looks / np.log(1 - power))} draws."
             )
         report.guarantees.append(
             f"A right kernel fails this check with a probability of at most 1/{round(1 / false_alarm)}."
@@ -367,7 +367,7 @@ DRAWING = ("Not repeatable", "Seeds", "Calls", "Dependent draws", "Shares")
 
 
 def ways(tally: Tally, answers: Columns) -> Array:
-    """Return 1 for each number that was rounded away from zero, and -1 for each toward zero.
+    """Return 1 for each number that was rounded away from zero, -1 for each rounded toward zero.
 
     The result is 0 for numbers with one right code, and in blocks with a wrong scale.
     """

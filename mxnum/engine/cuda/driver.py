@@ -117,7 +117,7 @@ def stream_of(handle: int | None) -> Any:
 def _external_stream(handle: int) -> Any:
     """Return the numba stream object of a handle, always the same object for the same handle.
 
-    A kernel prepares a launch once for each stream object, so a second object would cost time.
+    A second object would cost time: each kernel prepares its launches once for each object.
     """
     return cuda.external_stream(handle)
 

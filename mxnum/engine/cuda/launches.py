@@ -98,12 +98,12 @@ def by_blocks(
 
 
 def padded_axes(rank: int) -> range:
-    """Return the axis indices of an array with `rank` axes, padded to at least two axes."""
+    """Return the indices of `rank` axes, but of at least two axes."""
     return range(max(rank, 2))
 
 
 def padded(values: tuple[int, ...], filling: int) -> tuple[int, ...]:
-    """Return `values` with enough copies of `filling` in front to make at least two values."""
+    """Return `values`, with copies of `filling` in front if there are fewer than two values."""
     return (*(filling,) * (2 - len(values)), *values)
 
 

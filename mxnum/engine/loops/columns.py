@@ -7,8 +7,8 @@ of each block to all columns of the block. So one inner loop along the columns s
 width `run`. A loop marks each panel for which its fast formulation is not right, and the loops of
 `marked` redo the marked panels.
 
-A call of a loop processes the bands `first` to `last`, counted over all planes, and in each band
-the columns `begin` to `end`. `begin` is a multiple of the panel width, and the panel width is a
+A call of a loop processes the bands `first` to `last`, numbered across all planes, and in each
+band the columns `begin` to `end`. `begin` is a multiple of the panel width, and that width is a
 multiple of `run`. If `constant_run` is not 0, `run` is compiled in as this constant, so that the
 compiler unrolls short loops.
 """

@@ -76,8 +76,8 @@ def quantize(
     marked. The loop marks panels that hold a NaN or an infinity, and panels with a scale for which
     the formulation is not right. `find_scale(amax, tensor scale)` returns the scale code of a
     block; `find_scale` is None if the caller gives the scales. `run` is the block length if that
-    length is in `RUNS`, else 0. If `packed`, the loop writes two codes of four bits to each byte.
-    Then loops need vector instructions, and rows must consist of whole blocks. If `maxima` has
+    length is in `RUNS`, else 0. If `packed`, the loop writes two codes of four bits to each byte;
+    it then needs vector instructions, and rows of whole blocks. If `maxima` has
     several items, they are the largest magnitudes of the blocks; if not, the loop computes these.
     """
     row_maxima, magnitude = of_blocks(source, run), magnitude_type(source)

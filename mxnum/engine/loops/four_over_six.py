@@ -12,12 +12,12 @@ Fast path: blocks of whole vectors are first compared in float32. In the followi
 largest magnitude of a block, and a factor is a scale times the tensor scale. The computed product
 of a factor and a value or threshold of E2M1 has a relative error of at most 2**-23. A rounded value
 is at most twice the number. So the computed distance between a number and its rounded value has an
-error of at most 2**-20.8 A. Its parts are 2**-22 A from the rounded value, 2**-22 A from the
-threshold between two values, and 2**-24 A from the subtraction. The distance is at most A, so the
-computed square of the distance has an error of at most 2**-19.8 A**2. Computing the difference of
-the two sums loses less than 2**-20 A for each number, or 2**-20 A**2 if errors are squared. The
-comparison in float32 chooses a scale if the two sums differ by more than the total error bound of
-the block's numbers.
+error of at most 2**-20.8 A. The parts of this error are 2**-22 A from the rounded value, 2**-22 A
+from the threshold between two values, and 2**-24 A from the subtraction. The distance is at most A,
+so the computed square of the distance has an error of at most 2**-19.8 A**2. Computing the
+difference of the two sums loses less than 2**-20 A for each number, or 2**-20 A**2 if errors are
+squared. The comparison in float32 chooses a scale if the two sums differ by more than the total
+error bound of the block's numbers.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ _TERM, _SQUARE = 2.0**-19.8 + 2.0**-20, 2.0**-18.8 + 2.0**-20
 
 @dialect
 def _difference(x, f):
-    """Return approximate distances of `x` from the nearest products of `f` and an E2M1 value.
+    """Return the approximate distance of each number in `x` to the nearest E2M1 value times `f`.
 
     The vector `x`, `f` and the result hold float32 bit patterns.
     """

@@ -140,12 +140,11 @@ class Converter:
     #: The kernel that converts elements, called as `(x, out, tables, random bits, numbers, (first
     #: element, width, rows, columns, run, stride of tables, given, offset of random bits))`.
     elements: Kernel
-    #: The type of the numbers in `tables`, and how many numbers each block has there. If
-    #: `constants` is 0, each column has one number.
+    #: The type of the numbers in `tables`, and their count for each block. A count of 0 means
+    #: one number for each column.
     constant: Any
     constants: int
-    #: The result for the elements of a block whose scale is NaN. If scales are floats, it is not
-    #: used.
+    #: The result for the elements of a block whose scale is NaN; unused if scales are floats.
     given: int = 0
     numbers: Array = field(default_factory=lambda: NO_NUMBERS)
     #: True if the kernels are right for NaN and infinities. If False, the loop does not convert

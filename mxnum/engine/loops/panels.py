@@ -229,7 +229,7 @@ def convert_panel(kernels, x, out, tables, numbers, words, buffer, offset, panel
     and `offset` are arguments of the kernel that draws random bits. The converting kernel receives
     the integers (first element, width, rows, columns, run, *at, offset of random bits), where `at`
     holds two integers. The arrays are separate arguments, because numba would count references to
-    arrays in a tuple. Quantizing to NVFP4 would spend 5 percent of its time on the counting.
+    arrays in a tuple, which would take 5 percent of the time to quantize to NVFP4.
     """
     elements, fill = kernels
     shape, _ = share

@@ -34,10 +34,9 @@ from numba.np.numpy_support import from_dtype
 from mxnum.definition import word
 from mxnum.engine.machine import loop_cache
 
-#: numba's options for functions that only compiled code calls. They need no wrapper for calls from
-#: C.
+#: numba's options for functions that only compiled code calls: no wrapper for calls from C.
 INLINED = {"forceinline": True, "no_cfunc_wrapper": True}
-#: numba's options for functions that are not inlined. Each has all registers for its own values.
+#: numba's options for functions that are not inlined. A call then has all registers to itself.
 NOT_INLINED = {"no_cfunc_wrapper": True, "error_model": "numpy", "forceinline": False}
 
 #: The type of `where`, the last argument of every kernel: eight integers such as the index of the
@@ -100,7 +99,7 @@ def compile_directly(
 ) -> None:
     """Compile calls of `function` on the CPU as the intrinsic `operation`.
 
-    `applies` returns True for the argument types for which calls are compiled as `operation`.
+    `applies` returns True if a call with arguments of the given types is compiled as `operation`.
 
     An overload (`numba.extending.overload`) would work for every target, but numba compiles an
     overload again for each combination of types. Overloads would double the time of a first call

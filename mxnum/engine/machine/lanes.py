@@ -1,9 +1,9 @@
-"""32-bit lanes: a numba type with which fast loops run dialect functions.
+"""32-bit lanes: a numba type on which fast loops run the functions of `mxnum.definition`.
 
 numba computes int32 + int32 in 64 bits, so a vector register holds only half as many numbers. A
-lane is a separate numba type for 32-bit integers, on which the operators of the dialect stay in 32
-bits. A function returns right results on lanes if its intermediate results fit 32 bits. This is
-proved for every function with a 32-bit word (see `mxnum.definition.word`).
+lane is a separate numba type for 32-bit integers, on which operators stay in 32 bits. A function
+returns right results on lanes if its intermediate results fit 32 bits. It is proved that all
+intermediate results fit if a function's word has 32 bits (see `mxnum.definition.word`).
 
 The functions of `rounding` also need float32 arithmetic. Functions such as `add_float32` do float32
 arithmetic on lanes that hold bit patterns.

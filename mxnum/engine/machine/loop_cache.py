@@ -78,8 +78,7 @@ class _Cache(FunctionCache):  # type: ignore[misc]
     """numba's cache, in which an entry also expires when `source_hash` changes.
 
     By itself, numba checks only the loop's closure and the file that defines the loop. numba would
-    not notice changes of functions that a loop calls through module globals, such as `select` and
-    Philox.
+    not notice a change of `select` or Philox, because loops call both through module globals.
     """
 
     def __init__(self, function: Callable[..., Any], before_compiling: Callable[[Callable[..., Any]], object]) -> None:

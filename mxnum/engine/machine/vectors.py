@@ -1,4 +1,4 @@
-"""A numba type for vectors of sixteen lanes, on which dialect functions run as on one lane.
+"""Vectors of 16 lanes: a numba type on which the functions of `mxnum.definition` run unchanged.
 
 Compilers unroll a loop of 16 steps before they look for vector operations, and then emit scalar
 code. Loops therefore load a whole vector by ``load(array, many(index))``, and every operator (see

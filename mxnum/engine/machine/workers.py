@@ -71,7 +71,7 @@ def usual_threads() -> int:
 
     Calling `numba.get_num_threads` starts numba's threads. Starting OpenMP threads undoes settings
     of other libraries, such as `torch.set_num_threads`. So this function asks numba only if numba's
-    threads are already running. Until then, the function returns `NUMBA_NUM_THREADS`.
+    threads are already running; otherwise, it returns `NUMBA_NUM_THREADS`.
     """
     try:
         numba.threading_layer()
@@ -108,7 +108,7 @@ def has_default_floats() -> bool:
     settings apply to both types.
     """
     return (
-        # Rounding up makes the sum greater than `_NEXT`. Rounding down or toward zero makes it 1.
+        # Rounding up makes the sum greater than `_NEXT`; rounding down or toward zero makes it 1.
         _ONE + _HALF_WAY + _NEARER == _NEXT
         # The product is 0 if the thread flushes subnormal results or reads subnormal operands as 0.
         and _TINY * _HALF * _TWO == _TINY

@@ -15,7 +15,7 @@ operands.
   `exactness` decides when floats or small integers hold the sums. `panels` and `integers` pack
   operands, `register_tile` multiplies panels, and `row_by_row` multiplies without tiles.
 
-- `fused_sums` computes products as matrix units add them. `fused_operands` splits operands into
-  integers, and `fused_by_definition` is the compiled definition of fused sums. `fused_by_floats`
-  gives the same results with the tiles of `fused_tile` and `fused_group_tile`.
+- `fused_sums` computes matrix products with the fused sums of matrix units. `fused_operands` splits
+  operands into integers, and `fused_by_definition` is the compiled definition of fused sums.
+  `fused_by_floats` gives the same results with the tiles of `fused_tile` and `fused_group_tile`.
 """

@@ -9,9 +9,9 @@ of one operand is split into two parts.
 Small elements are multiplied as integers, and the sums of the products must not exceed 2**24 units.
 
 The exact sum of a block is multiplied by the product of the two blocks' scales, and rounded once.
-In float64, multiplying by the scales cannot underflow. In float32, multiplying is allowed only if
-the product of the scales is a float32 number; otherwise float64 is used. If scales are floats,
-their product has several bits, and float64 has to hold these bits besides the bits of the sum.
+In float64, multiplying by the scales cannot underflow. float32 is used only if it holds the product
+of the scales; otherwise float64 is used. If scales are floats, their product has several bits, and
+float64 has to hold these bits besides the bits of the sum.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def exactness_of(
     """Return the cheapest way to hold sums of `run` products exactly, or None if there is none.
 
     `instructions` is the result of `integers.instructions`. `extra` is 0 if scales are powers of
-    two; otherwise, the product of two scales has at most `extra + 2` bits. If float32 is chosen, it
-    holds this product. If float64 is chosen, it holds this product times a block sum.
+    two; otherwise, the product of two scales has at most `extra + 2` bits. float32 must hold the
+    product of two scales. float64 must hold a block sum times the product of two scales.
 
     The result is None if an element other than zero is not a normal float32 number.
     """
@@ -187,9 +187,9 @@ def bits_to_spare(run: int) -> int:
 
 
 def widths(x: Operand, run: int) -> Array:
-    """Return how many bits the elements of each column of blocks span.
+    """Return the width in bits of each column of blocks.
 
-    The span goes from the step of the least binade to the end of the greatest binade.
+    The width spans from the spacing of numbers in the least binade to the end of the greatest.
     """
     element, starts = x.format, np.arange(0, x.array.shape[1], run)
     if element.integer:
@@ -203,8 +203,8 @@ def widths(x: Operand, run: int) -> Array:
 def bits_between(least: Array, greatest: Array, mantissa: int) -> Array:
     """Return the number of bits from the last bit of `least` to the first bit of `greatest`.
 
-    `greatest` holds magnitude codes. `least` holds the least nonzero magnitude code minus 1,
-    or 255 for a block of zeros alone. A block of zeros alone has 0 bits.
+    Both arrays hold codes without sign bits. `least` holds the least such code above 0, minus 1. If
+    all elements are zero, `least` holds 255, and the result is 0 bits.
     """
     low, high = np.maximum((least + 1) >> mantissa, 1), np.maximum(greatest >> mantissa, 1)
     return np.where(greatest > 0, high - low + mantissa + 1, 0)

@@ -82,7 +82,7 @@ class Side:
     elements: Parts
     #: The scales of terms.
     scales: Parts
-    #: The float32 scales by which promotions multiply, as bit patterns.
+    #: The float32 scales by which partial sums are multiplied, as bit patterns.
     factors: Array
     block: int
     #: The number of fraction bits in the product of an element's significand and its scale's

@@ -51,8 +51,7 @@ def multiply_by_factors(product: Array, left: Array | None, right: Array | None)
     """Multiply a float32 product, in place, by a factor for each row and one for each column.
 
     `left` holds the factors of rows, and `right` the factors of columns. Both arrays have the axes
-    of the operands, but length 1 along the last axis, which is summed over. None stands for factors
-    of 1.
+    of the operands, with length 1 in the last axis. None stands for factors of 1.
     """
     *batch, height, width = product.shape
     one = np.ones((1, 1), np.float32)

@@ -127,9 +127,9 @@ def _fused_tile(typing_context, panels, tile, p, q, numbers):
 
     `numbers[:3]` are three counts: of fused sums, of terms per fused sum, and of terms per 32-bit
     integer sum. `numbers[3]` is the number of fraction bits of a sum. `numbers[4]` is `numbers[3]`
-    minus the number of fraction bits of a product. The result drops `numbers[5]` bits of float64.
-    `numbers[6]` is the `quantum` of `_Tile.rounded`. `numbers[7]` is the number of fused sums per
-    promotion. `numbers[8]` is 1 if the addend is added after the products, else 0.
+    minus the number of fraction bits of a product. The lowest `numbers[5]` bits of the float64 sum
+    are cleared. `numbers[6]` is the `quantum` of `_Tile.rounded`. `numbers[7]` is the number of
+    fused sums per promotion. `numbers[8]` is 1 if the addend is added after the products, else 0.
     """
     sa, sb, ea, eb, scale_a, scale_b, factor_a, factor_b = panels.types
 

@@ -1,7 +1,7 @@
 """Products of small integers: the vector instructions that add them, and their packed operands.
 
-If a format has no infinity and no NaN, its elements are integer multiples of one unit. A 32-bit
-word holds four elements as 8-bit integers, or two elements as 16-bit integers. One instruction
+All elements of a format without infinity and NaN are integer multiples of one unit. A 32-bit word
+holds four elements as 8-bit integers, or two elements as 16-bit integers. One instruction
 multiplies the integers of two words and adds the products to a 32-bit sum, in every lane of a
 vector.
 
@@ -93,7 +93,7 @@ def integers_of(element: ElementFormat) -> Integers | None:
 
 
 def word_for(a: ElementFormat, b: ElementFormat, run: int, given: str) -> str | None:
-    """Return the integer type for which the instructions `given` add products exactly, or None.
+    """Return the integer type for exact sums, or None; `given` comes from `instructions`.
 
     The caller ensures that no sum of `run` products exceeds 2**24 units, so 32 bits hold every sum.
     Without VNNI, a sum of 8-bit products is kept as two partial sums, which must fit 16 bits each.

@@ -34,7 +34,7 @@ class Operand:
     scale_bits: int = 1
 
     def viewed(self, view: Callable[[Array], Array], blocks: Blocks) -> Operand:
-        """Return an operand with the parts `view(part)` and the block lengths `blocks`."""
+        """Return this operand with its block lengths replaced, and `view` applied to its arrays."""
         scales = None if self.scales is None else view(self.scales)
         offsets = None if self.offsets is None else view(self.offsets)
         blocks = blocks if self.blocks else ()

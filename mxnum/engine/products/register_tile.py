@@ -283,8 +283,8 @@ def multiply(panels, run, out, first, count):
 def _copy(source, row, column, target, to_row, to_column, rows, columns):
     """Copy a rectangle of `source` to a rectangle of `target`.
 
-    Loops compile faster than an assignment of slices, whose shape checks take numba seconds to
-    compile.
+    Loops compile faster than a slice assignment: numba takes seconds to compile checks of slice
+    shapes.
     """
     for i in range(rows):
         for j in range(columns):

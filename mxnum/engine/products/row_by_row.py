@@ -23,7 +23,7 @@ PRODUCTS_PER_THREAD = 1 << 18
 def in_sequence(a, b, out):
     """Compute acc = fma(a, b, acc) in index order for two vectors.
 
-    The sum starts from the only number in `out`, and replaces this number.
+    `out` has a single element: the starting value on entry, and the sum on return.
     """
     total = out[0, 0]
     for k in range(a.size):

@@ -85,7 +85,7 @@ def meanings(element: ElementFormat) -> Term:
 
 @dataclass(frozen=True)
 class Terms:
-    """A matrix of values split into terms, in the form that loops over exact products read."""
+    """A matrix of values, split into the terms that loops over exact products read."""
 
     significands: Array  # Significands and exponents have the shape (terms, rows, length).
     exponents: Array
@@ -94,7 +94,7 @@ class Terms:
 
     @classmethod
     def of(cls, *terms: Term) -> Terms:
-        """Return a matrix whose values are single terms, or sums of two terms."""
+        """Return a matrix of values: each value is one term, or the sum of two terms."""
         classes = terms[0].classes if len(terms) == 1 else class_of_sum(*terms)
         significands, exponents = np.stack([t.significands for t in terms]), np.stack([t.exponents for t in terms])
         return cls(significands, exponents, classes, np.any(classes >= INFINITY, -1))

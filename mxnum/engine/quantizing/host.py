@@ -175,7 +175,7 @@ def decode(
 
 
 def beside(value: Array, like: Array) -> Array:
-    """Return `value` unchanged, because it is in host memory, like the array `like`."""
+    """Return `value` unchanged, because `value` and `like` are both in host memory."""
     return value
 
 
@@ -197,8 +197,8 @@ def equal(a: Array, b: Array) -> bool:
 def check_finite(x: Array, source: ElementFormat, element: ElementFormat, nonfinite: Nonfinite) -> None:
     """Raise an error for NaN or infinity if the policy `nonfinite` forbids them.
 
-    A NaN also raises an error if the element has no NaN code. The message names the index of the
-    first forbidden number in C order.
+    The policy `element` forbids a NaN if the element format has no NaN code. The message names the
+    index of the first forbidden number in C order.
     """
     if not must_look(element, nonfinite):
         return

@@ -1,9 +1,8 @@
 """The plan of a call: it caches everything that calls with the same settings share.
 
 Every array reaches a loop through `Plan.run`. The loops of a plan take contiguous arrays of the
-plan's shape directly. A plan splits arrays that its loops cannot take into parts, makes each part
-contiguous, and writes the results back (`traversal.parts`). Plans hold no arrays and no marks, so
-threads can share them.
+plan's shape directly. A plan splits other arrays into parts, makes each part contiguous, and writes
+the results back (`traversal.parts`). Plans hold no arrays and no marks, so threads can share them.
 
 A `Conversion` names a fast loop, and slower loops for blocks that the fast loop cannot convert.
 `Loops` runs the loops of a conversion along one walk through an array. Most plans run a single
@@ -94,8 +93,7 @@ class Conversion:
     #: Returns the fast loop for a walk; None if no loop is faster than the definition.
     fast: Callable[[Walk, Draw], Bind] | None
     #: Returns the `Exact` that redoes the panels left by the fast loop; None if no loop can redo
-    #: them. In most calls the fast loop converts all panels, so `exact` is called only if a panel
-    #: is left.
+    #: them. In most calls the fast loop converts all panels, so `exact` is called only when needed.
     exact: Callable[[Draw], Exact] | None
     #: The constants that the fast loop receives.
     numbers: Array = field(default_factory=lambda: NO_NUMBERS)

@@ -1,11 +1,11 @@
 """Converts numbers of every float type to float32 numbers that round to the same element, and back.
 
 Every bfloat16 or float16 number is a float32 number. A float64 number is rounded to odd: the last
-bit of the float32 number is set if any discarded bit is set. Rounding that is not stochastic only
-needs to know between which values and midpoints of the element format a number lies. So the float32
-number rounds to the same element as the float64 number. For stochastic rounding, a float64 number
-is split into a leading part (the number truncated to float32) and a rest, which is added to the
-random bits.
+bit of the float32 number is set if any discarded bit is set. Every rounding but the stochastic one
+depends only on which neighbouring values and midpoints of the element format enclose a number. So
+the float32 number rounds to the same element as the float64 number. For stochastic rounding, a
+float64 number is split into a leading part (the number truncated to float32) and a rest, which is
+added to the random bits.
 
 If a nonzero float64 number is below the normal float32 numbers, it is rounded to the least normal
 number, and its leading part is zero. A float64 number above the float32 numbers becomes the largest

@@ -75,9 +75,9 @@ class Constants(NamedTuple):
     sign: int
     sign_down: int
     flip: int
-    #: `largest` is the bit pattern of the largest value minus that of the least normal value. The
-    #: difference is the same under every scale. `zero_sign` is the mask of the sign bit if zeros
-    #: have a sign, else 0.
+    #: `largest` is the difference between the bit patterns of the largest value and the least
+    #: normal value, which is the same under every scale. `zero_sign` is the mask of the sign bit if
+    #: zeros have a sign, else 0.
     largest: int
     zero_sign: int
     #: The magnitude code of infinity, and the least magnitude code of a NaN.
@@ -215,7 +215,7 @@ def make_value(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
         limit = select(special == 0, largest, special)
         keeps = select(value > largest, select(special == 0, _SIGN, e.special_sign), _SIGN)
         value = select(value > largest, limit, value)
-        return value | (x & select(value == 0, e.zero_sign, keeps))  # Integers have no -0; overflow NaNs have no sign.
+        return value | (x & select(value == 0, e.zero_sign, keeps))  # Integers lack -0; NaNs of overflow have no sign.
 
     fast_value.__name__ = f"fast_value_{rounding}{'_by_parity' if by_parity else ''}"
     return fast_value
@@ -312,10 +312,9 @@ def _magic_of(magnitude, scale, e):
 def _make_round(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
     """Return `round_to_quantum(x, magnitude, magic, steps, random)`, which rounds a magnitude.
 
-    The function rounds a magnitude to the quantum, and returns the bits of the sum of `magic` and
-    the rounded magnitude. The last bit of the sum is worth the quantum, so adding 1 to the bits of
-    the sum steps to the next multiple of the quantum. The code is (bits of the sum) - `magic` +
-    `steps`.
+    The function returns the bits of the sum of `magic` and the magnitude rounded to the quantum.
+    The last bit of the sum is worth the quantum, so adding 1 to the bits of the sum steps to the
+    next multiple of the quantum. The code is (bits of the sum) - `magic` + `steps`.
     """
     RNE, RNA, RTZ, RTO, RTP, _RTN, SR = which(
         rounding, Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.RTO, Rounding.RTP, Rounding.RTN, Rounding.SR

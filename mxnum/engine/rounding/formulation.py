@@ -29,7 +29,7 @@ from mxnum.modes import Overflow, Rounding, ScaleRule
 
 
 class Fast(NamedTuple):
-    """A fast function for all element formats, with the numbers that select one format."""
+    """A fast function that serves all element formats, and the numbers that describe one."""
 
     #: `function(x, scale, random, constants)` converts one number.
     function: Callable[..., Any]
@@ -99,7 +99,7 @@ def _with_constants(function: Callable[..., Any], constants: float_additions.Con
 
 
 def _limits(least: int, greatest: int, greatest_x: int) -> Domain:
-    """Return the `Domain` with these limits, but without negative scales and the NaN code."""
+    """Return the `Domain` with these limits, cut to the scales from 0 to `LAST_SCALE`."""
     return Domain(max(least, 0), min(greatest, float_additions.LAST_SCALE), greatest_x)
 
 

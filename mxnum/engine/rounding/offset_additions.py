@@ -32,8 +32,8 @@ def make_finite_difference(source: ElementFormat) -> Callable[..., Any]:
 def make_fast_difference(source: ElementFormat) -> Callable[..., Any]:
     """Return `fast_difference(x, offset)`, which returns the float32 bit pattern of x - offset.
 
-    The offset is finite and given as float32 bits. A NaN keeps its sign but not its payload, which
-    the functions that take the difference ignore.
+    The offset is finite and given as float32 bits. A NaN keeps its sign but not its payload,
+    because later conversions ignore the payload.
     """
     finite_difference = make_finite_difference(source)
     MAGNITUDE, INFINITY = (1 << (source.bits - 1)) - 1, source.max_code + 1

@@ -37,8 +37,8 @@ class FastPath:
     #: The float types of inputs when quantizing, or of results when decoding.
     float_types: tuple[str, ...]
     elements: tuple[str, ...]
-    #: Names of the theorems in proofs/LEDGER.md. A name with {element} stands for one theorem for
-    #: each element, and other braces likewise.
+    #: Names of the theorems in proofs/LEDGER.md. A part in braces, such as {element}, is replaced
+    #: by each of its possible values in turn.
     evidence: tuple[str, ...]
     #: Names of theorems about all elements with m mantissa bits and at most `MOST_BITS` bits; empty
     #: if there are none.

@@ -10,11 +10,11 @@ floor(d * 2**30) + R is at least 2**30, which is equivalent to
 
     |x| * 2**30 >= f * (v * 2**30 + w * (2**30 - R)) = f * w * ((v / w + 1) * 2**30 - R).
 
-The integer (v / w + 1) * 2**30 - R has 32 bits. Under scales of eight bits, the significand of f
-has at most 28 bits; a block whose factor has a longer significand is left to the definition. With a
-common exponent, both sides of the inequality are integers of 60 bits, held as two words, so nothing
-is divided or rounded. If the left side has fraction bits, dropping them does not change the
-comparison with the integer on the right side.
+The integer (v / w + 1) * 2**30 - R has 32 bits. Under scales of eight bits, f has at most 28
+significant bits. A block whose f has more is left to the definition. With a common exponent, both
+sides of the inequality are integers of 60 bits, held as two words, so nothing is divided or
+rounded. If the left side has fraction bits, dropping them does not change the comparison with the
+integer on the right side.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from mxnum.modes import Rounding
 
 #: The greatest number of bits of a factor's significand.
 _DIGITS = 28
-#: The exponent that stands for a factor of zero. It makes every product larger than |x|, so no
-#: number rounds up.
+#: The exponent stored for a factor of zero. With this exponent, every product is larger than |x|,
+#: so no number rounds up.
 _FAR = 1 << 20
 _HALF = 1 << 31
 
@@ -88,8 +88,8 @@ def make_goes_up(element: ElementFormat) -> Any:
     `significand` and `exponent` describe the factor.
     """
     MANTISSA, LEAST = element.mantissa_bits, element.emin - element.mantissa_bits
-    #: `up` subtracts this constant: the bias plus the fraction bits of float32, minus the fraction
-    #: bits of the factor, minus the number of random bits.
+    #: The number that is subtracted to get `up`: the bias plus the fraction bits of float32, minus
+    #: the fraction bits of the factor, minus the number of random bits.
     BIAS = 127 + 23 - (_DIGITS - 1) - SR_BITS
 
     @dialect

@@ -80,7 +80,7 @@ class Walk:
     def constant_run(self) -> int:
         """The value of `run` if a loop is compiled for this block length, else 0.
 
-        For blocks along rows, it is also 0 if rows have fewer than 8 whole blocks and a short one.
+        For blocks along rows, it is also 0 if rows have a short block after at most 7 whole ones.
         """
         if not self.along_rows:
             return self.run if self.run in CONSTANT_RUNS else 0
@@ -139,7 +139,7 @@ class Walk:
         return self.elements < 2 * ELEMENTS_PER_THREAD
 
     def shares(self, threads: int | None) -> list[Bounds]:
-        """Return bounds that cover the array, one for each thread that is worth starting."""
+        """Return `Bounds` that cover the array: one tuple for each thread worth starting."""
         count = worth(self.elements, ELEMENTS_PER_THREAD, threads)
         if count == 1:
             return [self.whole]

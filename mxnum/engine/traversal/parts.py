@@ -161,7 +161,7 @@ class Arrays:
     #: element. An array of words is then not read.
     first_will_do: bool = False
     writes_sides: bool = False
-    #: Cuts along the last axis are at multiples of `whole_rows`.
+    #: Along the last axis, parts begin at multiples of `whole_rows` elements.
     whole_rows: int = 1
     #: True if results overwrite the input. An input that is overwritten is first copied part by
     #: part, because compilers do not vectorize a loop that reads and writes the same array.
@@ -268,7 +268,7 @@ def chunks(shape: tuple[int, ...], cuts: Blocks, blocks: Blocks, most: int = CHU
         return [Chunk((...,), (...,), 0)]
     sizes = [max(1, min(cut, length)) for cut, length in zip(cuts, shape, strict=True)]
     # Chunks are as short as `cuts` allows along the axes before `axis`, and as long as the array
-    # along the axes after it. `axis` is the first that allows at most `most` elements in a chunk.
+    # along the axes after it. `axis` is the first axis that keeps chunks within `most` elements.
     fits = (math.prod(sizes[: i + 1]) * math.prod(shape[i + 1 :]) <= most for i in range(len(shape)))
     axis = next((i for i, small in enumerate(fits) if small), len(shape) - 1)
     at_once = max(1, most // max(1, math.prod(sizes[: axis + 1]) * math.prod(shape[axis + 1 :])))

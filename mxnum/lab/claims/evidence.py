@@ -16,13 +16,13 @@ LEVEL = 0.05
 class Whose(StrEnum):
     """The party that states a number or a sentence of the evidence.
 
-    If several parties state items, the verdict counts only those of the party listed first below.
+    The verdict counts the items of one party: the first member below that states an item.
     """
 
     #: A paper.
     PAPER = "paper"
-    #: This project, for an item that no paper states: an expectation, a derivation, or a finding on
-    #: other models.
+    #: This project, which states an expectation, a derivation or a finding on other models that no
+    #: paper states.
     OURS = "ours"
     #: This project. No paper states the number, which is recorded so that a change is noticed.
     KEPT = "kept"
@@ -107,7 +107,7 @@ class Evidence:
     note: str = ""
     #: The seeds, sizes and formats that are needed to compute the numbers again.
     configuration: dict[str, Any] = field(default_factory=dict)
-    #: A sentence that says what the check decides and what stays open, and the decisive number.
+    #: One sentence on what the check decides and what stays open; `number` is the decisive number.
     answer: str = ""
     number: str = ""
 
@@ -117,7 +117,7 @@ class Evidence:
             object.__setattr__(self, name, tuple(getattr(self, name)))
 
     def of(self, whose: Whose) -> Evidence:
-        """Return the evidence, with the party `whose` in every item that names no party."""
+        """Return a copy in which every item without a party has the party `whose`."""
         comparisons = [replace(c, whose=c.whose or whose) for c in self.comparisons]
         statements = [replace(s, whose=s.whose or whose) for s in self.statements]
         return replace(self, comparisons=comparisons, statements=statements)
@@ -186,15 +186,15 @@ class Evidence:
 
 
 def ours(*items: Statement) -> list[Statement]:
-    """Return statements marked as this project's, for a row whose claim a paper states."""
+    """Return statements of this project for the row of a paper's claim, marked as such."""
     return [replace(item, whose=Whose.OURS) for item in items]
 
 
 def answered(evidence: Evidence, answer: str, number: str = "") -> Evidence:
     """Return the evidence with `number`; add `answer` only if every figure and statement holds.
 
-    `number` defaults to the count of figures that agree. If the evidence has no answer, the page
-    shows the counts and the items that do not agree.
+    `number` defaults to the count of comparisons that agree. If the evidence has no answer, the
+    page shows the counts and the items that do not agree.
     """
     agree = [c.agrees for c in evidence.comparisons]
     settled = all(agree) and all(s.holds for s in evidence.statements)

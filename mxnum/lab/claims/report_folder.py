@@ -61,7 +61,7 @@ class ReportFolder:
         storage.write_json(self.diary, dict(facts) | {"environment": storage.environment()})
 
     def entry(self, id: str) -> Entry | None:
-        """Return the stored entry of a claim, or None unless the same code and versions made it."""
+        """Return the entry of a claim if this code and these versions stored one, else None."""
         path = self._evidence(id)
         if not path.exists():
             return None

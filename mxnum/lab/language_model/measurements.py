@@ -47,11 +47,11 @@ def measured(logits: Tensor, targets: Tensor, head: Any, operand: Operand) -> di
         rounded in blocks along the vocabulary. Measurements of the gradient always round to
         nearest, ties to even.
     ``gradient_sum``
-        The sum over the vocabulary of a token's rounded gradient, averaged over the tokens, and
-        divided by the mean magnitude of the gradient's components of the targets.
+        The sum of a token's rounded gradient over the vocabulary, averaged over the tokens, and
+        divided by the mean magnitude of the targets' components.
     ``beyond_max``, ``beyond_max_tokens``
-        The shares of the targets' components that exceed the largest value of their block: for
-        blocks along the vocabulary, and for blocks along the tokens.
+        The share of the targets' components above the largest value that their block can represent,
+        for blocks along the vocabulary and for blocks along the tokens.
     ``overflowing_blocks``
         The share of the blocks along the vocabulary that overflow.
     ``common_weight``

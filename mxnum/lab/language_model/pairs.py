@@ -75,7 +75,7 @@ def encode(text: bytes, vocabulary: int) -> Encoded:
 
 
 def _merged(symbols: list[int], pair: tuple[int, int], new: int) -> list[int]:
-    """Return the symbols; replace each occurrence of the pair by `new`, beginning from the left."""
+    """Return the symbols with each occurrence of the pair replaced by `new`, from the left."""
     made: list[int] = []
     at = 0
     while at < len(symbols):

@@ -35,7 +35,7 @@ class TorchNetwork:
             operand = getattr(experiment.precision, name)
             is_known = operand is None or (operand.error == "quantize" and not operand.matched)
             is_known &= operand is None or operand.scale_rule != "released_bump"
-            errors.require(is_known, name, "an operand that mxnum.torch supports, unless you train on 'cpu'", operand)
+            errors.require(is_known, name, "an operand that mxnum.torch supports (machine 'cpu' supports all)", operand)
         rounds = experiment.precision.round_activation
         errors.require(
             rounds, "round_activation", "True, because the layers of mxnum.torch round the activation", rounds

@@ -57,7 +57,7 @@ def round_bf16(x, out, bf16):
 
 @_jit
 def largest_of_blocks(bits, largest):
-    """Write the bits of the largest magnitude at each offset, over all blocks of a row.
+    """Write, for each row and offset, the bits of the largest magnitude over all blocks.
 
     `bits` has the shape (rows, blocks, offsets). NaN counts as the largest magnitude.
     """
@@ -170,7 +170,7 @@ def layer_norm(x, gamma, beta, normalized, inverse_deviation, out, epsilon, bf16
 def layer_norm_backward(d_out, normalized, inverse_deviation, gamma, d_gamma, d_beta, d_stream, bf16):
     """Write d_gamma and d_beta, and add the input's gradient to d_stream.
 
-    The function reads d_out rounded to bfloat16.
+    The function rounds a copy of d_out to bfloat16.
     """
     runs, samples, features = d_out.shape
     count = _F(features)

@@ -96,7 +96,7 @@ def _released_bump(x: Array, operand: Operand, axis: int, out: Array) -> Array:
 
     The rule finds, for each offset within a block, the largest magnitude over all blocks of the
     row. The scales at an offset are doubled if the mantissa of the offset's maximum exceeds the
-    mantissa of the largest element value. So neighbours may have different scales.
+    mantissa of the largest element value. So the scale can differ within a block.
     """
     fmt, along = operand.mx_format, axis % x.ndim
     block, length = operand.block_size or fmt.block, x.shape[along]
@@ -157,7 +157,7 @@ def affine(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor
 
 
 def _matched(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor: int) -> Array:
-    """Apply `operand.error` to gamma or beta, so that the RMS error is that of the floor rule."""
+    """Apply `operand.error` to gamma or beta, scaled to the RMS error of the floor rule."""
     floor = affine(x, Operand(operand.format, block_size=operand.block_size), seeds, step, tensor)
     size = _size(floor - x)
     if operand.error == "clamp":
@@ -179,7 +179,7 @@ def _cut(magnitudes: Array, size: Array) -> Array:
     The threshold is 0 if the error stays below `size` even when all numbers are clipped to 0. Let
     S1 be the sum of the k largest magnitudes, and S2 the sum of their squares. If the k largest
     magnitudes are clipped at c, the squares of the errors sum to S2 - 2 c S1 + k c^2. So each k
-    gives one threshold c. The result is the c of the least k for which only the k largest exceed c.
+    gives a threshold c. The result is c of the least k such that exactly k magnitudes exceed c.
     """
     largest = np.flip(np.sort(magnitudes, axis=-1), axis=-1).astype(np.float64)
     count = np.arange(1, magnitudes.shape[-1] + 1)

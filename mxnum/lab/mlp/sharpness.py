@@ -75,7 +75,7 @@ def sharpness(training: Training, iterations: int = ITERATIONS) -> Sharpness:
     return Sharpness(e.rate * values, inverse_participation(modes), shares)
 
 
-#: The names of the arms that `followed` returns, which have the width and batch of `studies.SMALL`.
+#: The names of the arms that `followed` returns; all have width and batch of `studies.SMALL`.
 FOLLOWED = ("FP32", "LN E2M1", "LN frozen", "zeta 0.5", "FP32, rate 0.006")
 
 

@@ -103,7 +103,7 @@ class _Kept:
                 self.found = before["limits"]
 
     def limits(self, experiment: Experiment, seeds: tuple[int, ...]) -> dict[int, tuple[float, float]]:
-        """Return the limits of the seeds; measure only limits that are not in the file."""
+        """Return each seed's stable and diverging rate; measure those that the file lacks."""
         found = {}
         for seed in seeds:
             asked = json.dumps([experiment.to_dict(), seed], sort_keys=True)

@@ -107,7 +107,7 @@ def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-#: `summary` raises each excess of a loss over the least possible loss to at least this number,
+#: `summary` replaces a smaller excess of a loss over the least possible loss by this number,
 #: because smaller excesses are chance.
 MOST_EXACT = 1e-3
 

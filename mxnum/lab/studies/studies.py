@@ -82,7 +82,7 @@ _MECHANISM = {
     "LN error, random sign": _with(layer_norm_only(Operand("mxfp4_e2m1", error="random_sign"))),
     "LN error, one-sided": _with(layer_norm_only(Operand("mxfp4_e2m1", error="one_sided"))),
     "LN error, shuffled": _with(layer_norm_only(Operand("mxfp4_e2m1", error="shuffle"))),
-    # Arms with stochastic rounding: even a tiny change of gamma changes the mean of rounded gamma.
+    # Arms with stochastic rounding, whose mean follows even a tiny change of gamma.
     "gamma E2M1 SR, beta RNE": _with(layer_norm_only(Operand("mxfp4_e2m1", rounding="sr"), E2M1)),
     "LN E2M1 SR": _with(layer_norm_only(Operand("mxfp4_e2m1", rounding="sr"))),
     # Arms with smaller blocks, or with elements of more bits.
@@ -194,7 +194,7 @@ def fraction() -> list[tuple[int, ...]]:
 
 
 def with_differences(signs: tuple[int, ...], format: str) -> Experiment:
-    """Return an experiment with each of `DIFFERENCES` that has sign +1 as in the paper's code."""
+    """Return an experiment that follows the paper's code where the sign is +1, else its text."""
     ln, frozen, tanh, bump, away, teacher = (sign > 0 for sign in signs)
     rounding = "rna" if away else "rne"
     operand = Operand(format, rounding=rounding, scale_rule="released_bump" if bump else "floor")

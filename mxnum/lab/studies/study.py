@@ -73,7 +73,7 @@ class Model:
     #: The key of the configuration in the JSON file of a run.
     key: str
     #: For study files: the default first seed, the default number of steps between measurements,
-    #: and the extra keys.
+    #: and the keys that are allowed for this network only.
     first_seed = FIRST_SEED
     measure_every = 250
     extra: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class Model:
         return ""
 
     def check(self, study: Study, stack: int, machine: str, here: bool, keep_operands: bool) -> None:
-        """Raise an error if the runs cannot be trained; check this computer only with `here`."""
+        """Raise an error if the runs cannot be trained; with `here`, also check this computer."""
         raise NotImplementedError
 
     def order(self, configuration: Any) -> int:

@@ -1,4 +1,4 @@
-"""Fit how the height of a rise depends on Adam's beta2 and the rate: a plane in logarithms."""
+"""Fit a power law of Adam's 1 - beta2 and the rate to the height of a rise of the loss."""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ def _start_worker(progress: Any, niceness: int) -> None:
     )  # Ctrl-C reaches all processes of the group; only the parent acts on it
     _keep_freed_memory()
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
-    signal.signal(signal.SIGTERM, _leave)  # must be last: SystemExit in this initializer would break the pool
+    signal.signal(signal.SIGTERM, _leave)  # last, because SystemExit in this initializer would break the pool
 
 
 def _keep_freed_memory() -> None:
@@ -216,7 +216,7 @@ def _keep_freed_memory() -> None:
 
 
 def _leave(number: int, frame: Any) -> None:
-    raise SystemExit  # unwinding the stack removes partial files
+    raise SystemExit  # on its way up, this exception removes partial files
 
 
 def _end_with_the_parent() -> None:
@@ -252,7 +252,7 @@ class Workers(Executor):
         except BrokenExecutor:
             self._local.pool = None
             raise RuntimeError("the process of the task died; perhaps there was not enough memory") from None
-        except SystemExit:  # raised by `_leave` in the worker; must not end the parent with status 0
+        except SystemExit:  # from `_leave` in the worker; the parent must not exit with status 0
             raise RuntimeError(
                 "the process of the task was asked to end; the task can continue from its last checkpoint"
             ) from None

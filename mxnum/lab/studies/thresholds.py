@@ -44,10 +44,9 @@ def at_the_end(table: dict[str, Any], arm: str) -> list[float]:
 
 
 def rows(table: dict[str, Any], arms: Sequence[str], *, ever: bool) -> list[tuple[str, ...]]:
-    """Count, for each arm and threshold, the runs that jump and stay at or above the threshold.
+    """Count, for each arm, the runs that jump, and those with a value at or above each of `LINES`.
 
-    The thresholds are `LINES`. If `ever` is True, `least_after` gives the values; otherwise
-    `at_the_end` does.
+    If `ever` is True, `least_after` gives the values; otherwise `at_the_end` does.
     """
     found = []
     for arm in arms:

@@ -164,7 +164,7 @@ def logit_advice(
         advice.append("Or leave the gradients of the last layer in higher precision.")
     if fmt.element.bits == 4 and rounding != "sr":
         advice.append(
-            "In 4 bits also round the gradient of the logits stochastically: with rounding to nearest, a scale rule "
-            "without overflow can make the loss worse."
+            "In 4 bits, round the gradient of the logits stochastically as well. With rounding to nearest, a scale "
+            "rule without overflow can make the loss worse."
         )
     return LogitAdvice(now, by_factor, rules, best, never, "\n".join(advice).replace("%", " %"))

@@ -85,7 +85,7 @@ class Shrinking:
     #: The share of the tokens for which the target's component is beyond the largest element.
     overflow: float
     #: The mean sum of a token's rounded components, in units of c/N. The mean sum is E[A - Q] if
-    #: the components of all other symbols are right on average.
+    #: rounding does not change the mean of the other symbols' components.
     sum: float
 
 
@@ -187,7 +187,7 @@ class LogitGradientBias:
     # units of c/N. Because A = (1 - p) c/N, the ends are also values of 1 - p.
 
     def _scales(self, binades: int) -> list[int]:
-        """Return the indices of the scales of blocks with maxima from 2**-binades c/N to c/N."""
+        """Return the indices of the scales for block maxima from 2**-binades c/N to c/N."""
         first, last = (self.ladder.of(self.unit / 2**each) for each in (binades, 0))
         return list(range(first, last + 1))
 
@@ -234,7 +234,7 @@ class LogitGradientBias:
 
     @cached_property
     def _tables(self) -> tuple[Array, Array, Array]:
-        """For each scale: the least block maximum, the value, whether the maximum is excluded."""
+        """For each scale: its least block maximum, its value, and if this maximum is excluded."""
         begins, units = (
             np.array([float(x / self.unit) for x in each]) for each in (self.ladder.begins, self.ladder.units)
         )

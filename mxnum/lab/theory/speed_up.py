@@ -119,7 +119,7 @@ class Projection:
     """The speed-up of a step in low precision over a step in bf16."""
 
     speed_up: float
-    #: The time of each part of the step, in a unit in which the part's time in bf16 is its share.
+    #: The time of each part of the step, in the unit in which its share is its time in bf16.
     #: The entry "conversion" is the time that quantizing operands takes.
     times: Mapping[str, float] = field(repr=False)
 

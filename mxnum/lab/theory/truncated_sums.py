@@ -41,7 +41,7 @@ class MeanSum:
 
     @property
     def shrinking(self) -> tuple[float, float]:
-        """Bounds of the unit's loss by truncation, divided by the exact mean."""
+        """Bounds of the share of the exact mean that the unit loses by truncation."""
         return 1 - self.high / self.exact, 1 - self.low / self.exact
 
 
@@ -105,7 +105,7 @@ class _Chain:
         return max(exponent - self.unit.fraction_bits + self.fine, 0)
 
     def added(self, exponent: int) -> tuple[int, Array]:
-        """Return the least sum of a step's truncated products and the probabilities of all sums."""
+        """Return the least sum of a step's truncated products, and the probability of each sum."""
         if exponent not in self._of_exponent:
             counts = np.bincount(self.products >> self.shift(exponent))
             first = int(np.flatnonzero(counts)[0])

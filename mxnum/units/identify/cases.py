@@ -171,7 +171,7 @@ class Maker:
         negative, is_above = bool(r.integers(2)), bool(r.integers(2))
         self._put(a, b, where[0], level, negative, style > 0)
         rest = where[2:]
-        if style == 0:  # a power of two and an addend that is one unit in its last place smaller
+        if style == 0:  # a power of two, and the next smaller number as the addend
             c, rest = self._addend(level - 1, not negative) | ((1 << fmt.mantissa_bits) - 1), where[1:]
         elif len(where) > 1:  # two equal products, or two products with random fractions
             self._put(a, b, where[1], level, not negative, True)
@@ -186,7 +186,7 @@ class Maker:
         return a, b, c
 
     def tie(self) -> tuple[Array, Array, int]:
-        """Make a sum halfway between two results, and a product far below that breaks the tie."""
+        """Make a sum halfway between two results, and a much smaller product to break the tie."""
         a, b, c = self.blank()
         r, (x, y), where = self.random, self.problem.formats, self._some(3)
         last, top, negative = self.problem.sum.mantissa_bits + 1, self.high - int(r.integers(3)), bool(r.integers(2))
@@ -221,7 +221,7 @@ class Maker:
             b[index] -= 1 << (y.mantissa_bits + 1 - t)
 
     def crowded(self) -> tuple[Array, Array, int]:
-        """Make all products nonzero, and in half of the cases large and of one sign."""
+        """Make all products nonzero, and in half of the cases of similar size and of one sign."""
         a, b, c = self.blank()
         r, full = self.random, self.random.random() < 0.5
         base = int(r.integers(self.low, self.high - 1)) if self.high - 1 > self.low else self.low
@@ -255,7 +255,7 @@ class Maker:
             c = int(r.integers(1, 1 << int(r.integers(1, fmt.mantissa_bits + 3)))) | sign << (fmt.bits - 1)
             if style == 2:
                 a[where[0]], b[where[0]] = (0, y.max_code) if r.integers(2) else (x.max_code, 0)
-                if r.random() < 0.5:  # the exponent of the zero product may cut bits of the addend
+                if r.random() < 0.5:  # aligning to the zero product may cut bits of the addend
                     c = self._addend(fmt.emin + int(r.integers(0, 24, 2).min()), bool(sign), True)
             else:  # a product near the least normal result, or the least product
                 least = max(fmt.emin + int(r.integers(-8, 3)), x.emin + y.emin)
@@ -459,7 +459,7 @@ def structural(problem: Problem, cases: Cases) -> tuple[Array, int]:
     """Return the indices of the structure cases, and the code of their small term.
 
     In a structure case (`Maker.structure`), two large terms cancel. A unit that keeps the small
-    term gives its code as the answer. The code is -1 if the small term is not a normal number.
+    term answers with this term's code. The code is -1 if the term is not a normal number.
     """
     maker = Maker(problem, 0)
     sig, exponent, points, odd = _terms(problem, cases)

@@ -104,7 +104,7 @@ class Identification:
         depths = tuple(bits[bits > 0].tolist()) if len(bits) > 1 else ()
         found: list[Cases] = []
         for index in range(-(-pool // (PART + MIXED))):
-            # Each part compares the first rules, which have different cores, with another slice.
+            # Each part compares the first rules, which all differ in their cores, with others.
             start = index * COMPARED % len(rules)
             some = np.unique(np.concatenate([rules[:COMPARED], rules[start : start + COMPARED]]), axis=0)
             part = random_cases(self.problem, seed, index, depths)
@@ -135,7 +135,7 @@ class Identification:
 
 
 def shuffled(table: Array, seed: int) -> Array:
-    """Return the rules in random order, but first one rule for each number that `core_of` gives."""
+    """Return the rules in random order, but a rule of each core (`core_of`) comes first."""
     table = np.random.default_rng(seed).permutation(table)
     first = np.unique(core_of(table), return_index=True)[1]
     rest = np.setdiff1d(np.arange(len(table)), first)
@@ -146,7 +146,7 @@ def shuffled(table: Array, seed: int) -> Array:
 def random_cases(problem: Problem, seed: int, index: int, depths: tuple[int, ...]) -> Cases:
     """Return part `index` of the random cases of a seed; `depths` is passed to `Maker`.
 
-    Half of the cases are pairs of distant products and residues, which separate similar rules.
+    A quarter is of kind "pair" and a quarter of kind "residue"; both kinds separate similar rules.
     """
     maker = Maker(problem, (seed, index), depths)
     return join(maker.make(PART // 2), maker.make(PART // 4, "pair"), maker.make(PART // 4, "residue"))
@@ -298,8 +298,8 @@ def judge(problem: Problem, cases: Cases, answers: Array, before: Identification
 def _asker(f: Callable[..., Any], problem: Problem, library: str, count: int) -> Callable[[Cases], Array]:
     """Return a function that calls `f` on cases and returns the bits of its answers.
 
-    Each call of `f` has `count` cases, some of them perhaps repeated, because libraries choose a
-    kernel by the shape of arrays.
+    Each call of `f` gets `count` cases, with repetitions if needed. The shape of the arrays stays
+    the same, because libraries choose a kernel by the shape.
     """
 
     def ask(cases: Cases) -> Array:

@@ -78,7 +78,7 @@ def _contradicted(found: Identification) -> list[str]:
     right = int(evaluate(rule, found.problem, found.cases.at(slice(index, index + 1)))[0])
     digits = found.problem.result.bits // 4
     near = f"{len(wrong)} of {count} answers contradict the nearest rule: {_one(rule)}."
-    few = "So few contradictions may be errors in answers." if len(wrong) <= 3 else "The unit is outside the family."
+    few = "So few contradictions may come from wrong answers." if len(wrong) <= 3 else "The unit is outside the family."
     return [
         "No rule of the family reproduces every answer.",
         f"{near} {few}",
@@ -88,7 +88,7 @@ def _contradicted(found: Identification) -> list[str]:
 
 
 def _unusual(rule: Rule) -> int:
-    """Return the number of fields that differ from their defaults, not counting exact sums."""
+    """Return the number of fields that differ from their defaults, exact sums excepted."""
     default = Rule(rule.terms)
     changed = sum(getattr(rule, name) != getattr(default, name) for name in _FIELDS)
     return int(changed) - (rule.fraction_bits is None)

@@ -51,7 +51,7 @@ CARRIES = (None, *range(2, 13))
 #: CORES is the number of rules in a batch; the fields in `SIDES` are found batch by batch. MOST is
 #: the greatest number of rules in a result; if more rules fit, the result is a sample of them.
 CORES, MOST = 512, 8192
-#: One batch of rules may add about EFFORT products, over all its rules and cases.
+#: About the greatest number of products that a batch adds, over all its rules and cases.
 EFFORT = 200_000_000
 
 
@@ -95,7 +95,7 @@ def _groups(order: tuple[int, int], terms: int, k: int) -> tuple[frozenset[int],
 
 
 def varied(table: Array, k: int, **values: tuple[Any, ...]) -> Array:
-    """Return a copy of each rule in a table for each combination of the given field values."""
+    """Return copies of each rule in a table, one for each combination of the given field values."""
     for name, some in values.items():
         count = len(table)
         table = np.repeat(table, len(some), axis=0)
@@ -152,7 +152,7 @@ class Search:
             self.base = {"nan": 0x7FFF}
 
     def _result_bits(self) -> tuple[int, ...]:
-        """Return the numbers of fraction bits that the trailing zeros of the answers allow.
+        """Return the possible numbers of fraction bits, judged by the answers' trailing zeros.
 
         Results may have more bits than the answers use, because answers with few terms use few
         bits.
@@ -215,7 +215,7 @@ class Search:
         return np.concatenate(kept)
 
     def _fits_structure(self, table: Array, found: Array, small: int) -> bool:
-        """Return True if the rule answers `small` in the same structure cases as the unit."""
+        """Return True if the rule gives code `small` in the same structure cases as the unit."""
         answers = self.evaluator.answers(
             varied(table, self.problem.k, fraction_bits=(1, SPAN + 2)), self.cases.at(found)
         )

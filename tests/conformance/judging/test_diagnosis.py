@@ -39,7 +39,7 @@ def test_a_hypothesis_explains_every_batch_or_is_not_named(monkeypatch):
     late[1]["code"][-1] ^= 1
     assert diagnosed([early, late]) == []
     assert diagnosed([late, early]) == []
-    # Right answers before the first wrong batch also contradict the hypothesis "rounding rna".
+    # The right answers of an earlier batch also contradict the hypothesis "rounding rna".
     right_first = expected(TASK, early[0])
     assert diagnosed([(early[0], right_first), tuple(halves(Rounding.RNA))[1]]) == []
     monkeypatch.setattr(diagnosis, "KEPT", 0)
@@ -78,7 +78,7 @@ def test_two_mistakes_at_once_are_named(monkeypatch):
 
 
 def test_classes_of_cases_are_explained_separately():
-    """Check that mistakes in ties and in small numbers are explained by class."""
+    """Check that one mistake in ties and another in small numbers are explained separately."""
     inputs = next(cases(TASK))
     want, away = expected(TASK, inputs)["code"], expected(replace(TASK, rounding=Rounding.RNA), inputs)["code"]
     of_class = TASK.operation.classify(TASK, inputs, {"code": want})
@@ -112,7 +112,7 @@ def test_sentences():
     one = Explanation("codes", ("rounding rna", "a", "b", "c", "d"), 3, 4)
     assert one.sentence() == (
         "All 3 blocks of wrong codes are, for the scales answered, what rounding rna gives (a or b or c would give the "
-        "same), and so are the right codes of 4 blocks (blocks of NaN or with a wrong scale are not counted)."
+        "same), and so are the right codes of 4 blocks (blocks that are NaN or have a wrong scale are left out)."
     )
     assert "wrong codes are, at scales that are right, what x" in Explanation("codes", ("x",), 1, 0, False).claim
     assert Explanation("scale", ("x",), 1, 0).sentence() == "All 1 wrong scales are what x gives."

@@ -93,7 +93,7 @@ def test_every_mistake_changes_an_answer(operation, fmt, unit):
     # blackwell_fp8_mma adds the addend after each sum of 32 products, so promoting the sum every 32
     # products changes nothing.
     allowed += ("promotes its sum every 32",) if unit == "blackwell_fp8_mma" else ()
-    # In blackwell_nvfp4, zeros keep the exponents of their scales, so no result is subnormal.
+    # In blackwell_nvfp4, a zero keeps its scale's exponent. Therefore no result is subnormal.
     allowed += ("flushing subnormal results",) if unit == "blackwell_nvfp4" else ()
     is_far = task.source.bits == 16 or task.unit.promotion or task.unit.addend == "after" or task.unit.group > 1
     # The exponent of a zero has no effect if all addends in a sum are far larger.

@@ -67,7 +67,7 @@ def test_common_bias_is_found_although_no_single_case_shows_it():
     p = probabilities()
     shares = drawn(np.clip(p + 1 / 256, 0, 1) * (p > 1e-6), 14000, 1)
     assert set(shares.biases(p, levels.group)) >= {"All cases"}
-    assert problems(TASK, shares, None, levels)[0].startswith("All cases round away from zero too often, by 0.003")
+    assert problems(TASK, shares, None, levels)[0].startswith("All cases round away from zero too often: by 0.003")
     said = shares.guarantees(None, len(cases()), levels, 1 / 32, 0.99)
     assert "a bias of 1/32 in any of 47 cases" in said[0]
 

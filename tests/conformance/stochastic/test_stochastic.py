@@ -55,7 +55,7 @@ def without_minus_zero(x, seed):
 def test_right_encoders_pass(kernel, bits, fits):
     report = check_stochastic(kernel, **E2M1, sr_bits=bits, bias=1 / 32)
     assert report.is_equal
-    assert f"The observed shares are those of {fits}" in report.text()
+    assert f"The observed shares of rounding away from zero are those of {fits}" in report.text()
 
 
 @pytest.mark.parametrize("kernel", [our_blocks, kernels.blocks(kernels.uniform)])
@@ -104,11 +104,11 @@ WRONG = {
     ),
     "1 - p for negative numbers": (
         kernels.plain(lambda d, x: np.where((d > 0) & (d < 1) & (x < 0), 1 - d, d)),
-        {"Shares": "", "fits": "those of 1 - p for negative numbers alone"},
+        {"Shares": "", "fits": "those of 1 - p for negative numbers, p for positive ones"},
     ),
     "a bias of 1/256": (
         kernels.plain(lambda d, x: np.where((d > 0) & (d < 1), d + 1 / 256, d)),
-        {"Shares": "All cases round away from zero too often, by 0.0039"},
+        {"Shares": "All cases round away from zero too often: by 0.0039"},
     ),
     "one half": (
         kernels.plain(lambda d, x: np.where((d > 0) & (d < 1), 0.5, d)),

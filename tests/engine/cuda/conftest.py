@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(autouse=True)
 def _quiet_floats():
-    """Silence numpy's warnings, which compiled loops do not give, in loops that run uncompiled."""
+    """Silence numpy's warnings; only loops that run uncompiled give them."""
     with np.errstate(all="ignore"):
         yield
 

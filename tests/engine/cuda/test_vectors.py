@@ -1,4 +1,4 @@
-"""Tests that the kernels of `vectors` run for whole blocks in contiguous rows, and only then."""
+"""Tests that the kernels of `vectors` run only for whole blocks in contiguous rows."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tests.engine.machine.test_float_environment import pytestmark as where_the_
 
 
 def numbers(shape, *key, dtype=np.float32):
-    """Return numbers of many magnitudes and some NaN, because fast loops do not handle NaN."""
+    """Return numbers of many magnitudes, and some NaN, which fast loops leave to other loops."""
     rng = samples.generator("plans", shape, *key)
     with np.errstate(over="ignore"):
         x = (rng.standard_normal(shape) * np.exp2(rng.integers(-30, 30, shape))).astype(dtype)
@@ -28,7 +28,7 @@ def numbers(shape, *key, dtype=np.float32):
 
 @pytest.fixture
 def in_parts(monkeypatch):
-    """Return a function that calls another one while the engine cuts every array into parts."""
+    """Return a function that calls `function` while the engine cuts every array into parts."""
 
     def in_parts(function):
         with monkeypatch.context() as patch:

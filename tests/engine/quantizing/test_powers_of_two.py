@@ -63,9 +63,9 @@ def test_the_commonest_conversions_have_their_constants_compiled_in():
 @pytest.mark.parametrize("walk", [ROWS, Walk(1, 4, 70, 1, 32), Walk(1, 4, 300, 1, 32), COLUMNS, TILES], ids=str)
 @pytest.mark.parametrize("place", [0, 37, 200])
 def test_what_is_marked_is_redone_and_nothing_else(walk, place, monkeypatch):
-    """Check that NaN and subnormal numbers change only codes of their block, and leave no marks.
+    """Check that NaN and subnormal numbers change only codes of their block.
 
-    A mark makes other loops compute a group of blocks again.
+    Loops mark a group of blocks that other loops must compute again. No mark may be left.
     """
     x = samples.generator("marks").standard_normal(walk.elements).astype(np.float32)
     scales = np.zeros(walk.elements, np.uint8)

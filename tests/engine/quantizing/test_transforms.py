@@ -23,7 +23,7 @@ LAYOUTS = ({}, {"axis": 0}, {"block_shape": (8, 8)}, {"block_size": 17}, {"block
 
 
 def inputs(dtype, shape=(70, 96)):
-    """Return blocks far from zero, of every magnitude, and constants, zeros, NaN and infinities."""
+    """Return numbers of every magnitude, blocks of constants and of zeros, NaN and infinities."""
     rng = samples.generator("asymmetric", dtype, shape)
     with np.errstate(over="ignore"):
         x = rng.standard_normal(shape) * np.exp2(rng.integers(-20, 14, (shape[0], 1))) + rng.integers(-9, 9, shape)

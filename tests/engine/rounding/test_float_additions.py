@@ -20,7 +20,7 @@ from tests import samples
 
 
 def in_domain(element, scale, rounding=Rounding.RNE):
-    """Return the bits of boundary floats and random floats for which the formulation is right."""
+    """Return the bits of boundary floats and random floats in the formulation's domain."""
     bits = [
         samples.boundary_patterns(float_additions.FLOAT32, element, scale),
         samples.random_patterns(float_additions.FLOAT32, 2000, scale),

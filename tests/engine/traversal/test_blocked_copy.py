@@ -1,4 +1,4 @@
-"""Tests of copies made tile by tile against numpy's copies, and of the order of axes in memory."""
+"""Tests that copies made tile by tile equal numpy's copies, and of the order of axes in memory."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def store(context, name, arms):
 
 
 def lm_recipes(**changes):
-    """Return arms of a study in which stochastic gradients help only with the scale rule `even`."""
+    """Return arms in which stochastic rounding of gradients helps only under the rule `even`."""
     arms = {"float32": arm(0), "bfloat16": arm(0.001), "E4M3": arm(0.01), "E2M3": arm(0.02), "E3M2": arm(0.04)}
     arms |= {"E4M3 forward only": arm(0.001), "E4M3 weights alone, bf16 activations": arm(0.009)}
     for rule, (nearest, drawn) in {"": (0.1, 0.1), " even": (0.1, 0.02), " rceil": (0.1, 0.2)}.items():

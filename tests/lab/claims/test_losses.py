@@ -1,4 +1,4 @@
-"""Tests that mxnum has the published losses: numbers of losses, single values, and groups."""
+"""Tests of the published losses that mxnum stores: their number, single losses, and groups."""
 
 from __future__ import annotations
 

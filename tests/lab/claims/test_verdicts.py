@@ -1,4 +1,4 @@
-"""Tests of running checks: missing files, broken checks, interruption, progress.
+"""Tests of how checks run: missing files, broken checks, interruption, progress.
 
 A claim without evidence must have no verdict.
 """

@@ -1,4 +1,4 @@
-"""Tests that gradients equal finite differences, and those of torch and mxnum's linear layer."""
+"""Tests of gradients against finite differences, torch, and mxnum's linear layer."""
 
 from __future__ import annotations
 

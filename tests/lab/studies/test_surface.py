@@ -1,4 +1,4 @@
-"""Tests that a plane fitted to the heights of loss rises recovers known slopes."""
+"""Tests that a plane fitted to the highest losses recovers known slopes."""
 
 from __future__ import annotations
 

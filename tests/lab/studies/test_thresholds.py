@@ -1,4 +1,4 @@
-"""Tests of counts over a range of thresholds, on runs made by hand."""
+"""Tests of the numbers of runs that stay above thresholds, on runs made by hand."""
 
 from __future__ import annotations
 

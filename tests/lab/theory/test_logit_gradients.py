@@ -45,7 +45,7 @@ def test_rounded_target_equals_the_reference(fmt, rule, numerator, factor, token
 
 
 def logits_gradient(p, tokens, vocabulary, rng, target=0):
-    """Return logit gradients (p_j - [j = target]) / tokens, with random p_j of other symbols."""
+    """Return logit gradients (p_j - [j = target]) / tokens, where `p` is p_j for j = target."""
     others = rng.dirichlet(np.full(vocabulary - 1, 0.3), p.size) * (1 - p)[:, None]
     return np.insert(others, target, p - 1, axis=1) / tokens
 

@@ -113,7 +113,7 @@ def test_larger_random_units_are_identified(seed):
 
 
 def test_a_unit_whose_special_fields_hide_each_other_is_identified():
-    """Check that `identify` keeps rules that differ from the unit in several fields of `SIDES`."""
+    """Check that `identify` varies the fields in `SIDES` together, not only one field at a time."""
     rule = Rule(
         4, "add", "before", (4, 2), fraction_bits=27, normalize=True, rounding="floor", add_rounding="rtz", carry=3,
         flush_result=True, zero="ieee", overflow="largest",

@@ -25,8 +25,8 @@ CLAIM = Claim(
     needs=("sgd-limits.json",),
     command="mxnum lab sgd-limits --results docs/lab/results",
 )
-#: If the prediction lies between the confidence limits, a statement is still undecided if the upper
-#: limit is at least this many times the lower limit.
+#: A prediction between the confidence limits decides nothing if the upper limit is at least this
+#: many times the lower limit.
 WIDEST, SEED = 1.25, 20260101
 
 
@@ -42,8 +42,8 @@ def _check(context: Context) -> Evidence:
     note = (
         "The formula is for one dimension, in which one zeta multiplies the whole gradient. Independent noise for "
         "each element spreads over all directions and destabilises less. A bias alone acts like another learning "
-        "rate, so the statements on a bias alone hold by construction. The limits in brackets are Student's t "
-        f"limits of the logarithms over {len(table['seeds'])} seeds."
+        "rate, so the statements on a bias alone hold by construction. The limits in brackets come from "
+        f"Student's t, applied to the logarithms of the ratios of {len(table['seeds'])} seeds."
     )
     settings = {k: table["experiment"][k] for k in ("width", "layers", "batch", "steps")} | {"seeds": table["seeds"]}
     groups: dict[str, list[Statement]] = {}
@@ -79,7 +79,7 @@ def _on_the_mlp(row: dict[str, Any]) -> Statement:
 
 
 def on_a_quadratic(bias: float, deviation: float, of_limit: float) -> Comparison:
-    """Compare simulated SGD with the formula, by the growth of the mean square per step."""
+    """Compare simulated SGD with the formula: the mean squared weight's growth per step."""
     steps, runs = 3, 400_000
     rng, x = np.random.default_rng(SEED), np.ones(runs)
     rate = of_limit * float(stability_limit(bias, deviation**2))

@@ -28,9 +28,9 @@ RUN: dict[str, Any] = {"width": 64, "layers": 4, "batch": 256, "rate": 1e-3, "se
 
 
 def clamped_block() -> dict[str, Any]:
-    """Return the history of a gamma block that starts in E4M3's clamped range, from a training run.
+    """Return how a gamma block that starts in E4M3's clamped range changes in a training run.
 
-    The history has the block's master weights and their quantized values at each step, and the step
+    The result has the block's master weights and their quantized values at each step, and the step
     at which the block leaves the clamped range.
     """
     steps, rate, seed = 260, RUN["rate"], RUN["seed"]

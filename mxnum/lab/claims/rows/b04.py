@@ -56,8 +56,8 @@ def _check(context: Context) -> Evidence:
     after = holm(p)
     evidence = {
         name: (
-            f"{name}: {counts[name]}; the code's setting shifts the mean rise by {np.mean(effects[name]):+.0f} steps, "
-            f"exact p {p[name]:.2g}, {after[name]:.2g} after Holm"
+            f"{name}: {counts[name]}; with the code's setting the mean step of the rise differs by "
+            f"{np.mean(effects[name]):+.0f}, exact p {p[name]:.2g}, {after[name]:.2g} after Holm"
         )
         for name in effects
     }
@@ -67,7 +67,9 @@ def _check(context: Context) -> Evidence:
     statements, shown = [], ""
     shipped, text = (arms.get(way * len(studies.DIFFERENCES)) for way in "CT")
     if shipped is not None and text is not None:
-        shown = f" The loss rises in {_rises([shipped])} runs set as in the code, {_rises([text])} set as in the text."
+        shown = (
+            f" The loss rises in {_rises([shipped])} runs with the code's settings, {_rises([text])} with the text's."
+        )
         what = (
             "the loss of runs in E2M1 rises more often or sooner with the released code than with the text's settings"
         )
@@ -103,7 +105,7 @@ def _rises(group: Sequence[Arm]) -> str:
 
 
 def _mean_time(arms: list[Arm], seed: int) -> float:
-    """Return the mean step at which the loss of a seed rises (the horizon if it never rises)."""
+    """Return the step at which a seed's loss rises (or the horizon), averaged over `arms`."""
     return float(np.mean([arm.by_seed()[seed][0] for arm in arms]))
 
 

@@ -115,7 +115,7 @@ def _runaways(table: dict[str, Any]) -> Iterator[Statement]:
 
 
 def at_the_size_of_the_paper(context: Context) -> list[Statement]:
-    """Judge if, at the paper's size, excursions begin at lower learning rates than in FP32."""
+    """Judge if low precision has excursions at lower rates than FP32, at the paper's size."""
     runs: dict[str, dict[float, list[Course]]] = {}
     table = paper_size.table(context, "paper-rates.json")
     for name in table["arms"]:
@@ -137,9 +137,8 @@ def at_the_size_of_the_paper(context: Context) -> list[Statement]:
 def _rises_at_less(own: dict[float, list[Course]], controls: dict[float, list[Course]]) -> bool | None:
     """Judge if low precision makes the loss rise at a lower learning rate than FP32 does.
 
-    The result is True if, at the lowest rate with any rise, all low-precision losses rise and no
-    FP32 loss does. The result is False if all FP32 losses rise at this lowest rate, and None
-    otherwise.
+    The result concerns the lowest rate at which any loss rises: True if all low-precision losses
+    rise there and no FP32 loss does, False if all FP32 losses rise there, otherwise None.
     """
     for rate in sorted(own.keys() & controls.keys()):
         ours, theirs = ([bool(run.counted) for run in kind[rate]] for kind in (own, controls))
@@ -172,7 +171,7 @@ def _on_lost_runs(context: Context) -> str:
         if (table := study(context, name)) is not None:
             gone = lost(table, f"{arm}, {_rates(table)[-1]}")
             parts.append(f"{label} {sum(gone.values())} of {len(gone)}")
-    return f". At the highest rate small language models lose runs: {', '.join(parts)}" if parts else ""
+    return f". Lost runs of small language models at the highest rate: {', '.join(parts)}" if parts else ""
 
 
 def _rates(table: Table) -> list[str]:
@@ -213,8 +212,8 @@ def lost_to_the_drift(table: Table) -> list[Statement]:
             f"{at}: with rceil {listed[f'{logits}, rceil']}, with the factor {listed[f'{logits}, factor']}",
         ),
         Statement(
-            "E2M1 with the rule 'even' loses runs too, but none with a centred gradient; its drift has another cause "
-            "than E4M3's",
+            "E2M1 with the rule 'even' also loses runs, but none if the gradient is centred; E2M1 drifts from another "
+            "cause than E4M3",
             decided(again and never == 0, counts[even][-1] <= 1 or never >= sum(counts[even])),
             f"{at}: {listed[even]}, centred {listed[f'{even}, centred']}",
         ),

@@ -72,12 +72,12 @@ def _check(context: Context) -> Evidence:
         Statement(
             "with a tensor scale, smaller blocks never have larger errors",
             not with_tensor_scale,
-            f"{scaled[0]:.5f} sigma^2 for blocks of 8, {scaled[1]:.5f} for 16, {scaled[4]:.5f} for 128, whatever sigma "
-            f"is",
+            f"at every sigma the error is {scaled[0]:.5f} sigma^2 for blocks of 8, {scaled[1]:.5f} for 16, "
+            f"{scaled[4]:.5f} for 128",
         ),
         Statement(
-            "with UE5M3 scales, smaller blocks have larger errors only for tensors that are 2^8 times narrower "
-            "than with E4M3 scales",
+            "the largest sigma at which smaller blocks have larger errors is 2^8 times smaller with UE5M3 scales than "
+            "with E4M3 scales",
             bool(ue5m3) and max(ue5m3) == most - 8,
             f"sigma = 2^{max(ue5m3)} and below",
         ),
@@ -89,8 +89,8 @@ def _check(context: Context) -> Evidence:
     )
     answer = (
         f"With E4M3 scales and no tensor scale, smaller blocks have larger errors at sigma 2^{most} and below, "
-        "because the scale underflows. A tensor scale removes the effect, and UE5M3 scales show it only in tensors "
-        "2^8 times narrower."
+        "because the scale underflows. A tensor scale removes the effect; with UE5M3 scales it begins at a sigma 2^8 "
+        "times smaller."
     )
     evidence = Evidence((), statements, note, OF_NVFP4 | {"sizes": list(SIZES), "rounding": "rne"})
     return answered(evidence, answer, f"{worst:.3f} against {least:.3f} sigma^2")

@@ -49,7 +49,7 @@ def _check(context: Context) -> Evidence:
     (absolute, _), (absolute_share, _) = chosen["absolute"]
     comparisons = [
         Comparison("mean squared error, one scale", 0.00904, exact, 5e-6),
-        Comparison("mean squared error, four over six chosen by squared error", 0.00756, exact + gained, 5e-6 + bar),
+        Comparison("mean squared error, two scales chosen by squared error", 0.00756, exact + gained, 5e-6 + bar),
         Comparison("% of blocks whose largest number becomes 4", 45, 100 * share, 0.5 + 100 * share_bar),
     ]
     better = Statement(
@@ -59,8 +59,8 @@ def _check(context: Context) -> Evidence:
         f"4 in {100 * absolute_share:.1f}% of blocks",
     )
     note = (
-        "One sample gives the reduction of the error by four over six, for both ways of choosing, with an error "
-        f"bar of {SIGMA} standard errors."
+        "One sample gives how much four over six lowers the error, for both ways of choosing a scale. The error bar "
+        f"is {SIGMA} standard errors."
     )
     answer = (
         f"Taking the better of two scales lowers the mean squared error of NVFP4 from {exact:.5f} to "

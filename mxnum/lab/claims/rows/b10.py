@@ -38,7 +38,7 @@ def tensors(blocks: int = BLOCKS) -> dict[str, Array]:
 
 
 def by_block(x: Array, fmt: str, transform: bool) -> Array:
-    """Return each block's squared error divided by its sum of squares."""
+    """Return the squared error of each block, divided by the block's sum of squares."""
     wide = x.astype(np.float64)
     error = values(hadamard(x, signs="transformer_engine") if transform else x, fmt)
     back = hadamard(error, signs="transformer_engine", inverse=True) if transform else error

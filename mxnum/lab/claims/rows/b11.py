@@ -39,7 +39,7 @@ CLAIM = Claim(
     "The gradient of the logits overflows",
     "In the gradient of the logits, the component of the target symbol is (1 - p)/N, where p is the target's "
     "probability and N, the number of tokens, is a power of two. While p is small, this component lies just below "
-    "a power of two, so the floor rule shrinks it and no other number of its block. So the gap of E4M3 in a small "
+    "a power of two, so the floor rule clamps it, but no other number of its block. So the gap of E4M3 in a small "
     "language model comes from this gradient. A factor on the loss removes the gap, and the analysis gives the "
     "size of the gap.",
     "The check reads a study of a decoder on a Markov source; its arms, limits and tests were fixed before six "
@@ -99,7 +99,7 @@ def _what_decides(table: Table, sequences: int) -> list[Statement]:
     return [
         leaves("overflow causes the gap: factors of 2^(2/8) to 2^(7/8) on the loss remove it", _mended(table), one),
         Statement(
-            "the drift raises the loss, because every seed ends lower with a centred gradient",
+            "every seed ends with a lower loss if the gradient is centred, so the drift raises the loss",
             all(a > b for a, b in zip(one, centred, strict=True)),
             f"{np.mean(centred):+.4f} nats centred, {np.mean(one):+.4f} not centred",
         ),
@@ -190,7 +190,7 @@ def _answer(context: Context, statements: Sequence[Statement]) -> str:
     )
     if "near" not in sizes or len(sizes) == 1:
         return answer
-    met = f"Near the entropy, simulations predict gaps in 8 bits to within {sizes.pop('near')} nats"
+    met = f"In 8 bits, if float32 ends near the entropy, simulations predict gaps to within {sizes.pop('near')} nats"
     return f"{answer} {met}. Largest errors elsewhere: {', '.join(f'{kind} ({size})' for kind, size in sizes.items())}."
 
 
@@ -318,9 +318,7 @@ def without_adam(table: Table, adam: Table) -> list[Statement]:
 
 def far_from_a_power_of_two(table: Table) -> list[Statement]:
     """Judge the test of the study `logits-24`, with 24 possible next symbols."""
-    what = (
-        "with 24 possible next symbols, where only targets overflow, the gap has the size predicted for a model at rest"
-    )
+    what = "with 24 possible next symbols (only targets overflow), the gap has the size predicted for a model at rest"
     found = _sized(table, what, ("E4M3, centred", "E4M3, centred, 4096"))
     above = [_above(table, control) for control in ("float32", "float32, 4096")]
     numbers = f"{found.numbers}; float32's losses end {above[0]:.3f} and {above[1]:.3f} nats above the entropy"

@@ -108,5 +108,5 @@ def _answer(table: Table, statements: list[Statement]) -> str:
     open_ = " Undecided: whether this change is a cost." * (statements[0].holds is None)
     return (
         f"In a small model Hopper's sums change the final loss by {mean_gap(table, HOPPER, FP8):+.4f} nats{limits}, "
-        f"and the format by {mean_gap(table, FP8, PLAIN):+.4f}.{open_} Undecided: large models."
+        f"and the FP8 format changes it by {mean_gap(table, FP8, PLAIN):+.4f}.{open_} Undecided: large models."
     )

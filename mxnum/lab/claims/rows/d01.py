@@ -133,7 +133,7 @@ def _check(context: Context) -> Evidence:
     names, at = list(matrices(1)), found[K]
     largest = {u: [[found[k][name, u].largest for k in LENGTHS] for name in names] for u in (PLAIN, PROMOTED)}
     readings = "; ".join(
-        f"{name}: at most {percent(at[name, PLAIN].largest)} of the results' root mean square, and at most "
+        f"{name}: errors are at most {percent(at[name, PLAIN].largest)} of the results' root mean square, and at most "
         f"{at[name, PLAIN].relative:.2g} times the exact result"
         for name in names
     )
@@ -160,7 +160,7 @@ def _check(context: Context) -> Evidence:
     )
     note = (
         "Errors are those of summation alone: each sum is compared with the exact sum of the same products of E4M3 "
-        "elements. How much sums of the matrices shrink is the slope of a regression of the error on the result. Each "
+        "elements. A regression of the error on the result gives how much the sums of the matrices shrink. Each "
         f"result is a {SIDE} x {SIDE} matrix. The means of sums of positive numbers are over {DOTS} dot products."
     )
     configuration = {"seed": SEED, "error bar": f"{SIGMA} sigma", "K": list(LENGTHS)}

@@ -46,12 +46,12 @@ def _check(context: Context) -> Evidence:
     clamped = measure(weights, "mxfp8_e4m3").clamped
     note = (
         "All five scaled weights lie below 464, so rounding alone gives 448. A weight is clamped in the strict "
-        f"sense if it would be above 448 without a limit of the exponent. This holds for {clamped} of the five "
-        "weights, but for all weights between 0.90625 and 1."
+        f"sense if it would round to a value above 448 in a format with larger exponents. {clamped} of the five "
+        "weights are clamped in this sense, as is every weight between 0.90625 and 1."
     )
     by_rounding = "too" if clamped == 0 else f"for {weights.size - clamped} of them"
     answer = (
-        f"All {weights.size} weights become 448, although rounding alone would give 448 {by_rounding}. In "
+        f"All {weights.size} weights become 448; rounding without clamping would give 448 {by_rounding}. In "
         f"{len(statements)} formats a block overflows exactly if the mantissa of its largest number is above "
         "max/2^emax."
     )

@@ -42,8 +42,8 @@ def _check(context: Context) -> Evidence:
         share = float(region.upper - region.lower)
         as_derived.append(found[0] == share and 0 <= float(region.worst_error) - error < 1 / PARTS)
     derived = Statement(
-        "with uniform mantissas, the share of blocks that overflow is the derived share; the largest error is less "
-        f"than 1/{PARTS} below the derived bound",
+        "with uniform mantissas, the share of blocks that overflow is the derived share; the largest error is "
+        f"below the derived bound, by less than 1/{PARTS}",
         all(as_derived),
         f"{sum(as_derived)} of {len(as_derived)} formats",
     )

@@ -43,7 +43,7 @@ def _check(context: Context) -> Evidence:
             "if weights are clamped, zeta has one sign across each block", one == 1.0, f"{one:.1%} of the blocks"
         ),
         Statement(
-            "if weights are not clamped, zeta does not have one sign in any block",
+            "if weights are not clamped, zeta has positive and negative values in each block",
             other == 0.0,
             f"zeta has one sign in {other:.1%} of the blocks",
         ),

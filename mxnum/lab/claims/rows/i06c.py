@@ -78,7 +78,7 @@ def _contest(table: Mapping[str, Any], rate: str = "") -> tuple[Arm, Arm, Compar
 def _sooner(table: Mapping[str, Any], pairs: str, rate: str = "") -> Statement:
     a, b, test = _contest(table, rate)
     what = (
-        f"with everything in E2M1 runs are lost sooner than in FP32, at {RATE}, on {test.seeds} {pairs} pairs of runs"
+        f"runs with everything in E2M1 are lost sooner than FP32 runs, at {RATE}, on {test.seeds} {pairs} pairs of runs"
     )
     holds = None if test.p is None or test.p >= LEVEL else test.comes_sooner
     return Statement(what, holds, f"lost: {a.events} of {a.runs} E2M1 runs, {b.events} of {b.runs} FP32 runs; {test}")

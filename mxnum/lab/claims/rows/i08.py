@@ -12,8 +12,8 @@ from mxnum.lab.studies.statistics import compare, corrected
 CLAIM = Claim(
     "I8",
     "Layer norm, GELU and SwiGLU",
-    "With layer norm, runs in MX are unstable with GELU and most of all with SwiGLU. Without layer norm, runs in "
-    "MX are more stable and runs in FP32 are not.",
+    "With layer norm, runs in MX are unstable with GELU and most of all with SwiGLU. Removing layer norm makes "
+    "runs in MX more stable, but not runs in FP32.",
     BY_TRAINING,
     "Runs in the set-up of row I6a, for each activation, with and without layer norm, on several seeds, would "
     "decide the claim.",
@@ -24,7 +24,7 @@ CLAIM = Claim(
 PAIRS = {
     "gelu with layer norm: E2M1 has excursions sooner than FP32": ("gelu, E2M1", "gelu, FP32"),
     "swiglu with layer norm: E2M1 has excursions sooner than FP32": ("swiglu, E2M1", "swiglu, FP32"),
-    "with layer norm SwiGLU is the most unstable in MX": ("swiglu, E2M1", "gelu, E2M1"),
+    "with layer norm, SwiGLU is the most unstable in MX": ("swiglu, E2M1", "gelu, E2M1"),
     "gelu without layer norm: FP32 has excursions sooner than E2M1": ("gelu, no LN, FP32", "gelu, no LN, E2M1"),
     "swiglu without layer norm: FP32 has excursions sooner than E2M1": ("swiglu, no LN, FP32", "swiglu, no LN, E2M1"),
 }

@@ -136,9 +136,9 @@ def _note(hazards: set[tuple[int, int]]) -> str:
     gone = [run for run in there if run.astray]
     ours = next(run for run in there if run.arm == BF16)
     return (
-        f"Runs without a mitigation that go astray: {without}. At one size (N = {worst[0]:,}, D = {worst[1]:,}), runs "
-        f"go astray in {len(gone)} of the {len(there)} arms that have this size and recorded both losses "
-        f"({len(arms)} arms in all), also in bf16 (final loss {ours.final:.3f}, least {ours.least:.3f}). All runs "
+        f"Runs without a mitigation that go astray: {without}. Of {len(arms)} arms, "
+        f"{len(there)} recorded both losses at one size (N = {worst[0]:,}, D = {worst[1]:,}). {len(gone)} of these go "
+        f"astray, bf16 among them (final loss {ours.final:.3f}, least {ours.least:.3f}). All runs "
         "share one seed, so the cause seems to be a batch and its learning rate, not a format. E4M3 throughout never "
         "goes astray by this measure, but it has few runs at large compute. Its loss is above bf16's; with a "
         "mitigation this gap closes. E5M2 weights with bf16 activations were trained twice from the same seed at "
@@ -170,7 +170,7 @@ def _draw(ax: Any, context: Context) -> str:
         budgets = sorted({run.budget for run in runs})
         shares = [np.mean([run.astray for run in runs if run.budget == budget]) for budget in budgets]
         ax.plot(budgets, shares, "os^Dv*"[i % 6] + "-", ms=4, lw=1, label=name, color=palette.COLOURS[i % 7])
-    ax.set(xlabel="FLOP", ylabel="share that ends above its least loss", xscale="log")
+    ax.set(xlabel="FLOP", ylabel="share of models above their least loss", xscale="log")
     ax.legend(fontsize=8)
     return (
         f"The share of language models that end more than {ASTRAY} above their own least loss, by compute. "

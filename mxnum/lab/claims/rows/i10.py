@@ -29,8 +29,8 @@ CLAIM = Claim(
     "With the mitigations, fits of Chinchilla's law are valid again. The released fit for E4M3 weights with bf16 "
     "activations has A = 2822.48, B = 20445.4, E = 0.53531, alpha = 0.52362 and beta = 0.55335.",
     "`mxnum.lab.theory.fit_scaling_law` fits the losses that the authors published. The fit must give the released "
-    "numbers. By the law of each arm the loss must fall with parameters and tokens, and the law must fit its runs "
-    "as well as bf16's law fits bf16's runs of the same sizes.",
+    "numbers. The law of each arm must give a lower loss for more parameters and for more tokens, and must fit its "
+    "runs as well as bf16's law fits bf16's runs of the same sizes.",
     takes=tuple(f"language/{name}.json" for name in LADDERS),
 )
 #: The numbers that the released notebook prints for E4M3 weights with bf16 activations, each with
@@ -144,8 +144,8 @@ def _of_the_labels() -> str:
     )
     return (
         f"Labels: {len(named)} of the {len(labels)} runs in the table bf16 have fp8_e4m3 in their settings. These runs "
-        "have at most 2.1e18 FLOP, and their losses look like bf16: E4M3 throughout was also trained at "
-        f"{len(full)} of their sizes, and its loss is higher at {sum(g > 0 for g in full)} sizes (median difference "
+        f"have at most 2.1e18 FLOP. Their losses look like bf16's. At {len(full)} of their sizes E4M3 throughout was "
+        f"also trained, and its loss is higher at {sum(g > 0 for g in full)} of these (median difference "
         f"{np.median(full):+.4f}). The loss of E4M3 with bf16 differs from the labelled runs by {those:+.4f}, and from "
         f"the other runs by {others:+.4f} (medians)."
     )

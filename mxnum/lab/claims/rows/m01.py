@@ -56,7 +56,7 @@ def of_language_models(context: Context) -> list[Statement]:
 
 
 def _answer(context: Context, statements: list[Statement]) -> tuple[str, str]:
-    """Return the claim's answer, which gives an effect for each rule, and the decisive effect."""
+    """Return two texts: the answer, with an effect for each rule, and the decisive effect."""
     tables = [table for _, table in of_recipes(context)]
     if not tables:
         return "", ""
@@ -69,8 +69,8 @@ def _answer(context: Context, statements: list[Statement]) -> tuple[str, str]:
     effects = ", and ".join(f"{verb} {' and '.join(made[sure])}" for sure, verb in verbs.items() if made[sure])
     undecided = [s for s in statements if "stochastic rounding of the gradients" in s.what and s.holds is None]
     answer = (
-        f"In small language models in E2M1, stochastic rounding of gradients {effects}, in nats. Undecided: "
-        f"{'the MLP, and ' * bool(undecided)}rounding of weights and activations, which no run varies."
+        f"In small language models in E2M1, stochastic rounding of gradients {effects} (in nats). Undecided: "
+        f"{'the MLP, and ' * bool(undecided)}the rounding of weights and activations, which is the same in all runs."
     )
     decisive = next(rule for rules in made.values() for rule in rules)
     return answer, f"{decisive.replace('(', '').replace(')', '')} nats"

@@ -65,7 +65,7 @@ def _saved(speed_up: float) -> float:
 
 
 def rounded(function: Callable[..., float], *names: str) -> tuple[float, float, float]:
-    """Return a function's value at published numbers, and the bounds that rounding them allows."""
+    """Return a function's value at published numbers, and its limits within their rounding."""
     figures = [PUBLISHED[name] for name in names]
     corners = itertools.product(*[(value - half, value + half) for value, half in figures])
     found = [function(*corner) for corner in corners]
@@ -97,7 +97,7 @@ def _check(context: Context) -> Evidence:
     answer = (
         f"One model of rates and shares {'gives' if statements[0].holds else 'does not give'} the speed-ups "
         f"{FP8:g} and {MX4:g}. It {'also gives' if figure.agrees else 'does not give'} the paper's "
-        f"{MLP_ONLY:g} for the MLPs only; there it gives {alone:.2f}. Undecided: the authors' own model."
+        f"{MLP_ONLY:g} for MX4 in the MLPs only (its value is {alone:.2f}). Undecided: the authors' own model."
     )
     configuration = {
         "shape": SHAPE,
@@ -142,9 +142,9 @@ def _mlp(shape: TransformerShape) -> Statement:
         "the speed-ups 2.48 (MLPs only) and 2.73 (all linear layers) fit the share that the MLPs have in the linear "
         "layers of Llama-3 405B",
         low <= shape.mlp_share <= high,
-        f"the share that follows from 2.48 and 2.73, with any rates and costs, is {share:.1%} ({low:.1%} to "
-        f"{high:.1%}); the true share of FLOPs is {shape.mlp_share:.1%}, which turns 2.73 into "
-        f"{_mlp_alone(shape, 0.0, MX4):.2f} for the MLPs only",
+        f"from 2.48 and 2.73, with any rates and costs, the share of the MLPs is {share:.1%} ({low:.1%} to "
+        f"{high:.1%}); their true share of FLOPs is {shape.mlp_share:.1%}, which would give the speed-up "
+        f"{_mlp_alone(shape, 0.0, MX4):.2f} instead of 2.48",
     )
 
 
@@ -162,8 +162,8 @@ def _six_bits(models: list[Calibration]) -> list[Statement]:
     readings = [1 / ((3 - fast) / 3 / FP8 + fast / 3 / MX4) for fast in (2, 1, 0)]
     return [
         Statement(
-            "the speed-up 2.11 at FP8's rate comes from forward products at FP8's rate and gradient products at "
-            "FP8's or FP4's rate",
+            "if MX6 has FP8's rate, the speed-up 2.11 comes from forward products at this rate and gradient products "
+            "at FP8's or FP4's rate",
             any(abs(reading - AT_FP8) <= PUBLISHED[names[0]][1] + 0.005 for reading in readings),
             "with two, one and no gradient product at FP4's rate the speed-up is {:.2f}, {:.2f}, {:.2f}".format(
                 *readings
@@ -173,13 +173,13 @@ def _six_bits(models: list[Calibration]) -> list[Statement]:
             "the forward products, a third of the linear products, explain the two speed-ups of MX6: 2.11 at FP8's "
             "rate, and 2.4 at FP4's rate",
             low <= 1 / 3 <= high,
-            f"a change of rate in {share:.1%} of the linear products ({low:.1%} to {high:.1%}) turns 2.11 into 2.4; a "
-            f"change in a third of them would turn 2.11 into {third:.2f}",
+            f"a change of rate in {share:.1%} of the linear products ({low:.1%} to {high:.1%}) raises the speed-up "
+            f"from 2.11 to 2.4; a change in a third of them would raise it to {third:.2f}",
         ),
         Statement(
             "the speed-up 2.4 at FP4's rate equals the speed-up of MX4",
             abs(AT_FP4 - MX4) <= PUBLISHED[names[1]][1] + PUBLISHED["MX4"][1],
-            f"a step at 2.4 is longer than a step at 2.73, by {1 / AT_FP4 - 1 / MX4:.1%} of a step in bf16",
+            f"a step takes longer with speed-up 2.4 than with 2.73, by {1 / AT_FP4 - 1 / MX4:.1%} of a step in bf16",
         ),
         Statement(
             "the speed-up 2.31 lies between 2.11 and 2.4, so the rate of MX6 lies between FP8's and FP4's",

@@ -24,12 +24,12 @@ def test_b4(tmp_path):
     arms = {n: runs(NEVER if row[0] > 0 else ALWAYS) for n, row in zip(names, studies.fraction(), strict=True)}
     found = b04.CLAIM.run(mlp(tmp_path, "factorial", arms))
     # The statements: the loss rises more often with the code's settings than with the text's; at
-    # least one switch makes it rise sooner or later; the code diverges at the paper's size.
+    # least one switch hastens or delays the rise; the code diverges at the paper's size.
     assert [s.holds for s in found.statements] == [False, True, None]
     assert found.statements[1].numbers.count("with the code's setting") == 1
     change = f"In E2M1, 1 of 6 differences shift the rise of the loss (later: {studies.DIFFERENCES[0]}; "
     assert change in found.answer
-    shown = "rises in 0 of 12 runs set as in the code, 12 of 12 set as in the text. Undecided: E4M3 at paper size."
+    shown = "rises in 0 of 12 runs with the code's settings, 12 of 12 with the text's. Undecided: E4M3 at paper size."
     assert shown in found.answer
     assert studies.DIFFERENCES[0] in found.statements[1].numbers
     assert all(name in found.note for name in studies.DIFFERENCES[1:])

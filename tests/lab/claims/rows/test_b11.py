@@ -220,7 +220,7 @@ def test_just_below_a_power_of_two(gap, above, holds):
 
 
 def factors(**changed):
-    """Return a table of `logits-factors`: the gaps are those in `changed`, or else predicted."""
+    """Return a table of `logits-factors`; all gaps but those in `changed` are as predicted."""
     study = tomllib.loads(
         (Path(b11.__file__).parents[2] / "studies/files/language_model/logits-factors.toml").read_text()
     )

@@ -59,7 +59,7 @@ def test_row_of_the_claim(context, monkeypatch):
     found = b13.CLAIM.run(context).of(b13.CLAIM.whose)
     assert found.verdict == Verdict.CONFIRMED
     assert found.answer == (
-        "In a small model Hopper's sums change the final loss by +0.0001 nats (+0.0000 to +0.0002), and the format by "
-        "+0.0040. Undecided: large models."
+        "In a small model Hopper's sums change the final loss by +0.0001 nats (+0.0000 to +0.0002), and the FP8 "
+        "format changes it by +0.0040. Undecided: large models."
     )
     assert "Hopper's sums raise the loss by less than the format does: yes" in found.note

@@ -1,4 +1,4 @@
-"""Tests of claim I1: the figures that follow from rounding alone, and a wrong scale rule."""
+"""Tests that claim I1 states what rounding alone gives, and notices a wrong scale rule."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mxnum.lab.claims.rows import (
 
 def test_the_answer_of_i1_says_what_rounding_alone_gives():
     answer = reproduce(["I1"])["I1"].evidence.answer
-    assert answer.startswith("All 5 weights become 448, although rounding alone would give 448 too. In")
+    assert answer.startswith("All 5 weights become 448; rounding without clamping would give 448 too. In")
 
 
 def test_a_wrong_scale_rule_is_noticed(monkeypatch):

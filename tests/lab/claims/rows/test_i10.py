@@ -38,7 +38,7 @@ def test_statements_and_figures_on_the_published_losses(checked):
     for caveat in (
         "A = 2907",
         "39 of the 80",
-        "at 35 of their sizes, and its loss is higher at 35 sizes",
+        "At 35 of their sizes E4M3 throughout was also trained, and its loss is higher at 35 of these",
         "at 2.2e+19",
         "1.991 times",
         "alpha is 0.493 instead of 0.502",

@@ -35,7 +35,7 @@ def test_m1_answers_which_rules_gain(tmp_path, context):
     assert "raises the loss under floor (+0.30)" in found.answer
     assert "lowers the loss under even (-0.20)" in found.answer
     assert "has an undecided effect under rceil (+0.00)" in found.answer
-    assert "Undecided: the MLP, and rounding of weights" in found.answer
+    assert "Undecided: the MLP, and the rounding of weights" in found.answer
     assert found.number == "floor +0.30 nats"
 
 
