@@ -22,7 +22,7 @@ def test_standard_output(run):
 def test_a_matrix_unit(run):
     text = run("emit", "c", "--unit", "hopper_fp8", "--operand", "e5m2", "--name", "mine")
     assert "mine_fused_sum(const uint8_t *a" in text
-    assert "of e5m2 times e5m2" in text
+    assert "for e5m2 times e5m2" in text
 
 
 @pytest.mark.parametrize(

@@ -97,4 +97,4 @@ def test_an_offset_where_scales_are_floats(run, tmp_path):
     np.save(tmp_path / "x.npy", np.ones((4, 64), np.float32))
     told = run("explore", tmp_path / "x.npy", "-f", "nvfp4", "--offset", status=2)
     assert "Option --offset must be" in told
-    assert "for nvfp4, whose scales are floats" in told
+    assert "because nvfp4 has no offsets" in told

@@ -84,7 +84,7 @@ def test_a_restart_continues_with_the_same_bits():
     second.load_state_dict(first.state_dict())
     assert first.state_dict() == {"seed": 9, "step": 2}
     assert same(gradients(after, 2), want)
-    with pytest.raises(ValueError, match="'state' must be a mapping with 'seed' and 'step'"):
+    with pytest.raises(ValueError, match="'state' must be a mapping with the two keys 'seed' and 'step'"):
         second.load_state_dict({"seed": 1})
     with pytest.raises(ValueError, match="'step' must be between 0"):
         second.load_state_dict({"seed": 1, "step": -1})

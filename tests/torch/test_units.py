@@ -85,7 +85,7 @@ def test_compiled_and_checkpointed_models_have_the_same_bits(name):
 
 def test_units_of_your_own_must_be_registered():
     mine = mx.units.get("hopper_fp8_promoted").but(name="unregistered")
-    with pytest.raises(ValueError, match="'accumulate' must be a matrix unit that"):
+    with pytest.raises(ValueError, match="'accumulate' must be a matrix unit registered by"):
         mxt.linear(numbers(2, 128), numbers(3, 128), None, ROWS, accumulate=mine)
     y = mxt.linear(numbers(2, 128), numbers(3, 128), None, ROWS, accumulate=mx.units.get("hopper fp8 promoted"))
     assert torch.equal(y, mxt.linear(numbers(2, 128), numbers(3, 128), None, ROWS, accumulate="hopper_fp8_promoted"))

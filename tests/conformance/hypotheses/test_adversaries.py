@@ -302,7 +302,7 @@ WRONG = [
     ("nibbles", with_codes(swap), BLOCKS, "the right codes with the two nibbles of each byte swapped, and so are the"),
     ("packed, nibbles", with_codes(lambda c: c[:, ::2] << 4 | c[:, 1::2]), BLOCKS, "the two nibbles of each byte swapped"),
     ("packed, halves", with_codes(lambda c: c[:, :16] | c[:, 16:] << 4), BLOCKS, "its two halves interleaved"),
-    ("even and odd", with_codes(lambda c: c.reshape(-1, 16, 2).swapaxes(1, 2).reshape(-1, 32)), BLOCKS, "its even indices"),
+    ("even and odd", with_codes(lambda c: c.reshape(-1, 16, 2).swapaxes(1, 2).reshape(-1, 32)), BLOCKS, "with even indices before odd indices"),
     ("reversed", with_codes(lambda c: c[:, ::-1]), BLOCKS, "the right codes of each block in reverse"),
     ("bytes reversed", with_codes(lambda c: swap(c[:, ::-1])), BLOCKS, "the right codes of each block with its bytes in rev"),
     ("words reversed", with_codes(lambda c: swap(c.reshape(-1, 8)[:, ::-1].reshape(-1, 32))), BLOCKS, "each 4-byte word in"),

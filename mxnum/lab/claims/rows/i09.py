@@ -63,7 +63,7 @@ def _check(context: Context) -> Evidence:
     gap, most = mean_interval(losses.gaps(BF16_ACTIVATIONS["E4M3"]).values())[0], max(furthest.values())
     short = [what for what, budget in furthest.items() if budget < most]
     answer = (
-        f"None of {runs} runs with a mitigation goes astray at a size at which bf16 does not. On average, the least "
+        f"None of {runs} runs with a mitigation goes astray at sizes at which bf16 does not. On average, the least "
         f"loss of E4M3 weights with bf16 activations differs from bf16's by {gap:+.4f} nats. Undecided: {most:.2g} "
         f"FLOP, at which {len(short)} of {len(furthest)} arms have no runs."
     )

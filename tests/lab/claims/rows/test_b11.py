@@ -204,7 +204,7 @@ def test_far_from_a_power_of_two(gaps, above, holds):
     )
     (found,) = b11.far_from_a_power_of_two(table)
     assert found.holds is holds
-    assert f"{above:.3f} and {above:.3f} above the entropy" in found.numbers
+    assert f"{above:.3f} and {above:.3f} nats above the entropy" in found.numbers
 
 
 @pytest.mark.parametrize(
