@@ -142,7 +142,7 @@ def test_an_unknown_function_is_named(tmp_path):
             "in line 3 of f.c: a loop through",
         ),
         ("uint8_t g(void); uint8_t f(float x) { return g(); }", "in line 3 of f.c: .*@g"),
-        ("uint8_t f(float x, long double y) { return y > 1; }", "in line 3 of f.c: parameter 'y' has the type x86_fp80"),
+        ("uint8_t f(float x, long double y) { return y > 1; }", "in line 3 of f.c: parameter 'y' has the type"),
     ],
 )
 def test_what_cannot_be_read_is_one_sentence(tmp_path, text, message):

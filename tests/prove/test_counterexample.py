@@ -81,6 +81,6 @@ def test_a_refuted_nan_names_the_setting_that_admits_it():
         (float32_to_e2m1, "e2m1", {"assume": "not_nan"}),
     ):
         refuted = prove(wrong, "encode", element)
-        ((verb, name),) = setting.items()
+        (name,) = setting.values()
         assert name in refuted.counterexample.text.splitlines()[-1]
         assert prove(wrong, "encode", element, **setting)

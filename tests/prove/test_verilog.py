@@ -65,7 +65,7 @@ def test_an_undefined_bit_may_be_either(tmp_path):
     [
         ("module f (input x, output real code); endmodule", r"top.sv:1: syntax error"),
         ("module f (input [31:0] x, output [7:0] code); assign code = g(x); endmodule", r"top.sv:1.*g"),
-        ("module f (input [31:0] y, output [7:0] code); assign code = y[7:0]; endmodule", r"must map input 'y' of module f"),
+        ("module f (input [31:0] y, output [7:0] code); assign code = y[7:0]; endmodule", "must map input 'y'"),
         (
             "module f (input [15:0] x, output [7:0] code); assign code = x[7:0]; endmodule",
             r"32 bits for 'x' \(float32\)",

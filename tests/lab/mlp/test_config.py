@@ -71,8 +71,14 @@ def test_descriptions():
         (lambda: Experiment(gamma_start=(0.95, 0.9)), "must be a lower and an upper bound"),
         (lambda: Experiment.from_dict({"widht": 3}), "did you mean 'width'"),
         (lambda: Experiment.from_dict({"precision": {"weights": {"fromat": "mxint8"}}}), "did you mean 'format'"),
-        (lambda: Experiment(precision=Recipe(weights=Operand("mxfp4_e2m1", error="clamp"))), "with error='quantize' and matched=False"),
-        (lambda: Experiment(precision=Recipe(gradients=Operand("mxfp4_e2m1", matched=True))), "with error='quantize' and matched=False"),
+        (
+            lambda: Experiment(precision=Recipe(weights=Operand("mxfp4_e2m1", error="clamp"))),
+            "'quantize' and matched=False",
+        ),
+        (
+            lambda: Experiment(precision=Recipe(gradients=Operand("mxfp4_e2m1", matched=True))),
+            "'quantize' and matched=False",
+        ),
     ],
 )
 def test_errors_are_one_sentence(make, message):
