@@ -161,9 +161,8 @@ class _State:
 def serve(checkout: str) -> None:
     """Answer the questions of `_State.ask`, in the process that runs one version.
 
-    The question "functions" or "products" makes the functions of one row of the table; the answer
-    is the names of its columns. The answer to "time" is the nanoseconds that a column's function
-    takes.
+    The questions "functions" and "products" prepare the functions to time; the answer is the names
+    of their columns. The answer to "time" is the nanoseconds that a column's function takes.
     """
     assert Path(mx.__file__).is_relative_to(checkout), mx.__file__
     one_thread()

@@ -48,7 +48,7 @@ class Case:
 
     row: str
     column: str
-    #: None if the case cannot run, for the reason in `skipped`.
+    #: None if the case cannot run; `skipped` says why.
     run: Callable[[], object] | None
     #: The number of elements or bytes that the case processes, divided by the baseline's number.
     share: float = 1.0

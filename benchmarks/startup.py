@@ -28,7 +28,7 @@ are installed."""
 
 GOALS = {"warm": 0.2, "cold": 3.0}
 WITH_SCIPY = "warm, SciPy there"
-#: The first calls with a goal for the case that no compiled code is on disk.
+#: The first calls whose goal also covers the case that no compiled code is on disk.
 COMMON = ("quantize", "fake_quantize", "quantize and dequantize")
 
 

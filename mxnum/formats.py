@@ -368,8 +368,8 @@ class MXFormat:
     def notation(self) -> str:
         """The string from which `get` makes this format, either a known name or the settings.
 
-        The settings leave out a name that a caller chose. `get` then makes a format that encodes
-        all numbers to the same bits, but has the default name.
+        The settings do not include a name that a caller chose for the format. The format that `get`
+        makes from them has the default name, but encodes all numbers to the same bits.
         """
         if _FORMATS.get(self.name) == self:
             return self.name
@@ -387,9 +387,9 @@ class MXFormat:
 
     @property
     def bits_per_element(self) -> float:
-        """The bits of an element + the bits of a scale / block length, for example 4.25 in MXFP4.
+        """The bits of an element, plus the bits of a scale divided by the block length.
 
-        The bits of a tensor scale are not counted.
+        MXFP4 has 4.25 bits per element. The bits of a tensor scale are not counted.
         """
         return self.element.bits + self.scale.bits / self.block
 

@@ -35,8 +35,8 @@ class _DocumentedEnum(StrEnum):
 def which(mode: StrEnum, *known: StrEnum) -> tuple[bool, ...]:
     """Return one flag for each mode in `known`: True for `mode`, and False for every other mode.
 
-    Raise an error if `mode` is not in `known`. Callers that make a function for one mode use the
-    flags as constants in that function.
+    Raise an error if `mode` is not in `known`. A function that is compiled for one mode
+    contains the flags as constants.
     """
     answers = tuple(mode == one for one in known)
     if not any(answers):

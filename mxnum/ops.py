@@ -136,7 +136,7 @@ def quantize(
     if arithmetic != "exact":
         arrays, workers = (array, None if into is None else into[0]), checked_threads(threads)
         _check_alone(arithmetic, settings, arrays, scale_rule, scales, tensor_scale, seed, random_bits)
-        # This call only rejects arguments for random bits, which no stack uses.
+        # No stack uses random bits. This call only rejects the arguments that describe them.
         _random(array.shape, settings.rounding, None, None, stream, first, sr_bits)
         made = stacks.quantize(array, arithmetic, blocks=settings.blocks, packed=is_packed, threads=workers)
         parts, tensor = (made.codes, made.scales), np.array(made.tensor_scale)
@@ -203,7 +203,7 @@ def fake_quantize(
     into = None if out is None else checked_out(host_view("out", out), array.shape, array.dtype)
     if arithmetic != "exact":
         _check_alone(arithmetic, settings, (array, into), scale_rule, scales, tensor_scale, seed, random_bits)
-        # This call only rejects arguments for random bits, which no stack uses.
+        # No stack uses random bits. This call only rejects the arguments that describe them.
         _random(array.shape, settings.rounding, None, None, stream, first, sr_bits)
         workers = checked_threads(threads)
         made = stacks.fake_quantize(array, arithmetic, blocks=settings.blocks, threads=workers, out=into)

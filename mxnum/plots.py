@@ -24,8 +24,8 @@ from mxnum.modes import scale_rules as known_rules
 from mxnum.ops import shared_scale
 from mxnum.output.palette import COLOURS, colour
 
-#: Line styles, line widths and markers of scale rules. A plot with lines shows only the rules of
-#: one kind of scale, so it needs fewer styles.
+#: Line styles, line widths and markers of scale rules. There are fewer line styles than markers,
+#: because a plot with lines shows only the rules of one kind of scale.
 _LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 3)))
 _WIDTHS = (3.6, 2.4, 1.8, 1.2, 2.4, 1.2)
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "h")
@@ -147,8 +147,8 @@ def sawtooth(
 ) -> Any:
     """Draw the relative error of a block whose numbers are all equal, against that number.
 
-    Each scale rule has a line. If the format has a tensor scale, the largest number drawn
-    determines the tensor scale.
+    Each scale rule has a line. If the format has a tensor scale, the largest plotted
+    number determines the tensor scale.
     """
     fmt = formats.get(format)
     mode = errors.choose_member("rounding", rounding, Rounding)

@@ -241,7 +241,7 @@ def _warn(unit: MatrixUnit, k: int, length: int, has_addend: bool, result: Array
 
 
 def _held(operand: Any) -> Any:
-    """Return an array of the operand's library: an `MXArray`'s scales, or the operand itself."""
+    """Return an array that shows the operand's library: the scales, or the operand itself."""
     return operand.scales if isinstance(operand, MXArray) else operand
 
 

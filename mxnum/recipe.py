@@ -43,9 +43,9 @@ class Operand:
     #: rounding. "grid" rounds x to a multiple of `step`, without blocks or scales.
     error: str = "quantize"
     step: float = 0.0
-    #: If True, the error e of each layer is rescaled. Its root mean square becomes that of the
-    #: error of the scale rule `floor` with rounding to nearest, in the same format. With "clamp",
-    #: the magnitude at which x is clipped is chosen to give this root mean square.
+    #: If True, the error e of each layer is rescaled to the same root mean square as the error of
+    #: the scale rule `floor` with rounding to nearest, in the same format. With "clamp", the
+    #: magnitude at which x is clipped is chosen to give this root mean square.
     matched: bool = False
     #: The number of rows and of columns of a tile. Tiles replace blocks along the summed axis. With
     #: tiles, the forward and the backward product of a weight use the same rounded numbers.

@@ -78,7 +78,7 @@ def hadamard(
     d = _checked_signs(signs, length)
     into = checked_out(host_view("out", out), array.shape, array.dtype)
     errors.require_type(into is None or isinstance(into, np.ndarray), "out", "in host memory", "an array on a GPU")
-    from mxnum.engine.rotations import host  # imported late, because this module loads numba
+    from mxnum.engine.rotations import host  # imported late, because the import loads numba
 
     made = host.hadamard(array, source, along, d, inverse, into, checked_threads(threads))
     return answer(made, x, out)

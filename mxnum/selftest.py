@@ -141,7 +141,7 @@ def _gpu() -> str:
         return f"not used: {problem}"
 
 
-#: Pairs of arrays: the array that mxnum computed, and the right array.
+#: Pairs of arrays: the result of mxnum, and the expected result.
 Pairs = list[tuple[Any, Any]]
 
 

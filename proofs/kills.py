@@ -62,7 +62,7 @@ def noticing(mutant: Mutant) -> list[Theorem]:
 def planted(mutant: Mutant) -> Iterator[None]:
     """Plant the mutant within a `with` statement, in every module that uses the changed factories.
 
-    Modules of the definition and modules of the theorems use the definition's factories.
+    Modules of `mxnum` and modules of the theorems use the definition's factories.
     """
     _load_all()
     changed = variant(mutant.module, mutant.old, mutant.new)
@@ -88,7 +88,7 @@ def planted(mutant: Mutant) -> Iterator[None]:
 
 @cache
 def _load_all() -> None:
-    """Import every module that is imported while the theorems are made.
+    """Make the theorems once, so that every module that they import is loaded.
 
     A module that is first imported while a mutant is planted would keep the mutant.
     """

@@ -53,7 +53,7 @@ def use_own_cache() -> None:
 
 use_own_cache()
 
-#: The bits of 1, the tensor scale of formats that have no tensor scales.
+#: The bits of 1, which is passed as the tensor scale for formats without tensor scales.
 ONE = np.ones(1, np.float32).view(np.uint32)
 #: `rows(unsigned bit patterns [scale, i], scale codes)` returns codes [scale, i].
 Rows = Callable[[Array, Array], Array]

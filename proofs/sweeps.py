@@ -186,8 +186,8 @@ def _compared(state: State, runs: Runs, results: Array) -> State:
 def count_mismatches(results, first, starts, values, run):  # type: ignore[no-untyped-def]
     """Return (number of mismatches, index of the first mismatch, expected result at this index).
 
-    `results[0]` is the result for the pattern `first`. The reference (`Runs`) has
-    this pattern in its run number `run`.
+    `results[0]` is the result for the pattern `first`, and `run` is
+    the number of the run of the reference (`Runs`) that contains this pattern.
     """
     mismatches, place, expected = 0, -1, 0
     begin = 0

@@ -198,7 +198,7 @@ def test_checks_of_decoding_and_scales_report_another_kernel(monkeypatch: Any) -
 
 
 def small_sweep(end: int = 3 * sweeps.CHUNK + 5, fault: Any = None, interrupt_at: Any = None) -> Sweep:
-    """Return a sweep of `end` inputs of a bfloat16 loop, whose 2**16 patterns repeat.
+    """Return a sweep of a bfloat16 loop over `end` inputs; the 2**16 patterns repeat.
 
     The loop gives a wrong code for the pattern `fault`, and raises KeyboardInterrupt when it first
     reaches the pattern `interrupt_at`.

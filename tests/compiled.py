@@ -93,6 +93,6 @@ class Compiled:
 
 
 def _add(found: dict[str, Counts], name: str, seconds: list[float]) -> None:
-    """Add the durations and the number of compilations of one test to the counts of a name."""
+    """Add the compilations of one test, with their durations, to the counts of a name."""
     before = found.get(name, (0.0, 0, 0))
     found[name] = before[0] + sum(seconds), before[1] + len(seconds), before[2] + 1

@@ -67,7 +67,7 @@ def test_every_member_says_what_it_means(enum):
 
 
 def added(enum):
-    """Return a new member of an enum of modes, which no function handles."""
+    """Return a new member of an enum of modes; no function handles this member."""
     value = f"new {enum.__name__}"
     member = str.__new__(enum, value)
     member._name_, member._value_ = value.upper(), value
@@ -167,8 +167,7 @@ def test_unknown_modes_raise(maker):
 
 
 def test_known_modes_do_not_raise():
-    # Because the functions of `MAKERS` succeed with known modes, their errors with new modes are
-    # due to the mode, not to other arguments.
+    # The functions of `MAKERS` succeed with known modes, so only the new modes cause their errors.
     swapped = {ROUNDING: RNE, OVERFLOW: SATURATE, RULE: FLOOR, NONFINITE: modes.Nonfinite.BLOCK}
     swapped |= {RANGE: modes.OffsetRange.HALF, ACCUMULATE: modes.Accumulate.EXACT}
     names = {name: value for name, value in globals().items() if isinstance(value, tuple(map(type, swapped)))}

@@ -55,7 +55,7 @@ def test_a_mutant_is_killed_or_survives_and_is_taken_out_again(tmp_path):
 
 
 def test_process_that_a_mistake_ends_counts_as_noticed(tmp_path):
-    """Check that a mistake that ends the process, as a bad memory access may, counts as found."""
+    """Check that a mistake counts as found if it ends the process, as a bad memory access may."""
     (tmp_path / "tests").mkdir()
     (tmp_path / "one.py").write_text("address = 1\n")
     (tmp_path / "tests" / "test_one.py").write_text(
@@ -199,7 +199,7 @@ def test_calls_are_recorded_and_read(tmp_path):
 
 
 def test_outcomes_are_stored_and_a_second_run_goes_on(tmp_path, capsys):
-    """Check that a run skips mistakes with an outcome, but plants survivors if `again` is True."""
+    """Check that a run skips mistakes with an outcome, but repeats survivors if `again` is True."""
     planted = []
 
     class Copy:

@@ -317,7 +317,7 @@ def test_roundings_equal_gfloat(family):
 
 @pytest.mark.parametrize("stack", stacks.STACKS)
 def test_equals_the_definition_where_no_scale_is_rounded(stack):
-    """Check blocks with the maxima 6 * 2**n. The first has 6 * 448 = 2688, the tensor's maximum."""
+    """Check blocks with maxima 6 * 2**n; the first block's, 6 * 448, is the tensor's maximum."""
     draw = np.random.default_rng(0)
     x = draw.integers(-127, 128, (32, 16)).astype(np.float32) / 128
     x[:, 3] = 1

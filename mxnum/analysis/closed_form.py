@@ -212,7 +212,7 @@ def integrals(machine: Machine, law: Any) -> dict[str, Any]:
     n = machine.number
 
     def ratio(first: Fraction, second: Fraction, a: Fraction, b: Fraction) -> Any:
-        """Return the expectation of (first + second x) / x on [a, b]."""
+        """Return the integral of (first + second x) / x times the density of x over [a, b]."""
         total = n(Fraction(0))
         if first:
             if a * b <= 0:
@@ -221,7 +221,7 @@ def integrals(machine: Machine, law: Any) -> dict[str, Any]:
         return total + n(second) * law.mass(a, b) if second else total
 
     def square_ratio(p: Piece, a: Fraction, b: Fraction) -> Any:
-        """Return the expectation of Q^2 / x^2 on [a, b]."""
+        """Return the integral of Q^2 / x^2 times the density of x over [a, b]."""
         total = ratio(p.s1, Fraction(0), a, b)
         return total + n(p.s0) * law.inverse_square(a, b) if p.s0 else total
 

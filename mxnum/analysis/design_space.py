@@ -243,7 +243,7 @@ _RULES = tuple(dict.fromkeys(str(rule) for rule in (*ScaleRule, *FloatScaleRule)
 
 
 def _rules_of(fmt: MXFormat, asked: Sequence[str] | None) -> list[str]:
-    """Return those of the scale rules `asked` (default: the usual rules) that suit a format."""
+    """Return the scale rules that suit a format, out of `asked` (default: the usual rules)."""
     usual = USUAL_RULES if fmt.scale.power_of_two else USUAL_FLOAT_RULES
     of_kind = [str(rule) for rule in known_rules(fmt)]
     found = [rule for rule in map(str, usual if asked is None else asked) if rule in of_kind]

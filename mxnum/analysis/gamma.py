@@ -359,7 +359,7 @@ def _equal_numbers(model: Model, x: Fraction, index: int, single: dict[str, Arra
     """Store the exact moments, rounded once to float64, of a block whose numbers all equal x."""
     factor = model.ladder.units[model.ladder.of(abs(x))] / model.prescale
     quantizer = PiecewiseQuantizer.of(model.element, model.rounding)
-    # At a scale of zero, Q is 0. Rounding x toward zero at a scale far above x gives the same Q.
+    # At a scale of zero, Q is 0, as if x were rounded toward zero at a scale far above x.
     if factor == 0:
         factor, quantizer = abs(x) * 2**20, PiecewiseQuantizer.of(model.element, Rounding.RTZ)
     y, largest = x / factor, Fraction(model.element.max)

@@ -109,7 +109,7 @@ class ProductDifference:
     values: dict[str, Array] = field(repr=False)
 
     def text(self) -> str:
-        """Return a sentence (which parts are largest or unexpected) and a table of all parts."""
+        """Return a sentence on the largest and the unexpected parts, and a table of all parts."""
         rows = [
             (p.name, f"{p.rms:.2e}", f"{p.largest:.2e}", f"{p.bias:+.2e}", f"{p.expected:.2e}", p.verdict)
             for p in (*self.parts, self.total)
@@ -188,7 +188,7 @@ def compare_products(
 
 
 class _Chain:
-    """A stack's results: first with exact sums, then with one more property of it in each step."""
+    """A stack's results: first with exact sums, then with one more property of the stack each."""
 
     def __init__(self, stack: ProductStack, a: Any, b: Any) -> None:
         self.a, self.b = (_values(x) for x in (a, b))
@@ -245,7 +245,7 @@ def _expected_squares(first: _Chain, second: _Chain, values: dict[str, Array]) -
 
 
 def _variants(unit: MatrixUnit, keeps_promotion: bool) -> list[MatrixUnit]:
-    """Return three variants of `unit`; only the third may warn that clauses lack evidence.
+    """Return three variants of `unit`; the first two never warn that clauses lack evidence.
 
     The first variant keeps the most bits possible and rounds to nearest; the third is `unit`. If
     `keeps_promotion` is False, the first and the second variant have no promotion.

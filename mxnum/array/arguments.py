@@ -89,7 +89,7 @@ def checked_tensor_scale(
     divided by it. If `positive` is False, a tensor scale may be any float32 with the sign bit 0.
     `value` must be None if, and only if, the format has no tensor scale. If `value` is an array, it
     must be in the same memory as the array `beside`: in host memory, or on the same GPU. A Python
-    number becomes an array in that memory.
+    number becomes an array in the memory of `beside`.
     """
     if fmt.tensor_scale is None:
         errors.require(value is None, "tensor_scale", f"left out for {fmt.name}, which has none", value)

@@ -14,7 +14,7 @@ from mxnum.memory.tensors import answer, in_kind
 
 
 def along(keys: tuple[Any, ...], lengths: tuple[int, ...]) -> tuple[Any, ...]:
-    """Return `keys`; on axes of length 1, the key is replaced by one that selects the only item."""
+    """Return `keys`, with a key that selects the only item for each axis of length 1."""
     return tuple(
         key if length > 1 else slice(None) if isinstance(key, slice) else 0
         for key, length in zip(keys, lengths, strict=True)

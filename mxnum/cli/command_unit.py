@@ -41,7 +41,7 @@ def probe(
     Example: `mxnum unit probe --operands e4m3 -k 32 -o cases.txt`.
 
     `mxnum unit probe --device cuda -o answers` runs all matrix instructions of this machine's GPU,
-    for all operands. The command keeps the answers that are already in the folder `answers`.
+    for all types of operands. The command keeps the answers already in the folder `answers`.
     """
     if device is not None:
         from mxnum.units.identify.device import probe_gpu

@@ -57,9 +57,8 @@ def vectors(
 
     An implementation reads the lines, replaces the answers by its own answers, and passes the lines
     to `mxnum verify`. For a format with a tensor scale, each line also has the largest magnitude of
-    the tensor and the tensor scale. With a matrix unit, the cases of `dot` and `mma` (one
-    instruction) also have an addend. With a matrix unit, `--format` may name the type of the unit's
-    operands.
+    the tensor and the tensor scale. For a matrix unit, each case of `dot`, or of `mma`
+    (one instruction), also has an addend, and `--format` may name the type of the unit's operands.
 
     Examples: `mxnum vectors encode -f mxfp8_e4m3 | ./mine | mxnum verify`;
     `mxnum vectors quantize -f mxfp4_e2m1 --level 2 -o cases.txt`;

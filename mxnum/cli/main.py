@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 class _Text:
     """A stream that drops text if the reading process has ended (``| head``).
 
-    A command whose output nobody reads thus continues to its end and returns its own exit status.
+    So a command whose output nobody reads still runs to its end and returns its own exit status.
     """
 
     def __init__(self, stream: TextIO) -> None:

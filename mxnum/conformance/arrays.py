@@ -207,7 +207,7 @@ class _Kernel:
     def _tensor(self, inputs: dict[str, Array], seed: int) -> Columns:
         """Return an array's largest finite magnitude and its tensor scale, as a batch of one row.
 
-        For an array of codes, the largest magnitude is an item of `largest_of_tensors`.
+        Codes do not determine the largest magnitude, so `largest_of_tensors` gives one.
         """
         if not self.task.has_tensor:
             return {}

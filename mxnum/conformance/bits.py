@@ -53,7 +53,7 @@ def fits(codes: Array, bits: int) -> Array:
 
 
 def fitted(array: Array, bits: int) -> Array:
-    """Return codes in the type for `bits` bits, or in int64 if a code does not fit `bits` bits."""
+    """Return codes in the dtype for codes of `bits` bits, or in int64 if a code has more bits."""
     if array.dtype.kind == "u" and array.dtype.itemsize == 8:
         array = np.minimum(array, np.uint64((1 << 63) - 1))
     wide = array.astype(np.int64)

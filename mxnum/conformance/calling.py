@@ -77,9 +77,9 @@ class Implementation:
         return {name: np.concatenate([found[name] for _, found in made])[order] for name in made[0][1]}
 
     def in_tensor(self, task: Task, inputs: Columns) -> Implementation:
-        """Return the implementation with values for `largest` and `tensor_scale`, if it takes them.
+        """Return the implementation with any parameters `largest` and `tensor_scale` bound.
 
-        The first row of `inputs` has these values.
+        Their values come from the first row of `inputs`.
         """
         if not task.has_tensor:
             return self
@@ -218,7 +218,7 @@ def read_element_codes(value: Any, name: str, task: Task, shape: tuple[int, ...]
     """Return codes of elements as integers; accept also the element's own type and packed rows.
 
     Integers of any width are accepted. If each row holds one code, the shape does not show whether
-    rows are packed, but `packs` does.
+    rows are packed, so `packs` decides.
     """
     array, kind = as_array(value, name)
     element, bits = task.element, task.element.bits
@@ -322,7 +322,7 @@ def _is_known(task: Task, inputs: Columns) -> bool:
 def _by_rule(task: Task, inputs: Columns, bits: Array) -> tuple[int, Array, Array]:
     """Return how many blocks the task's scale rule reproduces, and each block's scale and codes.
 
-    A block counts if codes at the rule's scale give its values (only the right codes, if known).
+    A block counts if right codes (or any codes, if unknown) give its values at the rule's scale.
     """
     scale = right_scales(task, inputs).astype(np.int64)
     codes = _codes_at(task, inputs, bits, scale)

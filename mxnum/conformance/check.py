@@ -77,7 +77,7 @@ def check(
         type that the unit takes, or are codes if torch lacks this type.
     scales
         Layout of the returned scales: ``"plain"``, or ``"swizzled"`` for tensor cores
-        (`mxnum.interop.swizzle`). Swizzled scales come from a matrix of n rows and one column.
+        (`mxnum.interop.swizzle`). Swizzled scales are laid out as a matrix of n rows, one column.
     **modes
         ``source``, ``rounding``, ``scale_rule``, ``overflow``, ``nonfinite``, ``sr_bits``,
         ``accumulate``, ``block``: the modes that the callable claims to implement. A mode that has

@@ -101,7 +101,7 @@ class Operation:
     def result_bits(self, task: Task) -> int | None:
         """Return the number of fraction bits of a result.
 
-        Reports give distances in units of the last fraction bit, or no distances if this is None.
+        Reports give distances in units of the last of these bits; if None, they give no distances.
         """
         return None
 

@@ -253,7 +253,7 @@ class Reader:
         return [self.named(first + row) for row in range(count)]
 
     def holds_answers(self, task: Task) -> bool:
-        """Return True if the lines hold answers; the header or else the first case decides."""
+        """Return True if the lines hold answers; the header decides, or else the first case."""
         if "answers" in self.header or self._next is None:
             return self.header.get("answers", "yes") == "yes"
         inputs = task.inputs

@@ -176,7 +176,7 @@ def dots(
 
 
 def _fused_sum(terms: _Terms, chain: Array, unit: MatrixUnit, point: int, align: Callable[..., Any]) -> Array:
-    """Return the fused sum of each row, as a bit pattern: the terms plus the addend in `chain`."""
+    """Return the bit pattern of each row's fused sum: its terms plus its addend in `chain`."""
     accumulator, kept = FLOATS[unit.accumulator], unit.fraction_bits
     own = accumulator.mantissa_bits
     c = _of_codes(chain, accumulator)

@@ -120,7 +120,7 @@ def _torchao_single_block(block_largest: Any, p: Any) -> Any:
     return _within(block_largest / _SIX, _LEAST_NORMAL_E4M3, _E4M3_MAX)
 
 
-# vLLM's emulation in torch. Callers of vLLM pass the global scale S. Here the default for S is
+# vLLM's emulation in torch. Callers of vLLM pass the global scale S. By default, S is here
 # `448 * 6 / largest`, divided as in torch. To divide a number by a tensor, torch rounds twice: it
 # rounds the tensor's reciprocal, and then the product of the number and this reciprocal.
 
@@ -227,7 +227,7 @@ class Stack:
     keeps_negative_zero: bool = True
     #: True if inputs are divided by the result of `factor`, False if they are multiplied by it.
     divides: bool = False
-    #: Returns `block_scale` for a type of tensor; its argument rounds a float32 to this type.
+    #: Takes a function that rounds float32 to a tensor's type; returns `block_scale` for this type.
     #: None if the stack computes block scales only in float32, whatever the tensor's type.
     block_scale_in: Callable[[Any], Any] | None = None
     #: The types of tensors that the stack accepts.

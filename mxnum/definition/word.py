@@ -14,7 +14,7 @@ and CUDA, and symbolic bit vectors. The rules are:
 Bit patterns that are as wide as the word are signed (float32 -0.0 is -2**31). Bit patterns narrower
 than the word may be signed or unsigned. Factories of helper functions are cached, so that a helper
 is one object in all functions that call it, and a compiler compiles it once. The elements of numpy
-arrays must be at least as wide as the word, because the results have the same type.
+arrays must be at least as wide as the word, because results have the type of the arguments.
 """
 
 from __future__ import annotations

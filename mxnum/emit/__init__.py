@@ -98,7 +98,7 @@ def matrix_unit_model(
     unit
         A matrix unit, or its name. The unit's terms must be single products without scales.
     a, b
-        The formats of the operands. By default, `a` is the unit's first format, and `b` is `a`.
+        The formats of the operands. By default, `a` is the unit's first format, and `b` equals `a`.
     name
         The prefix of all names in C, and the name of the package in SystemVerilog (default: the
         unit's name).

@@ -31,10 +31,10 @@ from mxnum.output import palette
 
 SOURCE = FLOATS["float32"]
 #: The position of the leading bit in the significand of a number that a reader types. The last bit
-#: is 1 if the other bits are inexact, else 0.
+#: of the significand is 1 if the bits before it are inexact, else 0.
 TYPED_WIDTH = 40
-#: The E2M1 code of 4. The four-over-six rules try two scales: the largest number of a block
-#: becomes 6 or 4.
+#: The E2M1 code of 4. The four-over-six rules try two scales: one maps the largest number of a
+#: block to 6, the other to 4.
 _FOUR = 6
 #: Functions that are the same for every format, under the names that the files in `web` use.
 _SHARED = {
@@ -213,7 +213,7 @@ def _encoders(script: _Script, fmt: MXFormat) -> Iterator[str]:
 def _scale_rules(script: _Script, fmt: MXFormat) -> Iterator[str]:
     """Yield, for each scale rule, the functions that find a scale.
 
-    A rule that tries two scales has two functions: one makes the block's maximum 6, the other 4.
+    A rule that tries two scales has two functions: one maps the block's maximum to 6, one to 4.
     """
 
     def closure(rule: ScaleRule | FloatScaleRule, aim: int | None = None) -> str:

@@ -199,7 +199,7 @@ class _Reader:
         return replace(found, parameters=tuple(a.arg for a in self.tree.args.args if a.arg in used))
 
     def block(self, nodes: list[ast.stmt]) -> tuple[list[Statement], tuple[Expression, ...] | None]:
-        """Return the statements of a block, and the results if the block returns."""
+        """Return the statements of a block, and its results (None if it does not return)."""
         found: list[Statement] = []
         for node in nodes:
             if isinstance(node, ast.If):

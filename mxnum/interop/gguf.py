@@ -128,10 +128,9 @@ def to_gguf_blocks(q: MXArray, *, kind: str = "MXFP4") -> Array:
 
     The array must have whole blocks along the last axis. For Q8_0 and Q4_0 the elements must be
     integers (``int8``, ``int4`` or ``e1m3:bias=-2``), and the scales must be float16. A block
-    stores d, the scale times the distance between neighbouring elements; d must be exact in
-    float16. Integers have no -0, so Q8_0 stores -0 as 0. Q4_0 changes the signs of d and of all
-    integers of a block in two cases: an integer is 8; or no integer is -8, and the block has zeros,
-    all of them -0.
+    stores d, the scale times the spacing of the element format's values; d must be exact in
+    float16. Integers have no -0, so Q8_0 stores -0 as 0. Q4_0 negates d and all integers of a block
+    if an integer is 8, or if the block has zeros, all of them -0, and no integer is -8.
 
     Blocks of NVFP4 hold no tensor scale. To store an array of ``nvfp4``, pass
     ``MXArray.from_parts(q.codes, q.scales, "e2m1:block=16,scale=e4m3")``, and write the tensor
@@ -162,7 +161,7 @@ def to_gguf_blocks(q: MXArray, *, kind: str = "MXFP4") -> Array:
 def _integers(q: MXArray) -> tuple[Array, Array, Array]:
     """Return elements / step as integers, the elements' signs, and scales * step as float16.
 
-    The step is the distance between neighbouring elements. A sign is True for a negative element.
+    The step is the spacing of the format's values. A sign is True for a negative element.
     """
     element, scale = q.format.element, q.format.scale
     integers = element.exponent_bits == 1 and element.specials == "none" and scale.name == "float16"

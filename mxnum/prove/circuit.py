@@ -39,9 +39,9 @@ class Circuit:
     run: Callable[[Mapping[str, z3.BitVecRef]], Answer] = field(repr=False)
     #: The proof's assumptions about the implementation, as sentences for reports.
     notes: tuple[str, ...] = ()
-    #: True if an input that the claim does not name is bound by its position.
+    #: True if inputs that neither `ports` nor their names bind are bound by their positions.
     by_order: bool = False
-    #: Names of pointers in `ports`, which `bind` ignores, because the reader has already used them.
+    #: Names of pointers. `bind` ignores these keys of `ports`, because the reader has used them.
     pointers: tuple[str, ...] = ()
 
 
@@ -123,8 +123,8 @@ def _bound(
     rest = [name for name in widths if name not in found]
     free = [each for each in quantities if not any(isinstance(p, Port) and p.quantity == each for p in found.values())]
     if rest and by_order and len(rest) <= len(free):
-        # If there are as many unbound required inputs as unbound parameters, bind the parameters to
-        # these inputs; otherwise bind them to the first unbound inputs. Both keep the order.
+        # If as many required inputs as parameters are still free, the parameters take these inputs;
+        # otherwise they take the first free inputs. Both keep their order.
         needed = [each for each in free if each.default is None]
         chosen = free[: len(rest)] if len(needed) != len(rest) else needed
         found |= {name: Port(each, 0, each.count) for name, each in zip(rest, chosen, strict=True)}
@@ -178,7 +178,7 @@ def given(circuit: Circuit, binding: Binding, values: Mapping[str, z3.BitVecRef]
 
 
 def narrowed(circuit: Circuit, name: str, port: Port, value: z3.BitVecRef) -> tuple[z3.BitVecRef, list[z3.BoolRef]]:
-    """Return an output's low bits, which hold the claim's numbers, and conditions on the others.
+    """Return the low bits of an output (the claim's numbers), and conditions on the higher bits.
 
     The higher bits must be a zero extension or a sign extension of the low bits.
     """

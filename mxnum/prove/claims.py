@@ -52,7 +52,7 @@ class Quantity:
 
     name: str
     bits: int
-    #: The format that the bits encode; None for scale codes and random integers.
+    #: The format of the numbers; None for scale codes and random integers.
     number: ElementFormat | None = None
     count: int = 1
     #: The value of an input that the implementation does not take; None if the input is required.

@@ -99,7 +99,7 @@ def execute(text: str, arguments: Sequence[z3.BitVecRef], floats: Floats | None 
 #: `_DECLARATIONS` has the type and the name prefix of each register declaration that NVVM writes.
 _WIDTHS = {"%p": 1, "%rs": 16, "%r": 32, "%rd": 64, "%f": 32}
 _DECLARATIONS = {("pred", "%p"), ("b16", "%rs"), ("b32", "%r"), ("b64", "%rd"), ("f32", "%f")}
-#: Float operations that name their rounding, so that tools never fuse them.
+#: Float operations that name their rounding. Tools never fuse such operations.
 _FLOAT = {"add.rn": "add", "sub.rn": "subtract", "mul.rn": "multiply"}
 
 _UNARY: dict[str, Callable[[Any], Any]] = {

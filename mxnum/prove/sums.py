@@ -156,7 +156,7 @@ def _factor(term: z3.ExprRef, element: ElementFormat, pair: tuple[z3.BitVecRef, 
 
 
 def _support(roots: Sequence[z3.ExprRef], places: Mapping[int, int]) -> dict[int, frozenset[int]]:
-    """Return, for each term's id, the indices of the term's code pairs; -1 for other symbols."""
+    """Return each term's code pairs, as indices by term id; -1 stands for any other symbol."""
     found: dict[int, frozenset[int]] = {}
     waiting = list(roots)
     while waiting:

@@ -194,7 +194,7 @@ def _codes(scales: Array, scale: ScaleFormat) -> Array:
 
 
 def _numbers(codes: Array, scale: ScaleFormat) -> Array:
-    """Return codes of float scales as floats, and 8-bit codes unchanged."""
+    """Return scales of 8 bits as codes, unchanged, and longer scales as floats."""
     return codes if scale.bits == 8 else codes.view(scale.name)
 
 

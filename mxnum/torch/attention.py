@@ -98,7 +98,7 @@ def attend(
 
 
 def _is_simple(query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Return True if only autograd is active and the tensors need no broadcasting or casts."""
+    """Return True if `is_eager` holds and the tensors need no broadcasting or casts."""
     return (
         is_eager(query, key, value)
         and not torch.is_autocast_enabled("cpu")

@@ -55,8 +55,8 @@ class Emulation:
         self._steps = Steps(worker)
         #: The emulated modules by name.
         self.modules: dict[str, Any] = {}
-        #: The modules with parameters or attention that `filter` and `recipe` select, but that are
-        #: not emulated: names and reasons.
+        #: By name, why a module with parameters or attention is not emulated although `filter` and
+        #: `recipe` select it.
         self.left_alone: dict[str, str] = {}
         #: The arguments `accumulate` and `gradient` that `emulate` was called with.
         self._sums: tuple[str | None, str] = (None, "straight")
@@ -156,8 +156,8 @@ def emulate(
         Which operands are rounded and how: a `Recipe`, its name, a format, a mapping from patterns
         of module names to recipes, or a function of name and module. In a mapping such as
         ``{"head": None, "*": recipe}``, the first pattern that matches a module's name decides. A
-        module whose recipe is None is not emulated. A recipe also applies to embeddings and to the
-        products of MultiheadAttention. NVIDIA's recipe for NVFP4 leaves both in higher precision.
+        module whose recipe is None is not emulated. A recipe also applies to embeddings and to
+        MultiheadAttention's products; NVIDIA's NVFP4 recipe leaves both in higher precision.
     filter
         The modules to emulate: patterns of names, or a function of name and module. By default all.
         A MultiheadAttention is emulated as a whole.

@@ -153,7 +153,7 @@ def fake_quantize(
 def _from_the_end(axis: int, x: Tensor) -> int:
     """Return the axis counted from the end.
 
-    To the operations in `library`, an axis that is not negative is an axis of a convolution.
+    The operations in `library` read a nonnegative axis as an axis of a convolution.
     """
     most = max(x.ndim, 1)
     axis = errors.integer("axis", axis, -most, most - 1)

@@ -201,7 +201,7 @@ def matmul(a: Tensor, b: Tensor, *rest: Any) -> Tensor:
     """Compute the operation `matmul`, bypassing `torch.library` if only autograd is active."""
     if not is_eager(a, b):
         return torch.ops.mxnum.matmul(a, b, *rest)
-    with torch._C.DisableTorchFunction():  # Otherwise each use of a tensor inside an `Intercepted` takes 1 µs more.
+    with torch._C.DisableTorchFunction():  # An `Intercepted` would add 1 µs to each use of a tensor.
         return _Matmul.apply(a, b, *rest)
 
 

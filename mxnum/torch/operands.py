@@ -35,10 +35,10 @@ AMX = "amx"
 #: A slot is the number of an operand's Philox stream within one step of one module. An operand that
 #: is rounded along two axes has two slots.
 LEFT, RIGHT, GRADIENT, GAMMA, BETA = 0, 2, 4, 6, 7
-#: The slots of parameters, which all workers share. If `Key.of_samples` is True, the operand in
-#: slot RIGHT is no parameter.
+#: The slots of parameters; all workers share the parameters. If `Key.of_samples` is True, the
+#: operand in slot RIGHT is no parameter.
 _SHARED = (RIGHT, RIGHT + 1, GAMMA, BETA)
-#: The functions that watch operands. The key is the number of a module's `Site`. A function is
+#: The functions that watch operands, by the number of the module's `Site`. A function is
 #: called as ``function(slot, operand, axis, x, value, key)``.
 watching: dict[int, Callable[..., None]] = {}
 _memory = threading.local()
@@ -154,8 +154,8 @@ def operand_of(text: str) -> Operand:
 def prepared(operand: Operand, axis: int, ndim: int) -> tuple[Any, dict[str, Any]]:
     """Return the format, and the keywords of `mxnum.quantize` for an array with `ndim` axes.
 
-    If `axis` is negative, tiles lie over the last two axes. In convolutions, `axis` is not
-    negative, and tiles lie over the first two axes, the channels of a weight.
+    If `axis` is negative, tiles lie over the last two axes. If it is not (in convolutions), tiles
+    lie over the first two axes; in a weight, these are the output and input channels.
     """
     keywords = operand.keywords(axis)
     if operand.block_shape is not None and axis >= 0:
@@ -311,8 +311,8 @@ def is_clamped(x: Tensor, q: mx.MXArray, rounding: str = "rne") -> Tensor:
     """Return a tensor that is True for each clamped element of x.
 
     An element is clamped if rounding with an unbounded exponent gives more than the largest value
-    of its block. For stochastic rounding, the result of rounding to nearest decides. In a block
-    whose scale is zero, all elements but zeros are clamped.
+    of its block. With stochastic rounding, an element is clamped if rounding it to nearest even
+    would clamp it. In a block whose scale is zero, all elements but zeros are clamped.
     """
     mode = Rounding(rounding)
     return _exceeds(x, q, *_first_clamped(q.format.element, Rounding.RNE if mode.is_stochastic else mode))

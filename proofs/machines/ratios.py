@@ -19,7 +19,7 @@ import numpy as np
 
 #: The number of bits of the word in which each `Form` must fit.
 WORD = 64
-#: Adding the key to the bits of a normal float32 or bfloat16 number multiplies it by the value.
+#: The factor by which a normal float32 or bfloat16 number grows if the key is added to its bits.
 DOUBLED = {1 << 23: 2, 2 << 23: 4, 1 << 7: 2, 2 << 7: 4}
 
 

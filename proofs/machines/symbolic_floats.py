@@ -51,7 +51,7 @@ class Machine:
 
 
 class Truth:
-    """The outcome of a comparison of numbers, which only `select` and numpy.where can use."""
+    """The outcome of a comparison of numbers; only `select` and numpy.where can use it."""
 
     def __init__(self, machine: Machine, holds: z3.BoolRef) -> None:
         self.machine, self.holds = machine, holds

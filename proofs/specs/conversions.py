@@ -1,12 +1,12 @@
 """The specification of conversions, stated over the reals with SMT-LIB's floating-point theory.
 
-A real number is a float that is wide enough for every operation to be exact. Adding to the exponent
+A float that is wide enough for exact operations represents a real number. Adding to the exponent
 field multiplies the number by a power of two. This formula gives the value of an element of any
 format, before the overflow rule applies:
 
     round(v / 2**q) * 2**q    with v = x / 2**scale, q = max(floor(log2 |v|), emin) - mantissa bits
 
-The solver's `fp.roundToIntegral` rounds. This module defines only what the theory lacks: parity of
+The solver's `fp.roundToIntegral` rounds. This module defines only what SMT-LIB lacks: parity of
 e3m0 codes, rounding to odd, and stochastic rounding. This module shares no code with `mxnum`.
 """
 
@@ -163,7 +163,7 @@ def _away_or_not(
     """Return one of the two integers around the quotient, chosen by the rounding mode."""
     size = z3.fpAbs(quotient)
     below = z3.fpRoundToIntegral(z3.RTZ(), size)
-    # `odd` is the parity of the code (without a limit for exponents): step * 2**mantissa + below.
+    # If exponents had no limit, the code would be step * 2**mantissa + below; `odd` is its parity.
     odd = z3.Extract(0, 0, z3.fpToUBV(z3.RTZ(), size, z3.BitVecSort(mantissa + 2))) == 1
     if mantissa == 0:
         odd = z3.Xor(odd, z3.Extract(0, 0, step) == 1)

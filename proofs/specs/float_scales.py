@@ -27,7 +27,7 @@ SCALES: Any = tuple(scale for scale in formats.SCALES.values() if scale.number i
 
 
 def unpacking(make_unpack: Any, *exponents: Any, sign: int = 0) -> Any:
-    """Return a replacement of `make_unpack`, whose functions take a significand as x.
+    """Return a replacement of `make_unpack`; the functions that it makes take a significand as x.
 
     The n-th function that the replacement makes returns entry n of `exponents` as the exponent. If
     this entry is None, the n-th function is the original one.
@@ -47,7 +47,7 @@ def pack_nothing(*how: Any) -> Any:
 
 
 def packing(over: Any, make: str, *how: Any) -> Any:
-    """Return the packing function that the factory `make` of `over` gets from `over.make_pack`."""
+    """Return the packing function that `over.make_pack` makes in a call of the factory `make`."""
     kept, make_pack = dict[str, Any](), over.make_pack
     with patched(over, make_pack=lambda *how: kept.setdefault("pack", make_pack(*how))):
         getattr(over, make)(*how)

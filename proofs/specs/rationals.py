@@ -176,7 +176,7 @@ def floor_magnitude(source: Float, numerator: int, denominator: int, exponent: i
 
     The number is first rounded down to n times the smallest subnormal. The leading `fraction_bits`
     + 1 bits of n are the significand; n has `steps` more bits. The pattern is `steps` *
-    2**fraction_bits + significand. The implicit bit adds 1 to the exponent field.
+    2**fraction_bits + significand. The significand's leading bit adds 1 to the exponent field.
     """
     shift = exponent - source.quantum_exponent
     if shift >= 0:

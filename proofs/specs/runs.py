@@ -50,7 +50,7 @@ class Random:
 
 @lru_cache(maxsize=64)
 def _floors(source: str, element: str, points: str, random: Random) -> tuple[Array, Array]:
-    """Return arrays [scale, gap]: the largest pattern up to a point, and True if both are equal.
+    """Return arrays [scale, gap]: the largest pattern up to a point, and True if it is the point.
 
     `points` selects a point in each gap: "start", "middle", "end", or "random" (the least point
     that stochastic rounding with the word `random` rounds up).
@@ -80,7 +80,7 @@ def breakpoints(source: str, element: str, rounding: str, negative: bool, random
 
 
 def _breakpoints(source: str, element: str, rounding: str, negative: bool, is_odd: bool) -> Array:
-    """Return every gap's breakpoint as if all lower codes were odd (`is_odd`) or all even."""
+    """Return each gap's breakpoint as if the code below it were odd (`is_odd`) or even."""
     ups = [rounds_up(rounding, negative, is_odd, Fraction(quarters, 4)) for quarters in (1, 2, 3)]
     point = ("start", "middle", "middle", "end")[3 - sum(ups)]
     floor, exact = _floors(source, element, point, Random())

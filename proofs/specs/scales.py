@@ -30,7 +30,7 @@ def exceeds_largest_significand(amax: Exact, element: Element) -> z3.BoolRef:
 
 
 def bumps(amax: Exact, element: Element, rule: str) -> z3.BoolRef:
-    """Return the condition that the rule's exponent is one more than the exponent of `floor`."""
+    """Return the condition that the rule's exponent is one more than that of the rule `floor`."""
     match rule:
         case "floor":
             return z3.BoolVal(False)

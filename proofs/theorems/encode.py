@@ -78,8 +78,8 @@ def theorem(source: str, target: str, rounding: str, engines: tuple[str, ...], p
 def in_fast_tier(source: str, target: str, rounding: str) -> bool:
     """Return True if the theorem is in the fast tier, whose proofs take a few minutes.
 
-    For 16-bit sources, the fast tier has the theorems of `widening` instead. For float64, it has
-    the theorems of `neighbours`.
+    For 16-bit sources, the fast tier has the theorems of `widening` instead, and for
+    float64 those of `neighbours`.
     """
     if target in tables.FLOATS:
         return source == "float32" and target != "float64"

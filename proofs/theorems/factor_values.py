@@ -125,7 +125,7 @@ def _tables_of_values(fast: Any, element: Any, target: Any) -> list[Callable[[in
 
 
 def _value_by_places(fast: Any, element: Any, target: Any, code: int) -> Any:
-    """Return the value that comparisons with thresholds give to x = (number of `code`) * factor."""
+    """Return the value of `code` times the factor, found by comparisons with thresholds."""
     magnitude, sign = _magnitude_of(element, code)
     if magnitude > element.max_code:  # the most negative integer, which encoders never produce
         return _values(fast, element, target)(code)
@@ -153,7 +153,7 @@ def _value_by_code(fast: Any, element: Any, code: int) -> Any:
 
 
 def product_of(value: Any) -> Any:
-    """Return `value` if it is a product. For the bits of a zero, return the product 0 instead."""
+    """Return `value` if it is a product, and the product 0 if it is the bits of a zero."""
     return value if isinstance(value, _Product) else _Product(Fraction(0), int(value != 0))
 
 

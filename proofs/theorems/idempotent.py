@@ -78,7 +78,7 @@ def kernels(source: str, element: str, rule: str, rounding: str) -> tuple[Callab
 
 
 def check(source: str, element: str, rule: str, rounding: str) -> Outcome:
-    """Prove the theorem for one rounding mode of a block's largest magnitude."""
+    """Prove the theorem for one mode of rounding a block's largest magnitude."""
     float_type, target = tables.FLOATS[source], ELEMENTS[element]
     scale_of, encode, decode, *again = kernels(source, element, rule, rounding)
     width = inputs.conversion_word(FLOATS[source], target)

@@ -40,8 +40,7 @@ NUMBERS = (
 LARGEST = {"e4m3": 448, "e5m2": 57344}
 NEXT = {"e4m3": 480, "e5m2": 65536}
 HALFWAY = {"e4m3": 464, "e5m2": 61440}
-#: True if rounding to nearest even rounds the number in `HALFWAY` down to the largest value,
-#: because the code of the largest value is even.
+#: True if rounding to nearest even takes `HALFWAY` down to the largest value, whose code is even.
 TIE_STAYS = {"e4m3": True, "e5m2": False}
 
 

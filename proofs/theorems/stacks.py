@@ -1,7 +1,7 @@
 """NVFP4 as other software computes it: mxnum runs the same float32 operations in the same order.
 
 Each theorem compares a function of `mxnum` with the operations of the software's source
-(`proofs.specs.stack_statements`). The solver's IEEE operations compute both results; the functions
+(`proofs.specs.stack_statements`). Both compute by the solver's IEEE operations; the functions
 of `mxnum` run on symbolic words and numbers (`proofs.machines.symbolic_floats`).
 """
 

@@ -163,7 +163,7 @@ def check_compared() -> Outcome:
 
 
 def check_product(multiply: Any = random.multiply_32x32) -> Outcome:
-    """Prove the statement `PRODUCT` for a * b; the solver gets a symbol for each (half of a) * b.
+    """Prove the statement `PRODUCT` for a * b; symbols stand for the products of a's halves with b.
 
     Half of a 32-bit factor has 16 bits, so its product with the other factor has 48 bits. The whole
     product is the product of the lower half plus 2**16 times the product of the upper half.

@@ -44,7 +44,7 @@ def test_errors_about_the_name_of_a_tensor(run, tmp_path):
     writer.close()
     told = run("inspect", path, "--tensor", "v", status=2)
     assert told == "Error: Option --tensor must be one of ['w'], not 'v'.\n"
-    # Regression: the message did not say that the tensor exists, but has another type.
+    # Regression: the message did not say that the tensor exists but has another type.
     assert "must hold 'norm' as MXFP4, NVFP4, Q8_0 or Q4_0, not as F32" in run(
         "inspect", path, "--tensor", "norm", status=2
     )

@@ -126,7 +126,7 @@ def test_rounded_quotients_compare_like_exact_ones(fmt):
             assert (stand_in > p, stand_in < p) == (exact > p, exact < p)
 
 
-# Kernels that compute as a software stack for NVFP4 does
+# Kernels with the arithmetic of an NVFP4 software stack
 
 
 @pytest.mark.parametrize("name", kernels.STACKS)
@@ -388,7 +388,7 @@ def test_choices():
 
 
 def finite_or(task, other, inputs):
-    """Return the right answers of `other` for blocks with infinity but no NaN, else of `task`."""
+    """Return right answers of `other` for blocks with infinity but no NaN, else those of `task`."""
     x = as_floats(inputs["x"], task.source)
     rows = (np.isinf(x).any(axis=1) & ~np.isnan(x).any(axis=1))[:, None]
     first, second = expected(task, inputs), expected(other, inputs)

@@ -58,7 +58,7 @@ def test_a_file_that_the_real_library_wrote(gguf, tmp_path):
     assert mx_gguf.load_tensor(tmp_path / "m.gguf", "w").equals(q)
     with pytest.raises(ValueError, match=r"'name' must be one of \['w'\]"):
         mx_gguf.load_tensor(tmp_path / "m.gguf", "v")
-    # Regression: the message did not say that the tensor exists, in another type.
+    # Regression: the message did not say that the tensor exists but has another type.
     with pytest.raises(ValueError, match="must hold 'b' as MXFP4, NVFP4, Q8_0 or Q4_0, not as F32"):
         mx_gguf.load_tensor(tmp_path / "m.gguf", "b")
 

@@ -94,7 +94,7 @@ def test_quantize_linear_saturates_or_not(onnx, fmt, overflow):
 
 
 def test_scales_of_int8_differ_by_2_to_the_6(onnx):
-    """Check that ONNX with `to_onnx`'s scales gives mxnum's integers, or -128 instead of -127."""
+    """Check that ONNX with `to_onnx`'s scales gives mxnum's integers, or -128 for -127."""
     x = samples.generator("onnx int8").standard_normal((40, 32)).astype(np.float32)
     q = mx.quantize(x, "mxint8")
     _, scales = mx_onnx.to_onnx(q, "x")

@@ -162,8 +162,7 @@ def test_what_would_be_read_as_something_else_is_refused(torch):
         mx_torch.to_torch(torch.ones(3))
     with pytest.raises(ValueError, match="'packed' must be an array of at least one axis"):
         mx_torch.from_torch(torch.tensor(3, dtype=torch.uint8), tensors.scales, format="mxfp4_e2m1")
-    # Regression: elements with a known name but another bias became tensors of the type of that
-    # name.
+    # Regression: an element with another bias became a tensor of torch's type for the usual bias.
     for fmt in ("e2m1:bias=2", "e4m3:bias=8"):
         q = mx.quantize(np.ones((2, 64), np.float32), fmt)
         own = mx_torch.to_torch(q)

@@ -61,7 +61,7 @@ class Drawn:
         Group 1: tests in the module's test file that call the innermost recorded function around
         the change. Group 2: tests in other files that call this function, and the rest of the test
         file, because records lack some calls of compiled or cached functions. Group 3: tests that
-        call other functions of the module, and files without records in the test file's folder.
+        call other functions of the module, and unrecorded files in the test file's folder.
         """
         name = self.file.removeprefix("mxnum")
         own = f"tests{name.rpartition('/')[0]}/test_{name.rpartition('/')[2]}"

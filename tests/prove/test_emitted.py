@@ -21,7 +21,7 @@ def case(language, *of, is_fast):
     return pytest.param(language, *of, marks=marks, id="-".join([language, *of]))
 
 
-#: One case in fourteen is in the fast tier: one for each format, with varying rounding modes.
+#: The fast tier has one of a format's fourteen cases; the rounding mode varies with the format.
 ELEMENTS = [
     case(language, name, str(mode), is_fast=(j, k) == (i % len(Rounding), i % 2))
     for i, name in enumerate(FORMATS)

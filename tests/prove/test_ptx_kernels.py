@@ -112,7 +112,7 @@ $L__func_end0:
 }
 """
 
-#: A kernel in the style of nvcc, which adds its last parameter to each loaded number.
+#: A kernel in nvcc's style; it adds its last parameter to each loaded number.
 SCALED = """
 .visible .entry scaled(
     .param .u64 scaled_param_0,

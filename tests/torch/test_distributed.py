@@ -34,7 +34,7 @@ def test_two_processes_train_the_model_of_one(how, tmp_path):
 
 
 def test_a_sharded_head_is_centered_as_a_whole_one(tmp_path):
-    """Check two processes, which hold 17 and 16 of 33 rows; only the first 32 rows count."""
+    """Check two processes, which hold 17 and 16 of 33 rows; the vocabulary has 32 rows."""
     (one, state), (two, other) = in_two_processes("center", tmp_path)
     assert len(one) == 17
     assert len(two) == 16

@@ -55,7 +55,7 @@ def recipe(format, mode, bfloat):
 
 
 def both(function, theirs, *shapes):
-    """Return pairs of results and gradients of mxnum's function and microxcaling's function."""
+    """Return results and gradients of both functions as pairs (mxnum's, microxcaling's)."""
     generator = torch.Generator().manual_seed(1)
     x = [torch.randn(shape, generator=generator) for shape in shapes]
     x = [part * (1 + 3 * torch.rand(part.shape[-1], generator=generator)) for part in x]

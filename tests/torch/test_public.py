@@ -1,4 +1,4 @@
-"""Tests that the names of `mxnum.torch` are on its page and load only when used."""
+"""Tests that the names of `mxnum.torch` are on its page, and that `import mxnum` loads no torch."""
 
 from __future__ import annotations
 

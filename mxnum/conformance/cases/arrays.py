@@ -30,7 +30,7 @@ def shapes_of(blocks: Blocks) -> list[Shape]:
     # The large shapes have more than 65,535 rows (the limit of some dimensions of a CUDA grid),
     # long rows, or many long rows.
     large = [_scaled(blocks, factors, 1) for factors in ((65_537, 1), (3, 21_846), (1030, 64))]
-    if min(blocks) > 1:  # a tile spans several rows, so fewer rows of tiles suffice
+    if min(blocks) > 1:  # a row of tiles has several rows of elements, so fewer suffice
         large = [_scaled(blocks, factors, 1) for factors in ((2, 1025), (1030, 2), (45, 45))]
     kept = [shape for shape in [(1, 1), *small, *short, *tails, *large] if min(shape) > 0]
     return list(dict.fromkeys(kept))

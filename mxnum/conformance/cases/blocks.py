@@ -93,7 +93,7 @@ def _floor_codes(task: Task, bits: Array) -> Array:
 def scale_blocks(task: Task, rng: Generator) -> Array:
     """Return blocks for testing scales alone.
 
-    The maxima of the blocks take every exponent of the input's float type, with every fraction at
+    The block maxima take every exponent of the input's float type, each with every fraction at
     which a scale rule's result changes. Of float64's exponents outside -160..160, only every
     seventh occurs.
     """
@@ -122,7 +122,7 @@ def few_values(task: Task, anchors: Array, rng: Generator) -> Array:
 
     Quantizers often have separate code for blocks of few values. In the last blocks, one element
     alone decides the scale. This element is plus or minus the median of `anchors` (bit patterns of
-    maxima), and takes every position. Each other element is a fourth of this median.
+    maxima), and takes every position. All other elements are a fourth of this median.
     """
     source, k = task.source, task.block
     dtype = anchors.dtype
@@ -155,7 +155,7 @@ def few_values(task: Task, anchors: Array, rng: Generator) -> Array:
 def random_numbers(task: Task, rng: Generator, shape: tuple[int, int], scales: Array) -> Array:
     """Return random bit patterns: half near boundaries, the rest bell-shaped or arbitrary.
 
-    The boundaries are the element's values and midpoints, at the scale codes `scales`.
+    The boundaries are the element's values and midpoints, times the scales with the codes `scales`.
     """
     source = task.source
     points = rng.choice(grid.points(task.element), shape)

@@ -60,7 +60,7 @@ def past_midpoints(element: ElementFormat, source: ElementFormat, exponent: int 
 
 
 def fractions_of_rules(element: ElementFormat) -> Array:
-    """Return each f, 1 <= f < 2, at which the scale or clamping of a maximum f * 2**e changes."""
+    """Return each f, 1 <= f < 2, from which maxima f * 2**e get another scale or overflow."""
     top = element.max / 2.0**element.emax
     half = 2.0 ** -(element.mantissa_bits + 1)
     return np.unique([1.0, top, min(top + half, 2 - half), 2 - half, 1.5])
@@ -97,7 +97,7 @@ def with_neighbours(bits: Array, source: ElementFormat, reach: int = 1) -> Array
 def around_thresholds(element: ElementFormat, source: ElementFormat, exponents: Sequence[int]) -> Array:
     """Return bit patterns near the thresholds of scale rules.
 
-    The distance from a threshold is two or three ulps, or nearly half an ulp of a narrower float.
+    The numbers lie two or three ulps from a threshold, or nearly half an ulp of a narrower float.
     Such numbers reveal kernels with a threshold one ulp off, and kernels that first round inputs to
     a narrower float.
     """
@@ -136,7 +136,7 @@ def as_magnitudes(bits: Array, source: ElementFormat, scales: Array | None = Non
 def neighbours(y: Array, element: ElementFormat) -> tuple[Array, Array]:
     """Return for each magnitude y the largest grid value <= y, and the next grid value.
 
-    Past its last value, the grid is continued by one step.
+    The value after the last grid value is one step larger.
     """
     grid = magnitudes(element)
     place = np.clip(np.searchsorted(grid, y, side="right") - 1, 0, len(grid) - 1)

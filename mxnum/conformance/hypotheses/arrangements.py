@@ -192,7 +192,7 @@ def _previous(scales: Array) -> Array:
 
 
 def _at_previous_scales(task: Task, one: Answered) -> tuple[Columns, Columns] | None:
-    """Return cases and answers; replace codes for the previous block's scale by right codes."""
+    """Return cases and answers; make codes right in blocks that use the previous block's scale."""
     if "codes" not in one.answers:
         return None
     inputs, answers = block_columns(one.inputs, one.answers, one.blocks)

@@ -16,13 +16,13 @@ from mxnum.formats import E8M0
 from mxnum.memory.dtypes import Array
 from mxnum.modes import ScaleRule
 
-#: Rare scale rules. If a wrong comparison in another scale rule gives the same answers, a report
-#: names the wrong comparison first.
+#: Rare scale rules. If a wrong comparison in another rule gives the same answers, reports name it
+#: before the rare rule.
 _SELDOM = (ScaleRule.HALF_UP, ScaleRule.FLOOR_PLUS_ONE)
 #: Scale rules that do not compare the maximum with a threshold.
 _WITHOUT_THRESHOLD = (ScaleRule.FLOOR, ScaleRule.FLOOR_PLUS_ONE)
-#: Scale rules that add one to the exponent at their threshold and above. Unlisted rules with a
-#: threshold add one only above the threshold.
+#: Scale rules that add one to the exponent at their threshold and above. Other rules with a
+#: threshold add one only above it.
 _FROM_THEIR_THRESHOLD = (ScaleRule.EVEN, ScaleRule.HALF_UP)
 
 
@@ -145,7 +145,7 @@ def _by_logarithm_of_quotient(task: Task, inputs: Columns) -> Array:
 
 
 def _of_infinity(task: Task, inputs: Columns, exponent: int) -> Array:
-    """Return right scale codes, but 2**exponent for blocks with an infinity and no NaN."""
+    """Return right scale codes, but the code of 2**exponent for blocks with infinity and no NaN."""
     magnitude = as_magnitudes(inputs["x"], task.source)
     rows = np.isinf(magnitude).any(axis=1, keepdims=True) & ~np.isnan(magnitude).any(axis=1, keepdims=True)
     return np.where(rows, int(_code(np.array(exponent))), right_scales(task, inputs))

@@ -47,8 +47,8 @@ class Explanation:
     at_any_scale: bool = True
     #: The classes whose cases the hypotheses explain; empty if they explain all classes.
     classes: tuple[str, ...] = ()
-    #: How many answers, of those that the explanation leaves out, contradict the hypotheses. Such
-    #: an answer differs from the predicted answer, and the predicted answer is wrong.
+    #: How many of the answers that the explanation does not cover contradict the hypotheses: the
+    #: hypotheses predict a different answer, and their answer is wrong.
     contradicted: int = 0
 
     @property
@@ -87,7 +87,7 @@ class _Tried:
     misses: Counter[str] = field(default_factory=Counter)
     #: Number of answers that are -0 where the hypothesis predicts -0.
     minus_zeros: int = 0
-    #: True if answers in blocks with a wrong scale differ from the hypothesis.
+    #: True if some answers in blocks with a wrong scale differ from the predicted answers.
     elsewhere: bool = False
 
 

@@ -73,7 +73,7 @@ class Key:
 
 
 class Tallies:
-    """Counts of answers that follow choices, to check that a choice is made throughout."""
+    """Counts of answers that follow choices, to check that each choice is made always or never."""
 
     def __init__(self) -> None:
         self.choices: dict[Key, Consistency] = {}
@@ -209,7 +209,7 @@ def _label_nan(task: Task, x: Array, got: Array, labels: Array, tallies: Tallies
         return
     negative = sign_bits(x, task.source) != 0
     labels[nan] = BUG
-    if not task.takes_nan:  # no code is right for NaN, but an answer must be a code, so accept the largest
+    if not task.takes_nan:  # NaN has no right code, but an answer needs a code, so accept the largest code
         labels[nan & (got == task.element.max_code)] = 0
     for name, (positive_code, negative_code) in nan_codes(task.element).items():
         followed = nan & (got == np.where(negative, negative_code, positive_code))

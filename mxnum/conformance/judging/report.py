@@ -96,8 +96,8 @@ class Report:
     #: For each wrong part (such as "scale", or a class of elements), the first case with this part
     #: wrong.
     by_part: dict[str, Case]
-    #: Each explanation names mistakes that reproduce all answers, right and wrong, in a field or
-    #: in some classes.
+    #: Each explanation names mistakes, each of which alone reproduces all answers, right or wrong,
+    #: of one field, or of some classes of cases.
     explanations: list[Explanation]
     #: Lines of text about common causes of the wrong cases.
     causes: list[str]
@@ -116,8 +116,8 @@ class Report:
     #: A sentence about the inputs that the cases cover.
     tried: str = ""
     #: Number of wrong answers that the explanations do not cover, or 0 if there are no
-    #: explanations. A block's scale and its codes count separately. `refused` names the error that
-    #: the function raises for a NaN if the element has no NaN.
+    #: explanations. A block's scale counts as one answer, its codes as another. `refused` names the
+    #: error that the function raises for a NaN if the element has no NaN.
     unexplained: int = 0
     refused: str = ""
     #: The distances of wrong dot products from the right dot products.

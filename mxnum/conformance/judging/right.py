@@ -27,7 +27,7 @@ def expected(task: Task, inputs: Columns) -> Columns:
 
 
 def right(task: Task, inputs: Columns, field: str) -> Array:
-    """Return the right answers in a field. Codes of blocks are right for the scales in `inputs`."""
+    """Return the right answers in a field; codes of blocks are those at the scales in `inputs`."""
     if field == "codes":
         return element_codes(task, inputs["x"], inputs["scale"], inputs.get("random"), tensor_scales(inputs))
     return expected(task, inputs)[field]
@@ -109,7 +109,7 @@ def element_codes(
         with np.errstate(invalid="ignore"):
             floats = np.where(np.isnan(floats), floats.dtype.type(np.inf), floats)
     asked = _settings(replace(task, nonfinite=Nonfinite.ELEMENT))
-    if scales is None:  # every element allows E8M0 scales, so quantize at a scale of 1
+    if scales is None:  # all elements can have E8M0 scales, so take the E8M0 scale 1
         task = replace(task, format=mx.MXFormat(task.element))
         scales, tensor = np.full(len(x), E8M0.bias), None
     blocks, rows = (1, max(1, x.shape[1])), held(task, scales.reshape(-1, 1))

@@ -21,7 +21,7 @@ OPERATIONS: dict[str, Operation] = {
     for each in (Encode(), Decode(), Quantize(), Dequantize(), Scale(), Dot(), unit_products("mma", False))
 }
 
-#: The operation `encode` if the source is an element, whose codes are then converted.
+#: The operation `encode` for a source that is an element: it converts the element's codes.
 _CONVERT = Convert()
 
 #: The keys that a header of vectors may have; lines with another key are comments.

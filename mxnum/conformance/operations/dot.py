@@ -210,7 +210,7 @@ def _mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
         if mode != task.accumulate:
             yield f"accumulation {mode}", accumulated(mode)
     yield "sums in reverse order", lambda t, i: right_values(t, {name: column[:, ::-1] for name, column in i.items()})
-    if task.accumulate.by_block and task.dot_blocks > 3:  # a tree of up to three blocks adds them in order
+    if task.accumulate.by_block and task.dot_blocks > 3:  # for up to three blocks, a tree adds in order
         yield "sums of blocks added in pairs (a tree)", _in_pairs
     small, large = (pick(abs(v) for v in task.element.values() if 0 < abs(v) < np.inf) for pick in (min, max))
     # If sums of a block's products fit in 24 bits, float32 sums within a block are exact.

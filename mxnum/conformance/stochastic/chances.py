@@ -21,8 +21,8 @@ from mxnum.memory.dtypes import Array
 #: The largest number of gaps between neighbouring values in which small fractions are tested. If
 #: the element has more gaps, `survey` also tests each gap, with fewer draws.
 GAPS = 16
-#: The ways in which an implementation may reduce a fraction of the gap to r bits. The right answers
-#: use `TRUNCATED`.
+#: The ways in which an implementation may reduce a fraction of the gap to r bits. The
+#: definition uses `TRUNCATED`.
 TRUNCATED, NEAREST, EVEN, UP = "truncated", "to nearest", "to nearest, ties to even", "rounded up"
 _WHOLE: dict[str, Callable[[Fraction], int]] = {
     TRUNCATED: math.floor,
@@ -177,7 +177,7 @@ class Levels:
         """Make the levels by Bonferroni's correction.
 
         The tests of all cases together raise a false alarm with a probability of at most
-        `false_alarm`. The tests of all groups together have the same limit.
+        `false_alarm`, and so do the tests of all groups together.
         """
         return cls(false_alarm / cases, false_alarm / len(GROUPS))
 

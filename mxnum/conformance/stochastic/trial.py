@@ -241,8 +241,8 @@ class Trial:
     def independence(self, length: int, power: float, level: float) -> bool:
         """Return True if equal seeds give equal answers, and all other draws are independent.
 
-        Problems are added to the report. A generator whose only dependence is a long period counts
-        as independent, because its probabilities can be judged.
+        Problems are added to the report. Draws that repeat only after a long period count as
+        independent, because their probabilities can be judged.
         """
         length = min(max(length, AT_LEAST), ELEMENTS)
         before = len(self.report.problems)

@@ -98,7 +98,7 @@ def by_blocks(
 
 
 def padded_axes(rank: int) -> range:
-    """Return the indices of `rank` axes, but of at least two axes."""
+    """Return the indices of `rank` axes, or of two axes if `rank` is less than 2."""
     return range(max(rank, 2))
 
 

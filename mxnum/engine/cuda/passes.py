@@ -311,7 +311,7 @@ def _whole(x: DeviceArray) -> Blocks:
 
 
 def _unit_scale(like: DeviceArray, stream: int | None) -> DeviceArray:
-    """Return an array with one scale code, which means a scale of 1, on the GPU of `like`."""
+    """Return an array, on the GPU of `like`, with one scale code: the code of the scale 1."""
     unit = arrays.empty(like, (1,) * like.ndim, np.uint8)
     driver.launch(kernels.fill(), 1, stream, 1, flat(unit), E8M0.bias)
     return unit

@@ -73,7 +73,7 @@ def _by_blocks(a: Operand, b: Operand, out: DeviceArray, target: ElementFormat, 
         codes: Any = x.array
         scales: Any = x.scales
         of_blocks = [1] * out.ndim
-        # List the block length along each axis of the result, as `_along` lists strides.
+        # Store, for each axis of the result, the length of the operand's blocks along that axis.
         for i, block in enumerate(reversed(x.blocks[:-1])):
             of_blocks[axis if i == 0 else -2 - i] = block
         memory, at = driver.memory(codes, signed=False)

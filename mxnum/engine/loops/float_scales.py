@@ -77,8 +77,8 @@ def quantize(
     the formulation is not right. `find_scale(amax, tensor scale)` returns the scale code of a
     block; `find_scale` is None if the caller gives the scales. `run` is the block length if that
     length is in `RUNS`, else 0. If `packed`, the loop writes two codes of four bits to each byte;
-    it then needs vector instructions, and rows of whole blocks. If `maxima` has
-    several items, they are the largest magnitudes of the blocks; if not, the loop computes these.
+    it then needs vector instructions, and rows of whole blocks. If `maxima` has several items, it
+    holds the largest magnitudes of the blocks; otherwise, the loop computes these magnitudes.
     """
     row_maxima, magnitude = of_blocks(source, run), magnitude_type(source)
     elements = _elements(formulation, draw is not None, run, False, packed)

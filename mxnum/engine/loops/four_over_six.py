@@ -8,16 +8,16 @@ the loop chooses a scale only if the two sums differ by more than a bound on thi
 leaves a block undecided if its sums are too close, and the caller then sums the errors of the block
 exactly.
 
-Fast path: blocks of whole vectors are first compared in float32. In the following bounds, A is the
-largest magnitude of a block, and a factor is a scale times the tensor scale. The computed product
-of a factor and a value or threshold of E2M1 has a relative error of at most 2**-23. A rounded value
-is at most twice the number. So the computed distance between a number and its rounded value has an
-error of at most 2**-20.8 A. The parts of this error are 2**-22 A from the rounded value, 2**-22 A
-from the threshold between two values, and 2**-24 A from the subtraction. The distance is at most A,
-so the computed square of the distance has an error of at most 2**-19.8 A**2. Computing the
-difference of the two sums loses less than 2**-20 A for each number, or 2**-20 A**2 if errors are
-squared. The comparison in float32 chooses a scale if the two sums differ by more than the total
-error bound of the block's numbers.
+Fast path: for blocks of whole vectors, the two sums are first compared in float32. In the following
+bounds, A is the largest magnitude of a block, and a factor is a scale times the tensor scale. The
+computed product of a factor and a value or threshold of E2M1 has a relative error of at most
+2**-23. A rounded value is at most twice the number. So the computed distance between a number and
+its rounded value has an error of at most 2**-20.8 A. The rounded value and the threshold between
+two values each contribute 2**-22 A to this bound, and the subtraction contributes 2**-24 A. The
+distance is at most A, so the computed square of the distance has an error of at most 2**-19.8 A**2.
+Computing the difference of the two sums loses less than 2**-20 A for each number, or 2**-20 A**2 if
+errors are squared. The comparison in float32 chooses a scale if the two sums differ by more than
+the total error bound of the block's numbers.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ _TERM, _SQUARE = 2.0**-19.8 + 2.0**-20, 2.0**-18.8 + 2.0**-20
 
 @dialect
 def _difference(x, f):
-    """Return the approximate distance of each number in `x` to the nearest E2M1 value times `f`.
+    """Return the approximate distance of each number in `x` to the nearest `f` * (E2M1 value).
 
     The vector `x`, `f` and the result hold float32 bit patterns.
     """
@@ -192,10 +192,10 @@ def choose(source: ElementFormat, element: ElementFormat, scale: ScaleFormat, ru
 
 
 def _make_largest(source: ElementFormat, in_vectors: bool) -> Callable[..., Any]:
-    """Return `largest_of_block(bits, block)`, which returns the largest finite magnitude.
+    """Return `largest_of_block(bits, block)`, which returns (largest finite magnitude, flag).
 
-    The second result is True only if the block lies in one row and consists of whole vectors of
-    finite numbers.
+    The flag is True only if the block lies in one row and consists of whole vectors of finite
+    numbers.
     """
     MAGNITUDE, MAX, IN_VECTORS = (1 << (source.bits - 1)) - 1, source.max_code, in_vectors
 

@@ -140,8 +140,8 @@ class Converter:
     #: The kernel that converts elements, called as `(x, out, tables, random bits, numbers, (first
     #: element, width, rows, columns, run, stride of tables, given, offset of random bits))`.
     elements: Kernel
-    #: The type of the numbers in `tables`, and their count for each block. A count of 0 means
-    #: one number for each column.
+    #: The type of the numbers in `tables`, and how many numbers each block has there; 0 if
+    #: each column has one number instead.
     constant: Any
     constants: int
     #: The result for the elements of a block whose scale is NaN; unused if scales are floats.

@@ -126,8 +126,8 @@ def quantize(
     group if the formulation is not right for it. The loop returns the number of groups that it
     marked. If `constant_run` is not 0, the block length is compiled in as this constant, and the
     loop also marks the short block at the end of a row. Codes of fewer than eight bits are packed,
-    and each block begins at a new byte. If `inlined`, the kernels are compiled into the loop, which
-    then takes longer to compile, but 5 percent less time to run.
+    and each block begins at a new byte. If `inlined`, the kernels are compiled into the loop: it
+    takes longer to compile, and runs in 5 percent less time.
     """
     elements = _quantizing_kernel(function, draw is not None, constant_run, bits == 8)
     maxima = of_blocks(source, constant_run)

@@ -87,8 +87,8 @@ def exactness_of(
     """Return the cheapest way to hold sums of `run` products exactly, or None if there is none.
 
     `instructions` is the result of `integers.instructions`. `extra` is 0 if scales are powers of
-    two; otherwise, the product of two scales has at most `extra + 2` bits. float32 must hold the
-    product of two scales. float64 must hold a block sum times the product of two scales.
+    two; otherwise, the product of two scales has at most `extra + 2` bits. Then float32 is used
+    only if it holds this product, and float64 only if it holds a block sum times this product.
 
     The result is None if an element other than zero is not a normal float32 number.
     """
@@ -203,8 +203,8 @@ def widths(x: Operand, run: int) -> Array:
 def bits_between(least: Array, greatest: Array, mantissa: int) -> Array:
     """Return the number of bits from the last bit of `least` to the first bit of `greatest`.
 
-    Both arrays hold codes without sign bits. `least` holds the least such code above 0, minus 1. If
-    all elements are zero, `least` holds 255, and the result is 0 bits.
+    Both arrays hold codes without sign bits. Each item of `least` is a nonzero code minus 1; if all
+    elements are zero, the item is 255, and the result is 0 bits.
     """
     low, high = np.maximum((least + 1) >> mantissa, 1), np.maximum(greatest >> mantissa, 1)
     return np.where(greatest > 0, high - low + mantissa + 1, 0)

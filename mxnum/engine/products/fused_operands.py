@@ -96,8 +96,8 @@ def side(x: Operand, scale: ScaleFormat | None, unit: MatrixUnit, k: int) -> Sid
     """Return the rows of a matrix as a `Side`, padded to whole matrix instructions with K = `k`.
 
     The matrix comes from `Operand.by_rows`. Elements lie in the order in which the unit adds their
-    products. If the unit adds products in groups, significands count multiples of the format's
-    smallest number, so that products add without alignment.
+    products. If the unit adds products in groups, significands are integers in units of the
+    format's smallest number, so that products can be added without alignment.
     """
     source, (rows, length) = x.format, x.array.shape
     padded = -(-length // k) * k

@@ -73,7 +73,7 @@ class _Tile(_Builder):
         return self.ir.bitcast(self.ir.shl(wide, self.all(_I64, 52)), self.vector(_F64))
 
     def scalars(self, panel: Any, index: Any) -> list[Any]:
-        """Return a vector for each row of a panel. Every lane holds the row's number at `index`."""
+        """Return, for each row of a panel, a vector that repeats the row's number at `index`."""
         row = self.at(panel, index, ROWS)
         return [self.splat(self.ir.load(self.ir.gep(row, [_I64(i)]))) for i in range(ROWS)]
 

@@ -204,8 +204,8 @@ def _moving(turning: bool) -> Any:
                 builder, lines[0], lines[0], [k * _ROWS + r if turning else r * _CODES + k for r, k in order]
             )
             low, high = (_looked_up(builder, codes, builder.gep(parts.data, [_I64(k * _TABLE)])) for k in (0, 1))
-            # An 8-bit code is itself the integer, so the code plus the bias is stored. Code 0
-            # stands for 0, so the table's entry for code 0 is the bias.
+            # An 8-bit code is itself the integer, so the code plus the bias is stored. Table
+            # entries include the bias; code 0 stands for 0, so the entry for code 0 is the bias.
             shift = _splat(builder, builder.trunc(builder.load(values.data), _I8), _RECTANGLE)
             has_table = builder.icmp_signed("<=", builder.extract_value(values.shape, 0), _I64(_TABLE))
             low = builder.select(has_table, low, builder.add(codes, shift))

@@ -1,10 +1,10 @@
 """A register-blocked matrix product in which every rounding is defined.
 
 One tile of the result, a few rows by a few vectors of columns, stays in registers while the summed
-index advances. For any size of tile, every element is summed in the order of the summed index, as
-in a plain triple loop. Fused multiply-adds are explicit calls of `llvm.fma`; the compiler is never
-allowed to contract other operations. The results are defined in the default floating-point
-environment only.
+index advances. For any size of tile, each element of the result is summed in the order of the
+summed index, as in a plain triple loop. Fused multiply-adds are explicit calls of `llvm.fma`; the
+compiler is never allowed to contract other operations. The results are defined in the default
+floating-point environment only.
 
 Operands are panels: C-contiguous arrays of shape (panels, length, rows or columns of a tile),
 padded with zeros. A number of a panel is a float, or a word of several integers (see `integers`).

@@ -1,4 +1,4 @@
-"""Four over six: of two scales, choose the one that gives a block's elements smaller errors."""
+"""Four over six: for each block, compare the errors under two scales, and choose the better."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def fake_quantize(request: Request, out: Array | None = None) -> Array:
 
 
 def fake_quantizer(request: Request, out: Array) -> Callable[[], Array]:
-    """Return a function that quantizes the numbers of the request's array at the time of each call.
+    """Return a function; each call quantizes the numbers that the request's array then holds.
 
     The function takes no arguments, writes the values of the codes to `out`, and returns `out`.
 

@@ -1,9 +1,9 @@
 """Converts numbers of every float type to float32 numbers that round to the same element, and back.
 
 Every bfloat16 or float16 number is a float32 number. A float64 number is rounded to odd: the last
-bit of the float32 number is set if any discarded bit is set. Every rounding but the stochastic one
-depends only on which neighbouring values and midpoints of the element format enclose a number. So
-the float32 number rounds to the same element as the float64 number. For stochastic rounding, a
+bit of the float32 number is set if any discarded bit is set. Except for stochastic rounding, the
+result depends only on the number's position among the values and midpoints of the element format.
+So the float32 number rounds to the same element as the float64 number. For stochastic rounding, a
 float64 number is split into a leading part (the number truncated to float32) and a rest, which is
 added to the random bits.
 

@@ -53,7 +53,7 @@ _NEVER, _NEVER_WIDE = 0x7FFFFFFF, 0x7FFFFFFFFFFFFFFF
 _GREATEST = (UNIT + 100) << 23
 #: A float64 number above every finite factor and above every scale.
 _HUGE = (_BIAS + 700) << _MANTISSA
-#: Infinity replaces a factor of zero as the divisor, so that all quotients are zero.
+#: If a factor is zero, numbers are divided by infinity instead, so that all quotients are zero.
 _INFINITY = 0x7FF << _MANTISSA
 #: Nonzero float64 numbers below 2**-600 become 2**-600, which is far below every nonzero product
 #: threshold * factor.

@@ -215,7 +215,7 @@ def make_value(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
         limit = select(special == 0, largest, special)
         keeps = select(value > largest, select(special == 0, _SIGN, e.special_sign), _SIGN)
         value = select(value > largest, limit, value)
-        return value | (x & select(value == 0, e.zero_sign, keeps))  # Integers lack -0; NaNs of overflow have no sign.
+        return value | (x & select(value == 0, e.zero_sign, keeps))  # Integers lack -0; a NaN for overflow has no sign.
 
     fast_value.__name__ = f"fast_value_{rounding}{'_by_parity' if by_parity else ''}"
     return fast_value

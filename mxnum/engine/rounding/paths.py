@@ -30,7 +30,7 @@ RULES = (
 class FastPath:
     """One fast formulation, with the formats and modes for which it is proved.
 
-    The module of each formulation states a domain. Loops use the definition outside this domain.
+    Loops use the definition for numbers and scales for which the formulation is not right.
     """
 
     name: str

@@ -11,7 +11,7 @@ floor(d * 2**30) + R is at least 2**30, which is equivalent to
     |x| * 2**30 >= f * (v * 2**30 + w * (2**30 - R)) = f * w * ((v / w + 1) * 2**30 - R).
 
 The integer (v / w + 1) * 2**30 - R has 32 bits. Under scales of eight bits, f has at most 28
-significant bits. A block whose f has more is left to the definition. With a common exponent, both
+significant bits. If f has more, the definition rounds the block. With a common exponent, both
 sides of the inequality are integers of 60 bits, held as two words, so nothing is divided or
 rounded. If the left side has fraction bits, dropping them does not change the comparison with the
 integer on the right side.
@@ -88,8 +88,8 @@ def make_goes_up(element: ElementFormat) -> Any:
     `significand` and `exponent` describe the factor.
     """
     MANTISSA, LEAST = element.mantissa_bits, element.emin - element.mantissa_bits
-    #: The number that is subtracted to get `up`: the bias plus the fraction bits of float32, minus
-    #: the fraction bits of the factor, minus the number of random bits.
+    #: The constant that `up` subtracts: float32's bias plus its fraction bits, minus the fraction
+    #: bits of the factor, minus the number of random bits.
     BIAS = 127 + 23 - (_DIGITS - 1) - SR_BITS
 
     @dialect

@@ -36,7 +36,7 @@ ELEMENTS_PER_THREAD = 1 << 19
 NARROW, WORTH_A_COPY = 8, 1 << 14
 
 #: Marks of groups of blocks. A group with the mark MIXED may hold NaN or infinities; a group with
-#: the mark FINITE holds only finite numbers. A group with the mark 0 needs no second loop.
+#: the mark FINITE holds only finite numbers. A group with the mark 0 is not processed again.
 MIXED, FINITE = 1, 2
 
 #: The share of an array that one call of a loop processes. (first, last, begin, end) stands for the

@@ -16,7 +16,7 @@ LEVEL = 0.05
 class Whose(StrEnum):
     """The party that states a number or a sentence of the evidence.
 
-    The verdict counts the items of one party: the first member below that states an item.
+    The verdict counts only the items of the first party below that states an item.
     """
 
     #: A paper.

@@ -66,7 +66,7 @@ def shares(table: Table, when: str = "") -> list[Statement]:
             f"{of_weights['E4M3']:.2f}",
         ),
     ]
-    if when:  # models trained to the end must meet one more rule
+    if when:  # one more rule for models trained to the end
         what = (
             "output gradients rounded only in the products for weight gradients cause more than a "
             f"third of E2M1's gap{when}"
@@ -129,7 +129,7 @@ def grown(table: Table, early: Table) -> Statement:
 
 
 def what_centring_takes(table: Table) -> list[Statement]:
-    """Judge the drift of logits if only their gradient is in 4 bits, with and without centring."""
+    """Judge the drift, with and without centring, of arms that round only the logits' gradient."""
     at_rest = {arm: float(table["arms"][arm]["at_rest"]) for arm in table["arms"] if arm != PLAIN}
     centred = {arm: arm.removesuffix(", centred") for arm in at_rest if arm.endswith(", centred")}
     left = {arm: mean_gap(table, f"{arm}, centred") for arm in DRIFTING}
@@ -213,7 +213,7 @@ def on_text(table: Table) -> list[Statement]:
 
 
 def without_the_mean_row(table: Table) -> list[Statement]:
-    """Judge E4M3's gap at a high learning rate if each step subtracts the last layer's mean row."""
+    """Judge E4M3's gap at a high learning rate when steps subtract the last layer's mean row."""
     plain = {kind: f"{kind}, rate 0.192" for kind in ("E4M3, logits", "E4M3")}
     centred = {kind: f"{kind}, centred weight, rate 0.192" for kind in plain}
     fifth, half = (

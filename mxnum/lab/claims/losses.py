@@ -33,8 +33,8 @@ SOURCE = {
     "commit": "db3c423fd904794c5f0aa6b10a089cc3bf6a8fcc",
 }
 BF16 = "bf16_bf16"
-#: The compute budgets in FLOPs. A model's compute, 6 times parameters times tokens, is close to one
-#: of the budgets.
+#: The compute budgets in FLOPs. Each model's compute (6 * parameters * tokens) is close to one of
+#: them.
 BUDGETS = (2.0e17, 4.4e17, 9.6e17, 2.1e18, 4.6e18, 1.0e19, 2.2e19, 4.8e19)
 #: A run goes astray if its final loss is above its least loss by more than this.
 ASTRAY = 0.02

@@ -48,7 +48,7 @@ def jumping(runs: list[Course]) -> int:
 
 
 def described(runs: list[Course]) -> str:
-    """Return a text on the runs that have an excursion, its first step, and the final losses."""
+    """Return, as text, how many runs have an excursion, where it starts, and the final losses."""
     risen, ends = sum(bool(run.counted) for run in runs), [run.final for run in runs if run.final is not None]
     least, most = (limit(run.steps for run in runs) for limit in (min, max))
     steps = f"{least:,}" if least == most else f"{least:,} to {most:,}"

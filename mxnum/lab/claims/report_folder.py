@@ -61,7 +61,7 @@ class ReportFolder:
         storage.write_json(self.diary, dict(facts) | {"environment": storage.environment()})
 
     def entry(self, id: str) -> Entry | None:
-        """Return the entry of a claim if this code and these versions stored one, else None."""
+        """Return a claim's stored entry; None unless code, machine and versions are unchanged."""
         path = self._evidence(id)
         if not path.exists():
             return None

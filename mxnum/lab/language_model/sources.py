@@ -139,5 +139,5 @@ START, TRAINING, EVALUATION = range(3)
 
 
 def generator(seed: int, what: Sequence[int] | Any) -> np.random.Generator:
-    """Return the random generator of a seed for one purpose (and step)."""
+    """Return the random generator for a seed and a purpose, and for a batch index if given."""
     return np.random.default_rng([seed, *what])

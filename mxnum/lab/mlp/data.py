@@ -17,7 +17,7 @@ INITIALIZATION, TEACHER, BATCH, NOISE, INJECTION, AFFINE = range(1, 7)
 
 
 def generator(seed: int, *purpose: int) -> np.random.Generator:
-    """Return the random generator of a seed for one purpose (and step)."""
+    """Return the random generator for a seed and a purpose, and for a step if given."""
     return np.random.Generator(np.random.SFC64([seed, *purpose]))
 
 

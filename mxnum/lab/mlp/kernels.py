@@ -199,7 +199,7 @@ def layer_norm_backward(d_out, normalized, inverse_deviation, gamma, d_gamma, d_
 def _exp_bits(z):
     """Return exp(z) as two factors: a float near 1, and a power of two as float32 bits.
 
-    z is limited to [-80, 80].
+    z is first clipped to [-80, 80].
     """
     z = min(max(z, _F(-80)), _F(80)) * _LOG2_E
     whole = np.floor(z + _HALF)

@@ -31,7 +31,7 @@ ITERATIONS, LENGTH = 16, 1e-3
 
 @dataclass(frozen=True)
 class Sharpness:
-    """The largest eigenvalue times the rate, and the inverse participation of its eigenvector."""
+    """The largest eigenvalue times the rate, and its eigenvector's inverse participation ratio."""
 
     rate_times_curvature: Array
     participation: Array
@@ -80,7 +80,7 @@ FOLLOWED = ("FP32", "LN E2M1", "LN frozen", "zeta 0.5", "FP32, rate 0.006")
 
 
 def followed() -> dict[str, Experiment]:
-    """Return the experiments whose sharpness is measured, by the name of the arm."""
+    """Return, by the name of its arm, each experiment whose sharpness is measured."""
     base = Experiment(width=32, batch=64, rate=0.024)
     e2m1, frozen = Operand("mxfp4_e2m1"), Recipe(gamma=BFLOAT16, beta=BFLOAT16, vector="bfloat16")
     arms = (

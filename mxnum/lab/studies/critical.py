@@ -71,7 +71,7 @@ def sgd_limits(
     say: Callable[[str], None] = print,
     kept: Path | None = None,
 ) -> dict[str, Any]:
-    """Return, for each noise, the measured and predicted change of the seeds' largest stable rate.
+    """Return the factor by which each noise changes the largest stable rate, and its prediction.
 
     Each measured rate is written to the file `kept` without delay. Rates that are in this file are
     not measured again.
@@ -92,7 +92,7 @@ def sgd_limits(
 
 
 class _Kept:
-    """The limits that an interrupted call of `sgd_limits` stored in the same environment."""
+    """Stable and diverging rates that an interrupted `sgd_limits` stored in this environment."""
 
     def __init__(self, path: Path | None) -> None:
         self.path, self.environment = path, storage.environment()

@@ -45,8 +45,8 @@ class Excursion:
     peak: float
     #: The sum of log10(loss / base) over the steps of the excursion.
     area: float
-    #: The step at which the loss was back at the threshold for a start, which is higher than the
-    #: threshold for an end.
+    #: The first step at which the loss was back at the level above which an excursion starts. An
+    #: excursion ends at a lower level.
     under: int | None = None
 
     def lasts_until(self, steps: int) -> int:

@@ -284,7 +284,7 @@ class Row:
     p: float | None
     #: The delay of the divergence in steps, relative to the perturbed controls of the same seed:
     #: mean, and limits by Student's t over seeds. A run without a divergence is taken to diverge at
-    #: its last step. The delay is None for controls, and for one or two seeds.
+    #: its last step. The delay is None for controls, and for fewer than three seeds.
     delay: tuple[float, float, float] | None
     reading: str
 

@@ -33,7 +33,7 @@ _KEPT_MEASUREMENTS = (
 def collect(
     study: Study, root: Path, seeds: Collection[int] | None = None, *, unfinished: bool = False
 ) -> dict[str, Any]:
-    """Return the runs of a study as one table, without arms and seeds that have no runs.
+    """Return the runs of a study as one table; arms and seeds without runs are left out.
 
     Without `seeds`, the table has each arm's lowest stored seeds, `study.seeds` of them at most.
     With `unfinished`, the table includes unfinished runs, up to their last checkpoints.
@@ -107,8 +107,8 @@ def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-#: `summary` replaces a smaller excess of a loss over the least possible loss by this number,
-#: because smaller excesses are chance.
+#: The lower limit that `summary` sets for a loss minus the least possible loss, because smaller
+#: differences are chance.
 MOST_EXACT = 1e-3
 
 
@@ -189,7 +189,7 @@ def arm_of(table: dict[str, Any], name: str, horizon: int | None = None, event: 
 
 
 def horizon_of(table: dict[str, Any]) -> int:
-    """Return the horizon of a study, which is the step before which excursions count.
+    """Return the horizon of a study: excursions count if they start before this step.
 
     If the study has no horizon, return the number of steps of its longest run.
     """

@@ -71,9 +71,9 @@ def run_study(
         need a `store` of their own. A larger ``"steps"`` continues stored runs of the MLP.
     processes, stack, niceness, scheduler
         The number of processes (default: one for each core; 0: only this process), the number of
-        seeds that each process trains together, and the niceness of the processes. Instead of
-        processes, `scheduler` may give the address of a dask.distributed scheduler. The number and
-        kind of processes do not change the bits of results.
+        seeds that each process trains together, and the niceness of the processes. If `scheduler`
+        is the address of a dask.distributed scheduler, its cluster trains the runs instead. The
+        number and kind of processes do not change the bits of results.
     machine
         "cpu"; for the MLP also "amx" or "avx512_bf16" (a CPU with products in bfloat16), or "torch"
         or "cuda" (PyTorch on the CPU or on a GPU, with one process). The last bits of losses depend

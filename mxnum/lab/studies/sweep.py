@@ -101,7 +101,7 @@ Show = Callable[[State], None]
 
 
 def arm_directory(root: Path, arm: str) -> Path:
-    """Return the folder of an arm: its name, with "-" replacing all but letters, digits, dots."""
+    """Return the folder of an arm: its name, with "-" for all but letters, digits and dots."""
     return root / re.sub(r"[^A-Za-z0-9.]+", "-", arm).strip("-")
 
 
@@ -252,7 +252,7 @@ class Workers(Executor):
         except BrokenExecutor:
             self._local.pool = None
             raise RuntimeError("the process of the task died; perhaps there was not enough memory") from None
-        except SystemExit:  # from `_leave` in the worker; the parent must not exit with status 0
+        except SystemExit:  # raised by `_leave` in the worker; uncaught, it would end the parent with status 0
             raise RuntimeError(
                 "the process of the task was asked to end; the task can continue from its last checkpoint"
             ) from None

@@ -44,9 +44,9 @@ def at_the_end(table: dict[str, Any], arm: str) -> list[float]:
 
 
 def rows(table: dict[str, Any], arms: Sequence[str], *, ever: bool) -> list[tuple[str, ...]]:
-    """Count, for each arm, the runs that jump, and those with a value at or above each of `LINES`.
+    """Count, for each arm, the runs that jump, and those at or above each threshold (`LINES`).
 
-    If `ever` is True, `least_after` gives the values; otherwise `at_the_end` does.
+    The compared number of a run is from `least_after` if `ever` is True, else from `at_the_end`.
     """
     found = []
     for arm in arms:

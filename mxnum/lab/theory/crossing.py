@@ -137,7 +137,7 @@ def dwell(start: float, crossing: float, drift: float) -> int:
     errors.require(drift > 0, "drift", "positive", drift)
     errors.require(-math.inf < start < crossing, "start", "below the crossing", start)
     errors.require(crossing < math.inf, "crossing", "finite", crossing)
-    # Rounding can give a quotient just above the integer that it should be, and `ceil` would then
-    # give one step too many. Subtracting `lost` prevents this.
+    # If the exact quotient is an integer, the rounded one may be slightly larger, and `ceil` would
+    # then give one step too many. Subtracting `lost` prevents this.
     lost = 1e-15 * max(abs(start), crossing)
     return max(1, math.ceil((crossing - start - lost) / drift))

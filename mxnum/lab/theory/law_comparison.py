@@ -130,7 +130,7 @@ def _size(differences: Array) -> Array:
 
 
 def _named(fitted: Array, drawn: Array) -> dict[str, Array]:
-    """Return an array for each of ln A, ln B, E and so on: the fitted value, then drawn ones."""
+    """Return an array for each of ln A, ln B, E and so on: the fitted, then the drawn values."""
     laws = np.concatenate([fitted, drawn])
     with np.errstate(divide="ignore"):
         logs = {f"ln {name}": np.log(laws[:, i]) for i, name in enumerate(NAMES[:2])}

@@ -84,8 +84,8 @@ class Shrinking:
     overflow_bias: float
     #: The share of the tokens for which the target's component is beyond the largest element.
     overflow: float
-    #: The mean sum of a token's rounded components, in units of c/N. The mean sum is E[A - Q] if
-    #: rounding does not change the mean of the other symbols' components.
+    #: The sum of a token's rounded components, averaged over tokens, in units of c/N. It equals
+    #: E[A - Q] if rounding does not change the mean of the other symbols' components.
     sum: float
 
 
@@ -234,7 +234,7 @@ class LogitGradientBias:
 
     @cached_property
     def _tables(self) -> tuple[Array, Array, Array]:
-        """For each scale: its least block maximum, its value, and if this maximum is excluded."""
+        """For each scale: least block maximum, value, and True if this maximum is excluded."""
         begins, units = (
             np.array([float(x / self.unit) for x in each]) for each in (self.ladder.begins, self.ladder.units)
         )
@@ -273,8 +273,8 @@ class LogitGradientBias:
         own, total, overflow_bias, overflow = self._scales_of(u), 0.0, 0.0, 0.0
 
         def others(s: int, is_end: bool) -> float:
-            # The probability that the scales of all other tokens with this target are at most s (if
-            # `is_end`), or below s (otherwise).
+            # The probability that no other token with this target requires a scale above s (if
+            # `is_end`), or a scale of at least s (otherwise).
             count = np.searchsorted(own, s, "right" if is_end else "left")
             return float((1 - float(self.frequency) * (1 - count / u.size)) ** (self.block_size - 1))
 

@@ -109,8 +109,8 @@ class _Contexts:
 
     def __init__(self, q: Array, deviation: float, rows: int, seed: int):
         random = np.random.default_rng(seed)
-        #: The different values of q, the index of each symbol's value, and the number of symbols
-        #: with each value.
+        #: The different probabilities in q, the index of each symbol's probability among these, and
+        #: the number of symbols with each probability.
         self.values, self.of_symbol, self.counts = np.unique(q, return_inverse=True, return_counts=True)
         symbols = random.permuted(np.tile(np.arange(q.size), (rows, 1)), axis=1)
         #: For each position of each context: the index of the symbol's q in `values`, whether the
@@ -121,7 +121,7 @@ class _Contexts:
         self.noise = deviation * random.standard_normal((rows, q.size))
 
     def mean(self, values: Array, where: Array) -> Array:
-        """Return the mean of `values` for each value of q, or 0 if no position has this value."""
+        """Return, for each q, the mean of `values` over its positions, or 0 if it has none."""
         group = self.of_position[where]
         sums = np.bincount(group, values, minlength=self.counts.size)
         found: Array = sums / np.maximum(np.bincount(group, minlength=self.counts.size), 1)

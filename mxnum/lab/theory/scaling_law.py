@@ -223,7 +223,7 @@ def _grid() -> Array:
 
 
 def _moved(parameters: Array, table: LossTable, back: bool = False) -> Array:
-    """Return the same law's parameters for N and D that are divided by their geometric means.
+    """Return the parameters of the same law if N and D are divided by their geometric means.
 
     With `back`, the function converts in the opposite direction. At the geometric mean the divided
     N is 1, so the term A/N^alpha is A, whatever alpha is.

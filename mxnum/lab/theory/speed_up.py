@@ -119,7 +119,7 @@ class Projection:
     """The speed-up of a step in low precision over a step in bf16."""
 
     speed_up: float
-    #: The time of each part of the step, in the unit in which its share is its time in bf16.
+    #: The time of each part of the step. In bf16 each part takes a time equal to its share.
     #: The entry "conversion" is the time that quantizing operands takes.
     times: Mapping[str, float] = field(repr=False)
 

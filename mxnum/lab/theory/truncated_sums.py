@@ -56,8 +56,8 @@ def mean_sum(unit: MatrixUnit | str, k: int, values: Sequence[float] = E4M3_BINA
         zero, as Hopper's and Ada's FP8 units do. If the unit promotes sums to float32, the result
         includes the promotion.
     k
-        The number of products. It must be a multiple of the unit's `promotion` or, if the unit does
-        not promote, of the unit's `terms`.
+        The number of products: a multiple of the unit's `promotion` or, if the unit does not
+        promote, of the unit's `terms`.
     values
         Numbers from 1 to 2 (2 excluded), from which both operands are drawn.
 

@@ -221,7 +221,7 @@ class Maker:
             b[index] -= 1 << (y.mantissa_bits + 1 - t)
 
     def crowded(self) -> tuple[Array, Array, int]:
-        """Make all products nonzero, and in half of the cases of similar size and of one sign."""
+        """Make all products nonzero; in half of the cases, all have similar size and one sign."""
         a, b, c = self.blank()
         r, full = self.random, self.random.random() < 0.5
         base = int(r.integers(self.low, self.high - 1)) if self.high - 1 > self.low else self.low

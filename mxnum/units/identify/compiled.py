@@ -1,7 +1,7 @@
 """Compiled functions that evaluate the rules of the family, with integers, one case at a time.
 
-This module shares no code with the definition and the reference. A rule is a row of integers with
-the columns `COLUMNS`, and a format is a row with the columns `BITS` to `KIND`; `family` makes both.
+This module shares no code with `mxnum.definition` and `mxnum.reference`. A rule is a row of
+integers with the columns `COLUMNS`; a format is a row with the columns `BITS` to `KIND`.
 A number is a tuple: a signed significand, an exponent, 1 if negative, and a state, which is 0 for
 finite numbers. Sums work on tables of numbers, which are arrays of shape (numbers, 4).
 """
@@ -40,7 +40,7 @@ BITS, MANTISSA, BIAS, MAX_CODE, INFINITY, EMAX, KIND = range(7)
 A, B, SUM, RESULT, SCALE = range(5)
 #: States of a number: +infinity, -infinity, and NaN, the bitwise OR of the other two.
 PLUS, MINUS, NAN = 1, 2, 3
-#: The exponent of zeros that alignment ignores. It is below all other exponents.
+#: The exponent of a zero if alignment ignores zeros. It is below all other exponents.
 NO_EXPONENT = -(10**6)
 _FAR = 62
 _LIMBS = 64
@@ -81,7 +81,7 @@ def decode(code: int, fmt: Array, flush: int, infinities: int) -> Number:
 
 @_inner
 def _product(x: Number, y: Number, zero: int) -> Number:
-    """Return the product of two numbers. A factor of zero has the exponent `zero`."""
+    """Return the product of two numbers. `zero` is the exponent of a factor that is zero."""
     negative = x[2] ^ y[2]
     state = 0
     if x[3] | y[3]:
@@ -96,7 +96,7 @@ def _product(x: Number, y: Number, zero: int) -> Number:
 def _normalized(sig: int, exponent: int, point: int) -> Any:
     """Return a significand shifted into [1, 2), and its exponent.
 
-    `point` is the number of fraction bits. It is so large that the shift loses no bits.
+    `point`, the number of fraction bits, is so large that the shift loses no bits.
     """
     if sig == 0:
         return sig, exponent
@@ -398,8 +398,8 @@ def fitting(
 ) -> Array:
     """Return a mask of the rules that give at most `wrong` wrong answers.
 
-    `zeros` is the mask of the sign bit if +0 and -0 count as equal, and 0 if they differ. A case
-    that refutes a rule is tried earlier for the rules that follow.
+    `zeros` is the mask of the sign bit if +0 and -0 count as equal, and 0 if they differ. If a
+    case refutes a rule, later rules are tried on this case earlier.
     """
     a, b, c = cases
     k, limbs = orders.shape[1], np.empty(_LIMBS, np.int64)

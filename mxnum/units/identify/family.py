@@ -22,7 +22,7 @@ RESULTS = (*ACCUMULATORS, "bfloat16")
 ALIGNMENTS = ("rtz", "floor", "rne", "sticky")
 ROUNDINGS = ("rtz", "rne", "floor")
 INFINITIES = ("ieee", "nan", "finite")
-#: The exponent of zeros that alignment ignores. It is below all other exponents.
+#: The exponent of a zero if alignment ignores zeros. It is below all other exponents.
 NO_EXPONENT = -(10**6)
 #: The ways to combine the sums of an instruction, each with the possible values of `Rule.addend`.
 COMBINATIONS = {

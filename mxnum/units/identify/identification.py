@@ -104,7 +104,7 @@ class Identification:
         depths = tuple(bits[bits > 0].tolist()) if len(bits) > 1 else ()
         found: list[Cases] = []
         for index in range(-(-pool // (PART + MIXED))):
-            # Each part compares the first rules, which all differ in their cores, with others.
+            # Each part compares the first rules (no two share a core, see `core_of`) with others.
             start = index * COMPARED % len(rules)
             some = np.unique(np.concatenate([rules[:COMPARED], rules[start : start + COMPARED]]), axis=0)
             part = random_cases(self.problem, seed, index, depths)
@@ -135,7 +135,7 @@ class Identification:
 
 
 def shuffled(table: Array, seed: int) -> Array:
-    """Return the rules in random order, but a rule of each core (`core_of`) comes first."""
+    """Return the rules in random order, after one rule of each core (`core_of`)."""
     table = np.random.default_rng(seed).permutation(table)
     first = np.unique(core_of(table), return_index=True)[1]
     rest = np.setdiff1d(np.arange(len(table)), first)

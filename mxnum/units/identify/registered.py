@@ -29,7 +29,7 @@ def rule_of(unit: MatrixUnit, problem: Problem) -> Rule | None:
 
 
 def unstated(rule: Rule, problem: Problem) -> list[str]:
-    """Return the names of the fields of `rule` and `problem` whose values no `MatrixUnit` has."""
+    """Return the names of the fields of `rule` and `problem` that no `MatrixUnit` can state."""
     stated = Rule(
         rule.terms, addend=rule.addend, order=rule.order, fraction_bits=rule.fraction_bits, rounding=rule.rounding,
         result_bits=rule.result_bits, nan=(1 << (problem.result.bits - 1)) - 1, group=rule.group,

@@ -88,7 +88,7 @@ def _contradicted(found: Identification) -> list[str]:
 
 
 def _unusual(rule: Rule) -> int:
-    """Return the number of fields that differ from their defaults, exact sums excepted."""
+    """Return the number of fields that differ from their defaults; exact sums do not count."""
     default = Rule(rule.terms)
     changed = sum(getattr(rule, name) != getattr(default, name) for name in _FIELDS)
     return int(changed) - (rule.fraction_bits is None)

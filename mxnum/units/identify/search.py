@@ -44,14 +44,14 @@ SIDES: dict[str, tuple[Any, ...]] = {
     "overflow": ("infinity", "largest"),
     "infinities": INFINITIES,
 }
-#: The fields of a rule for a unit that has no subnormal numbers.
+#: The values of fields in the rule of a unit that has no subnormal numbers.
 FLUSHED: dict[str, Any] = {"flush_operands": True, "flush_addend": True, "flush_result": True}
 #: The limits that the search tries for the integer bits of a sum; None means no limit.
 CARRIES = (None, *range(2, 13))
 #: CORES is the number of rules in a batch; the fields in `SIDES` are found batch by batch. MOST is
 #: the greatest number of rules in a result; if more rules fit, the result is a sample of them.
 CORES, MOST = 512, 8192
-#: About the greatest number of products that a batch adds, over all its rules and cases.
+#: The approximate limit on the number of products that a batch adds, over all rules and cases.
 EFFORT = 200_000_000
 
 

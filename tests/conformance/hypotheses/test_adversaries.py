@@ -111,7 +111,7 @@ def normal(codes):
 def compared_otherwise(rule, fraction, step):
     """Return a quantizer with wrong scales for blocks whose maximum is at the rule's threshold.
 
-    The rule's threshold is the mantissa 2 * `fraction`.
+    At the rule's threshold, the mantissa of the maximum is 2 * `fraction`.
     """
 
     def wrong(x):

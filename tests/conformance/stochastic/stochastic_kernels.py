@@ -162,7 +162,7 @@ def sometimes_without_sign(x, seed):
 
 
 def counts_zero_in(x, seed):
-    """Compare with <=, not <: a random integer of 0 moves even numbers that need no rounding."""
+    """Compare with <=, not <; then the random integer 0 moves numbers that need no rounding."""
     below, delta = fractions(x)
     return signed(np.minimum(7, below + (np.floor(16 * uniform(seed, x.shape)) / 16 <= delta)), x)
 

@@ -20,7 +20,7 @@ OWN = ElementFormat("e3m4", 3, 4, 3, "nan")
 
 
 def constants(formulation, code, tensor):
-    """Return a formulation's constants for a block, and True if it is right for this block."""
+    """Return a formulation's constants for a block, and True if the formulation fits the block."""
     tables = np.zeros(formulation.constants, np.int64 if formulation.is_wide else np.int32)
     is_right = formulation.prepare(code, tensor, tables, 0, 1)
     if formulation.prepare_more is not None:

@@ -17,7 +17,7 @@ def test_the_grid_of_mantissas_is_exact():
 
 
 def test_samples_notice_wrong_values():
-    """Check that samples notice a mean square wrong by 1/30, and a rate wrong by 1/10."""
+    """Check that samples refute a mean square 1/30 too large, and a rate 1/10 too large."""
     exact = block_error("mxfp4_e2m1").mse
     values = samples.by_block("mxfp4_e2m1", "floor").mse
     assert samples.kernels_agree([(exact, values)]).holds

@@ -165,7 +165,7 @@ def test_a_matched_error_has_the_size_of_floors_in_every_layer_of_every_run(oper
 
 
 def test_a_network_uses_the_matched_error():
-    # Regression: `affine` returned gamma with the matched error, but the network used gamma itself.
+    # Regression: the network used gamma itself, not `affine`'s gamma with the matched error.
     precision = Recipe(gamma=MATCHED["rceil"], beta=MATCHED["rceil"])
     network = Network(Experiment(width=32, layers=2, batch=4, precision=precision), (3,))
     network.parameters.gamma[...] = parameters_like_gamma(2, 1, 32)

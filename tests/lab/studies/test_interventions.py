@@ -154,7 +154,7 @@ def test_a_run_that_was_made_elsewhere_is_not_acted_on(tmp_path):
 
 
 def made_up(after, count=10):
-    """Return a table in which the run of seed i with the action diverges after `after(i)` steps."""
+    """Return a table in which seed i's run with an intervention diverges after `after(i)` steps."""
     base = {"unperturbed": 110, "perturbed 1": 100, "perturbed 2": 120}
     return {
         "plan": {"watch": 500},

@@ -34,7 +34,7 @@ def test_flops_are_those_of_the_matrices():
 )
 def test_the_shapes_have_the_parameters_that_their_names_say(name, parameters):
     shape = SHAPES[name]
-    # The embedding has as many parameters as the last layer, so the FLOPs of `logits` are doubled.
+    # `logits` counts twice, for the last layer and for the embedding, which has the same size.
     weights = (shape.flops["mlp"] + shape.flops["attention"] + 2 * shape.flops["logits"]) / 2
     assert weights == pytest.approx(parameters, rel=2e-3)
 

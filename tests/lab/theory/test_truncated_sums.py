@@ -59,7 +59,7 @@ def test_the_mean_of_the_kernels_lies_within_the_bounds(unit):
         errors = results - (a.astype(np.float64) * b.astype(np.float64)).sum(1)
         bar, bounds = 5 * errors.std() / np.sqrt(len(errors)), mean_sum(unit, k)
         assert bounds.low - bounds.exact - bar <= errors.mean() <= bounds.high - bounds.exact + bar
-        # The mean error lies outside the bounds for a unit with one bit less or one bit more.
+        # Bounds for a unit with one bit less or one bit more do not contain the mean error.
         for bits in (12, 14):
             other = units.get(unit).but(name="other", fraction_bits=bits, result_bits=bits)
             wrong = mean_sum(other, k)

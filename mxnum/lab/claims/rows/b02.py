@@ -79,7 +79,7 @@ def _on_the_mlp(row: dict[str, Any]) -> Statement:
 
 
 def on_a_quadratic(bias: float, deviation: float, of_limit: float) -> Comparison:
-    """Compare simulated SGD with the formula: the mean squared weight's growth per step."""
+    """Compare the mean squared weight's growth per step in simulated SGD with the formula."""
     steps, runs = 3, 400_000
     rng, x = np.random.default_rng(SEED), np.ones(runs)
     rate = of_limit * float(stability_limit(bias, deviation**2))

@@ -168,7 +168,7 @@ def _check(context: Context) -> Evidence:
 
 
 def of_shrinking(context: Context, found: dict[int, dict[tuple[str, str], Errors]]) -> list[Statement]:
-    """Judge if sums of all matrices shrink, and sums of positive numbers by the derived amount."""
+    """Judge if the sums of all matrices shrink, and those of positive numbers shrink as derived."""
     context.tell("bounds of the mean")
     derived = [within_bounds(unit, k) for unit in (PLAIN, PROMOTED) for k in LENGTHS]
     every = [errors for of in found.values() for errors in of.values()]

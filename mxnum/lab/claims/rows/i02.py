@@ -17,8 +17,8 @@ CLAIM = Claim(
     "The kernels quantize 65,536 mantissas; they count equally (uniform) or by their width in log2 (log-uniform).",
 )
 #: For each format: the percentage of blocks that overflow, for uniform and for log-uniform
-#: mantissas, and the largest relative error of clamping in percent. Half a unit of the last digit
-#: follows each number.
+#: mantissas, and the largest relative error of clamping in percent. Each number is followed by its
+#: tolerance, half a unit of its last digit.
 FIGURES = {
     **dict.fromkeys(("mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2"), ((25, 0.5), (19.26, 0.005), (12.5, 0.05))),
     "mxfp6_e2m3": ((12.5, 0.05), (9.31, 0.005), (6.25, 0.005)),

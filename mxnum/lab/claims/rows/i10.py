@@ -17,7 +17,7 @@ from mxnum.lab.theory import ScalingFit, compare_laws, fit_scaling_law, read_los
 from mxnum.lab.theory import figures as law_figures
 from mxnum.lab.theory.huber_law import huber
 
-#: For each study of models of several sizes, its recipes. The two studies share source and
+#: The recipes of each study of models of several sizes. The two studies share source and
 #: seeds, so bfloat16 in "ladder" is also the control of "ladder-four-bits".
 LADDERS = {
     "ladder": (PLAIN, BFLOAT16, "E4M3", "E4M3 weights alone, bf16 activations", "E2M1 rceil, SR gradients"),

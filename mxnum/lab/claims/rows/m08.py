@@ -142,7 +142,7 @@ def of_language_models(context: Context) -> tuple[list[Statement], list[tuple[fl
 
 
 def _points(table: dict[str, Any]) -> Points:
-    """Return the error of the operands and the gap, for each recipe whose error was measured."""
+    """Return the operands' error and the gap of each recipe whose error was measured."""
     points = {}
     for arm, found in table["arms"].items():
         errors = [np.mean(run["measured"]["error"]) for run in found["runs"] if run["measured"].get("error")]

@@ -65,7 +65,7 @@ def _saved(speed_up: float) -> float:
 
 
 def rounded(function: Callable[..., float], *names: str) -> tuple[float, float, float]:
-    """Return a function's value at published numbers, and its limits within their rounding."""
+    """Return a function's value at published numbers, and the limits that their rounding allows."""
     figures = [PUBLISHED[name] for name in names]
     corners = itertools.product(*[(value - half, value + half) for value, half in figures])
     found = [function(*corner) for corner in corners]

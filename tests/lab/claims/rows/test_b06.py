@@ -111,7 +111,7 @@ def test_what_the_drift_costs():
 
 
 def test_four_bits_in_two_layers():
-    """Check statements about two layers in 4 bits; float32 reaches 1 nat, and guessing 5 nats."""
+    """Check statements about two layers in 4 bits; float32 has a loss of 1 nat, and guessing 5."""
     ends = {"float32": (1, 0), "E2M1": (6, 2), "E2M1, all but the last layer": (1.2, 0), "E2M1, logits": (4, 2)}
     ends |= {"E2M1, logits, centred": (1.1, 0), "E2M1 even, SR gradients": (2, 0)}
     ends |= {"E2M1, forward only": (1.1, 0), "E2M1, gradients alone": (5, 2)}

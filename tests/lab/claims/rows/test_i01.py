@@ -1,4 +1,4 @@
-"""Tests that claim I1 states what rounding alone gives, and notices a wrong scale rule."""
+"""Tests of claim I1: its answer says what rounding alone gives; its check notices a wrong rule."""
 
 from __future__ import annotations
 
