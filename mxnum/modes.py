@@ -173,7 +173,7 @@ class FloatScaleRule(_DocumentedEnum):
 
     @property
     def error_power(self) -> int:
-        """The power of the absolute errors in the sums that compare scales; 0 if none are compared."""
+        """The power of absolute errors in the sums that compare scales; 0 if none are compared."""
         match self:
             case FloatScaleRule.NEAREST | FloatScaleRule.RCEIL:
                 return 0
