@@ -49,7 +49,7 @@ def test_a_sample_has_each_part_of_the_names_but_what_takes_long() -> None:
     assert names(x_2=QUICK + 0.1) == ["a/y/2", "a/y/1", "a/x/1"]
     assert names(x_1=QUICK_FAMILY, x_2=9.0, y_1=9.0, y_2=9.0) == ["a/x/1"]
     assert names(x_1=99.0, x_2=99.0, y_1=99.0, y_2=99.0) == []
-    # A part of a name adds no theorem to the sample if only one theorem has this part.
+    # A theorem joins the sample for a part of its name only if other theorems have this part, too.
     assert len(sample([some("m/one", "m/two", "m/three")], {})) == 1
 
 

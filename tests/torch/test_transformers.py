@@ -70,8 +70,8 @@ def test_compiled():
 
 
 def test_attention_of_an_unknown_kind_raises():
-    # Regression: the attention "eager" raised an error when the model ran, but not when it was
-    # compiled.
+    # Regression: with the attention "eager", a model raised an error when it ran, but a compiled
+    # model raised none.
     model = llama()
     model.set_attn_implementation("eager")
     with pytest.raises(ValueError, match=r"must not name 'model.layers.0.self_attn', which .* by 'eager'"):

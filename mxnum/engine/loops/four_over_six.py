@@ -101,8 +101,8 @@ _QUARTER, _HALF, _3_4, _5_4, _3_2, _7_4, _2, _5_2, _3, _7_2, _4, _5, _6 = (
 #: The comparison in float32 is valid only if the largest element and both factors lie between
 #: `_LEAST_WIDE` and `_GREATEST_WIDE`.
 _LEAST_WIDE, _GREATEST_WIDE = 2.0**-50, 2.0**50
-#: For each number, the difference of the two sums has an error of at most `_TERM` * A, or `_SQUARE`
-#: * A**2 if errors are squared. A is the largest magnitude.
+#: Each number of a block adds at most `_TERM` * A to the error of the difference of the two sums,
+#: or `_SQUARE` * A**2 if errors are squared. A is the largest magnitude.
 _TERM, _SQUARE = 2.0**-19.8 + 2.0**-20, 2.0**-18.8 + 2.0**-20
 
 

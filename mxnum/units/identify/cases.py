@@ -431,8 +431,8 @@ def ordinary(problem: Problem, cases: Cases, answers: Array) -> tuple[Array, Arr
 
     An ordinary case has no subnormal numbers, NaN or infinities. The terms of an ordinary case, and
     all sums of its terms, stay away from the least exponents and from the largest number. In a case
-    without carry overflow, no sum needs more than 3 integer bits: for each term's exponent e, the
-    magnitudes of all terms with exponents up to e add to less than 6 * 2**e.
+    without carry overflow, for each term's exponent e, the magnitudes of all terms with exponents
+    up to e add to less than 6 * 2**e. Then no sum needs more than 3 integer bits.
     """
     fmt = problem.result
     sig, exponent, points, odd = _terms(problem, cases)
