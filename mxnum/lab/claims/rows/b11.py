@@ -191,7 +191,7 @@ def _answer(context: Context, statements: Sequence[Statement]) -> str:
     if "near" not in sizes or len(sizes) == 1:
         return answer
     met = f"In 8 bits, if float32 ends near the entropy, simulations predict gaps to within {sizes.pop('near')} nats"
-    return f"{answer} {met}. Largest errors elsewhere: {', '.join(f'{kind} ({size})' for kind, size in sizes.items())}."
+    return f"{answer} {met}. Largest errors: {', '.join(f'{kind} ({size})' for kind, size in sizes.items())}."
 
 
 def _above(table: Table, control: str = "float32") -> float:

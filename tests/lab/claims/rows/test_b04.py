@@ -27,7 +27,7 @@ def test_b4(tmp_path):
     # of its text; one of the differences shifts the rise; the code diverges at the paper's size.
     assert [s.holds for s in found.statements] == [False, True, None]
     assert found.statements[1].numbers.count("runs with the code's setting") == 1
-    change = f"In E2M1, 1 of 6 differences shift the rise of the loss (later: {studies.DIFFERENCES[0]}; "
+    change = f"In E2M1, 1 of 6 differences shift the loss's rise (later: {studies.DIFFERENCES[0]}; "
     assert change in found.answer
     shown = "rises in 0 of 12 runs with the code's settings, 12 of 12 with the text's. Undecided: E4M3 at paper size."
     assert shown in found.answer

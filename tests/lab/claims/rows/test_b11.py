@@ -85,7 +85,7 @@ def test_numbers_state_differences_inside_the_limits(checked):
     )
     assert "share one source" in evidence.note
     assert "the gap of E4M3 is 0.09 nats, of which rceil leaves 0.0005" in evidence.answer
-    assert "in 4 bits" in evidence.answer.split("Largest errors elsewhere:")[1]
+    assert "in 4 bits" in evidence.answer.split("Largest errors:")[1]
 
 
 def test_gap_that_rceil_leaves_refutes_the_claim(tmp_path):
