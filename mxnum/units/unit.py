@@ -71,8 +71,8 @@ class MatrixUnit:
     name: str
     #: The formats of operands. The two operands of a product may have different formats.
     operands: tuple[str, ...]
-    #: The values of K of the unit's instructions. `matmul` chains instructions of the last K in
-    #: this tuple.
+    #: The values of K of the unit's instructions, in ascending order. `matmul` chains instructions
+    #: of the largest K.
     k: tuple[int, ...]
     #: The number of products of one fused sum.
     terms: int

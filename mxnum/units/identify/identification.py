@@ -104,7 +104,7 @@ class Identification:
         depths = tuple(bits[bits > 0].tolist()) if len(bits) > 1 else ()
         found: list[Cases] = []
         for index in range(-(-pool // (PART + MIXED))):
-            # Each part compares the first rules (no two share a core, see `core_of`) with others.
+            # Each part compares the first rules (one of each core: `shuffled`) with other rules.
             start = index * COMPARED % len(rules)
             some = np.unique(np.concatenate([rules[:COMPARED], rules[start : start + COMPARED]]), axis=0)
             part = random_cases(self.problem, seed, index, depths)

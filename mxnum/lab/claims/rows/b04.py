@@ -67,7 +67,9 @@ def _check(context: Context) -> Evidence:
     statements, shown = [], ""
     shipped, text = (arms.get(way * len(studies.DIFFERENCES)) for way in "CT")
     if shipped is not None and text is not None:
-        shown = f" It rises in {_rises([shipped])} runs with the code's settings, {_rises([text])} with the text's."
+        shown = (
+            f" The loss rises in {_rises([shipped])} runs with the code's settings, {_rises([text])} with the text's."
+        )
         what = (
             "the loss of runs in E2M1 rises more often or sooner with the released code than with the text's settings"
         )
@@ -86,7 +88,7 @@ def _check(context: Context) -> Evidence:
     ]
     answer = (
         f"In E2M1, {len(acting)} of {len(p)} differences shift the loss's rise (later: {later}; sooner: {sooner})."
-        + shown + " Undecided: E4M3 at paper size." * (at_size.holds is None)
+        + shown + " Undecided: E4M3, paper size." * (at_size.holds is None)
     )  # fmt: skip
     others = "; ".join(evidence[name] for name in evidence if after[name] >= LEVEL) or "none"
     note = (

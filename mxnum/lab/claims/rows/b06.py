@@ -65,7 +65,7 @@ def _check(context: Context) -> Evidence:
         statements += _runaways(context.json(name))
     at_size = at_the_size_of_the_paper(context)
     answer = (
-        f"At {LEVEL:.0%}, runs of the small MLP jump sooner than in FP32 in "
+        f"At the {LEVEL:.0%} level, small MLPs jump sooner than in FP32 in "
         f"{', '.join(sooner) or 'no format for sure'}"
         + ", not in E4M3" * (hazard is not None and hazard.holds is False and "E4M3" not in sooner)
         + _on_lost_runs(context) + ". Undecided: the paper's size" * (unanimous(at_size) is None) + "."

@@ -112,7 +112,7 @@ def _answer(context: Context, statements: list[Statement]) -> tuple[str, str]:
     papers = [s for s in statements if "floor and FP32" in s.what and s.whose is Whose.PAPER]
     on_mlp = [s.holds for s in papers if s.holds is not None]
     answer = (
-        f"Small models end within {NEAR} nats of bfloat16 with {near}, but not with {far}. On MLPs, "
+        f"Language models end within {NEAR} nats of bfloat16 with {near}, but not with {far}. On MLPs, "
         f"{sum(on_mlp)} of {len(on_mlp)} 4-bit recipes halve the gap. Undecided: large models."
     )
     return answer, f"E4M3 {found['E4M3 floor']:+.3f} nats"

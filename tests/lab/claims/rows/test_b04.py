@@ -29,7 +29,7 @@ def test_b4(tmp_path):
     assert found.statements[1].numbers.count("runs with the code's setting") == 1
     change = f"In E2M1, 1 of 6 differences shift the loss's rise (later: {studies.DIFFERENCES[0]}; "
     assert change in found.answer
-    shown = "rises in 0 of 12 runs with the code's settings, 12 of 12 with the text's. Undecided: E4M3 at paper size."
+    shown = "rises in 0 of 12 runs with the code's settings, 12 of 12 with the text's. Undecided: E4M3, paper size."
     assert shown in found.answer
     assert studies.DIFFERENCES[0] in found.statements[1].numbers
     assert all(name in found.note for name in studies.DIFFERENCES[1:])

@@ -23,7 +23,7 @@ def test_b6(tmp_path):
     where = mlp(tmp_path, "critical-rate", arms)
     found = b06.CLAIM.run(where)
     assert [s.holds for s in found.statements] == [True, None, None]  # the last statement is about width 512
-    assert found.answer == "At 5%, runs of the small MLP jump sooner than in FP32 in E2M1. Undecided: the paper's size."
+    assert found.answer == "At the 5% level, small MLPs jump sooner than in FP32 in E2M1. Undecided: the paper's size."
     assert found.number == "E2M1: p 0.00098 after Holm"
     lost, back = [(100 + i, None) for i in range(12)], [(100 + i, 300) for i in range(12)]
     arms = {"FP32, rate 0.1": followed(back), "E2M1, rate 0.1": followed(lost), "E4M3, rate 0.1": followed(lost)}

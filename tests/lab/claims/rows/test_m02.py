@@ -29,7 +29,7 @@ def test_scale_rules(checked, held):
 
 @pytest.mark.parametrize(
     ("said", "told"),
-    [(True, "On synthetic tensors"), (False, "Refuted: 'floor'"), (None, "On some tensors: 'floor'")],
+    [(True, "On all tensors"), (False, "Refuted: 'floor'"), (None, "On some tensors: 'floor'")],
 )
 def test_answer_says_if_tensors_disagree(said, told):
     """Check that the answer says whether a statement holds on all, some or no tensors."""
