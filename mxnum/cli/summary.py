@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -113,6 +114,8 @@ class FloatSummary:
             }
             if 0 < sums["sum_x2"] < np.inf:
                 facts["relative root mean square error"] = (sums["sum_error2"] / sums["sum_x2"]) ** 0.5
+                if sums["sum_error2"]:
+                    facts["SQNR in dB"] = 10 * math.log10(sums["sum_x2"] / sums["sum_error2"])
                 facts["bias"] = sums["sum_error"] / sums["compared"]
                 facts["gain"] = 1 + sums["sum_error_x"] / sums["sum_x2"]
         return facts

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import mxnum as mx
 from mxnum.cli import summary
@@ -10,17 +11,9 @@ def test_floats(run, tmp_path):
     x = np.array([[1.0, 500.0, 0.0, np.nan], [3.0, -2.0, 1.0, 0.5]], np.float32)
     np.save(tmp_path / "x.npy", x)
     facts = run.json("inspect", tmp_path / "x.npy", "-f", "mxfp8_e4m3", "--block-size", 2)
-    assert (
-        facts["blocks"],
-        facts["blocks with an element beyond max"],
-        facts["elements beyond max"],
-        facts["blocks of NaN"],
-    ) == (
-        4,
-        1,
-        1,
-        1,
-    )
+    wanted = {"blocks": 4, "blocks with an element beyond max": 1, "elements beyond max": 1, "blocks of NaN": 1}
+    assert {name: facts[name] for name in wanted} == wanted
+    assert facts["SQNR in dB"] == pytest.approx(mx.analysis.measure(x, "mxfp8_e4m3", block_size=2).sqnr_db)
     assert facts["exponents"] == {"-1": 1, "0": 2, "1": 2, "8": 1}
     printed = run("inspect", tmp_path / "x.npy", "-f", "mxfp8_e4m3", "--axis", 0)
     assert "elements clamped" in printed
