@@ -285,7 +285,8 @@ class Collector:
         unexplained = self._diagnosis.unexplained(explanations, inconsistent)
         whole = [explanation for explanation in explanations if not explanation.classes]
         if len(whole) == 1 and whole[0].wrong == wrong.count and whole[0].names[0] in dict(choices_of_bits(self.task)):
-            choices[whole[0].names[0]] += wrong.count
+            if whole[0].names[0].split(" (")[0] not in self.profile.accepted:
+                choices[whole[0].names[0]] += wrong.count
             wrong, explanations, unexplained = _Wrong(), [], 0
         # Report an inconsistent choice only for fields that no explanation covers.
         explained = {explanation.field for explanation in whole}
