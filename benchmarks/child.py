@@ -52,7 +52,7 @@ FIRST_CALLS = _first_calls()
 
 
 def _start(name: str, _: str = "without", hidden: str | None = None) -> dict[str, float]:
-    """Return the seconds of each import in turn, and of a first call after the imports.
+    """Return the durations of three successive imports and of a first call, in seconds.
 
     The package `hidden` is made to look as if it were not installed.
     """

@@ -16,12 +16,13 @@ from benchmarks.questions import Case, Cells, Session
 from benchmarks.record import Measurement, Table
 
 TITLE = "Does any combination fall off a cliff?"
-TEXT = """Each row changes one setting of the common case (float32, blocks of 32 along contiguous rows, rounding to
-nearest even, floor scales, saturating), or a few settings drawn at random. The baseline is the common case of the same
-function and format on the same number of elements (for other formats, the OCP format of the same kind), so a number
-says what a setting costs. A setting for another float type is compared with the common case in that type, and that
-case is compared with float32. Frequent settings have rows of their own. All other settings use a general code path;
-one row for each function sums them up, and their goal is at most 15 times the common case. One thread."""
+TEXT = """The common case is float32 input, blocks of 32 along contiguous rows, rounding to nearest even, floor scales
+and saturation. Each row changes one setting of the common case, or a few settings drawn at random. Each number is a
+time divided by the time of a baseline: the common case of the same function and format, on the same number of
+elements. For formats that are not in OCP MX, the baseline is the OCP format of the same kind. A setting for another
+float type is compared with the common case in that type, and that case is compared with float32. Frequent settings
+have rows of their own. All other settings use a general code path. One row for each function summarizes them; the
+slowest of them should take at most 15 times as long as the common case. One thread."""
 
 Function = Callable[[], object]
 
@@ -58,7 +59,7 @@ WIDTHS, SIX_BITS = (3, 5, 7), "mxfp6_e2m3"
 
 
 def measure(session: Session) -> Cells:
-    """Yield the cells: tables for functions, rows for settings, columns for formats."""
+    """Yield the cells of tables; most tables have a row for each setting, a column per format."""
     one_thread()
     session = replace(session, rounds=min(session.rounds, 11), seconds=min(session.seconds, 0.5))
     for size in session.sizes_or((1 << 20,), (1 << 16,)):

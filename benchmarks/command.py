@@ -25,7 +25,11 @@ SAVE_EVERY = 10.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return 0, or 1 if something failed, or 130 if it was interrupted."""
+    """Run the command, and return its exit status.
+
+    The status is 1 if a measurement failed, 2 if the command could not start, 130 if the run was
+    interrupted, and otherwise 0.
+    """
     options = _parser().parse_args(arguments)
     try:
         if _answered_at_once(options):
@@ -88,7 +92,7 @@ def _answered_at_once(options: argparse.Namespace) -> bool:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description="Measure times of mxnum in multiples of memory copies, BLAS and other libraries, and plot them.",
+        description="Time mxnum relative to memory copies, BLAS and other libraries, and plot the results.",
         epilog="A run of all questions is saved as results.json, and its page is the page of the docs. A quick run is "
         "saved as quick.json. A run of some questions is saved under the names of these questions, with plots and a "
         "page beside the file.",

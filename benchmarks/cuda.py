@@ -26,8 +26,8 @@ tests of the CUDA engine run at the end."""
 
 DEVICE = Table("device", "The device", "", plot="none")
 SUITE = Table("suite", "Tests", "", plot="none")
-LIBRARIES = Table("libraries", "Elements of arrays of each library, all equal", "elements", plot="none")
-EQUALITY = Table("equality", "Elements compared with the CPU, all equal", "elements", plot="none")
+LIBRARIES = Table("libraries", "Elements in each library's arrays, all equal to the CPU's", "elements", plot="none")
+EQUALITY = Table("equality", "Elements, all equal to the CPU's", "elements", plot="none")
 _TESTS, _PATIENCE = "tests/engine/cuda", 480
 
 

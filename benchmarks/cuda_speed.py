@@ -49,7 +49,7 @@ def _arrays(x: Any) -> tuple[Any, Any, Callable[[], object]]:
     """Return x on the GPU, an array for results, and a function that copies x to this array.
 
     The arrays are CuPy's if CuPy finds a GPU, because CuPy takes memory from a pool. numba asks the
-    driver for memory at each call, and all work on the GPU waits while numba gives memory back.
+    driver for memory at each call, and all work on the GPU waits while numba frees memory.
     """
     from numba import cuda
 
@@ -106,6 +106,6 @@ def _calls(x: Any, out: Any) -> Iterator[tuple[str, float, float | None, Callabl
 
 
 def _later(make: Callable[[], Any], method: str, **named: Any) -> Callable[[], object]:
-    """Return a function that calls a method of an object; its first call makes the object."""
+    """Return a function that calls a method of an object, and creates the object on first use."""
     kept = cache(make)
     return lambda: getattr(kept(), method)(**named)

@@ -25,8 +25,8 @@ ROOT = Path(__file__).parents[1]
 TITLE = "Are common calls as fast as in another version?"
 TEXT = """`MXNUM_EARLIER` names a checkout of the other version. Two processes, one for each version, make the same
 calls in alternation, on one thread. Except in small calls, results are always written to the same memory. Each number
-is the time of this version divided by the time of the other version, over several pairs of processes, because the
-addresses of a process's memory change its times. Unless a row says otherwise, calls use float32, E4M3, blocks of 32
+is the time of this version divided by the time of the other version. Several pairs of processes are measured, because
+the addresses of a process's memory affect its times. Unless a row says otherwise, calls use float32, E4M3, blocks of 32
 along rows, rounding to nearest even and floor scales."""
 
 Function = Callable[[], object]
@@ -110,7 +110,10 @@ def require() -> None:
     """Raise ValueError unless `MXNUM_EARLIER` names a checkout of another version."""
     place = Path(os.environ.get(_PLACE, ""))
     if not (os.environ.get(_PLACE) and (place / "mxnum" / "__init__.py").exists()):
-        raise ValueError(f"The question 'earlier' needs {_PLACE}, the path of a checkout: git worktree add PATH COMMIT")
+        raise ValueError(
+            f"The question 'earlier' needs {_PLACE}, an environment variable with the path of a checkout of another "
+            "version, which this command makes: git worktree add PATH COMMIT"
+        )
 
 
 def measure(session: Session) -> Cells:
@@ -152,7 +155,7 @@ class _State:
         self._process.stdin.write(json.dumps(question) + "\n")
         self._process.stdin.flush()
         told = self._process.stdout.readline()
-        answer = json.loads(told) if told else {"error": f"the process ended with {self._process.wait()}"}
+        answer = json.loads(told) if told else {"error": f"the process ended with status {self._process.wait()}"}
         if "error" in answer:
             raise RuntimeError(answer["error"])
         return answer["found"]

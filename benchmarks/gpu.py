@@ -24,7 +24,7 @@ from typing import Any
 from benchmarks import cuda
 
 _SIMULATOR = {"NUMBA_ENABLE_CUDASIM": "1", "NUMBA_DISABLE_JIT": "1"}
-#: Seconds that an interrupted step has to write its checkpoints.
+#: Time limit, in seconds, within which an interrupted step can write its checkpoints.
 PATIENCE = 60
 
 

@@ -26,7 +26,7 @@ Run = Callable[[Array], Any]
 
 
 def measure(session: Session) -> Cells:
-    """Yield times as multiples of a copy, then times of packages as multiples of mxnum's time."""
+    """Yield all times relative to a copy's time, then the packages' times relative to mxnum's."""
     one_thread()
     for size in session.sizes_or((1 << 24,), (1 << 18,)):
         x = normal(size, session.seed)

@@ -9,8 +9,8 @@ from pathlib import Path
 from benchmarks import tables
 from benchmarks.record import Answer, Result
 
-#: If other programs take more than the share `LOADED` of the processors' time, the page says that
-#: the run was only a smoke test.
+#: If other programs, or the hypervisor, take more than the share `LOADED` of the processors' time,
+#: the page says that the run was only a smoke test.
 LOADED = 0.05
 
 HEAD = """# Benchmarks

@@ -1,4 +1,4 @@
-"""Compare mxnum with other libraries: times of converting float32 to MX and back, and values."""
+"""Compare mxnum with other libraries: times and values of conversions to MX and back."""
 
 from __future__ import annotations
 

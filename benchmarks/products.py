@@ -23,8 +23,8 @@ float32 products of the same size."""
 #: The goals come from counting instructions. With VNNI, adding 32 products to each of 16 sums takes
 #: 12 instructions; in float32 it takes 32. Packing adds a twentieth. E4M3 takes 2.0 times as long
 #: as float32, because E4M3 is summed in float64, and a vector holds half as many float64 numbers.
-#: The end of each block adds 0.2 times the time of float32: four instructions for eight sums. E5M2
-#: has no goal.
+#: At the end of each block, eight sums need four more instructions, which adds 0.2 times the time
+#: of float32. E5M2 has no goal.
 BLOCK_GOALS = {
     "vnni": {"mxfp4_e2m1": 0.5, "mxint4": 0.5, "mxint8": 0.5, "mxfp6_e2m3": 0.5, "mxfp6_e3m2": 0.8, "nvfp4": 0.8},
     "avx2": {"mxfp4_e2m1": 0.9, "mxint4": 0.9, "mxint8": 1.2, "mxfp6_e2m3": 1.2, "mxfp6_e3m2": 1.2, "nvfp4": 1.3},
@@ -56,7 +56,7 @@ def _pairs(quick: bool) -> tuple[tuple[str, str | None], ...]:
 
 
 def _block_goals() -> dict[str, float]:
-    """Return the goals of `accumulate="block"` on this processor, as a mapping from formats."""
+    """Return a mapping from formats to the goals of `accumulate="block"` on this processor."""
     features = llvmlite.binding.get_host_cpu_features()
     has_vnni = features.get("avx512vnni") or features.get("avxvnni")
     return {"mxfp8_e4m3": 2.3, **BLOCK_GOALS["vnni" if has_vnni else "avx2" if features.get("avx2") else ""]}

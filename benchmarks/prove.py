@@ -51,7 +51,7 @@ def cells(language: str, name: str) -> Iterator[str]:
 
 
 def measured(language: str, name: str, operation: str, **settings: Any) -> str:
-    """Return the seconds that one proof takes."""
+    """Return the seconds that one proof takes, or the verdict if the proof failed."""
     function = {"encode": "m_encode", "decode": "m_decode", "scale": "m_shared_scale"}[operation]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / ("m.h" if language == "c" else "m.sv")
@@ -63,7 +63,10 @@ def measured(language: str, name: str, operation: str, **settings: Any) -> str:
 
 
 def print_elements(names: list[str]) -> None:
-    """Print the seconds that proofs of conversions between elements take; they cover all scales."""
+    """Print the seconds that each proof of a conversion between elements takes.
+
+    Each proof covers all scales.
+    """
     print(f"| conversion | {' | '.join(map(str, Rounding))} |\n|{'---|' * (len(Rounding) + 1)}")
     for source, target in itertools.permutations(names, 2):
         title = f"{formats.get(source).element.name} to {formats.get(target).element.name}"
@@ -72,7 +75,10 @@ def print_elements(names: list[str]) -> None:
 
 
 def converted(source: str, target: str, rounding: str) -> str:
-    """Return the seconds that the proof of a conversion between elements takes."""
+    """Return the seconds that the proof of a conversion between elements takes.
+
+    If the proof failed, return its verdict instead.
+    """
     is_stochastic, element = rounding == "sr", formats.get(source).element
     port, argument = RANDOM if is_stochastic else ("", "")
     module = f"""

@@ -30,7 +30,7 @@ Cells = Iterator[tuple[Table, Measurement]]
 
 
 class Question(Protocol):
-    """The interface that the module of each question has."""
+    """The interface of a question's module."""
 
     TITLE: str
     TEXT: str
@@ -62,7 +62,7 @@ class Session:
     """The settings of a run: which sizes to measure, how often, and for how long."""
 
     quick: bool = False
-    #: If given, these numbers of elements are measured instead of those that a question chooses.
+    #: The numbers of elements to measure. With None, each question uses its own numbers.
     sizes: tuple[int, ...] | None = None
     seed: int = 1
     #: The maximum number of rounds of a case, and the seconds after which no further round begins.

@@ -85,7 +85,8 @@ class Result:
     machine: dict[str, Any]
     settings: dict[str, Any]
     answers: list[Answer] = field(default_factory=list)
-    #: Shares of the processors' time that other programs took; see `machine.quietness`.
+    #: Shares of the processors' time that other programs and the hypervisor took; see
+    #: `machine.quietness`.
     quietness: dict[str, float] = field(default_factory=dict)
 
     @property

@@ -23,8 +23,8 @@ the cold one filled. The baseline is the import of numba in the same process, af
 before the first call. Both are as after `pip install mxnum`, without SciPy; where SciPy is installed, numba imports
 some of it at its first call: *warm, SciPy there*. The goals are in seconds (warm at most 0.2, cold at most 3 for the
 common path), so seconds are shown too; unlike the ratios they hold for this machine only. *Whole commands* are fresh
-processes from start to end, as a new user waits for them, beside one that imports numpy: with SciPy and torch if they
-are installed."""
+processes from start to end, as a new user waits for them, with SciPy and torch if they are installed. Their baseline
+is a process that imports numpy alone."""
 
 GOALS = {"warm": 0.2, "cold": 3.0}
 WITH_SCIPY = "warm, SciPy there"
@@ -60,7 +60,7 @@ def measure(session: Session) -> Cells:
 
 
 def _whole_commands(session: Session) -> Cells:
-    ratios = Table("whole_ratios", "Whole commands, beside one that imports numpy", "× a process that imports numpy")
+    ratios = Table("whole_ratios", "Whole commands, against importing numpy alone", "× a process that imports numpy")
     seconds = Table("whole", "Whole commands, seconds on this machine", "seconds")
     for name in ("quantize",) if session.quick else tuple(WHOLE):
         found: dict[str, list[tuple[float, float]]] = {"cold": [], "warm": []}

@@ -22,7 +22,7 @@ and rows that end in short blocks."""
 
 
 def measure(session: Session) -> Cells:
-    """Yield the cells: each function with each number of threads, then comparisons of bits."""
+    """Yield the time of each function at each number of threads, then comparisons of bits."""
     most: int = numba.config.NUMBA_NUM_THREADS
     powers = [1 << power for power in range(1, most.bit_length()) if 1 << power < most]
     counts = [*powers, most] if most > 1 else []
@@ -31,7 +31,7 @@ def measure(session: Session) -> Cells:
         if counts:
             yield from _times(table, normal(size, session.seed), counts, session)
         else:
-            yield table, Measurement("any", "2 threads", skipped="there is one core only, or NUMBA_NUM_THREADS=1")
+            yield table, Measurement("any", "2 threads", skipped="there is only one core, or NUMBA_NUM_THREADS=1")
     if counts:
         yield from _sameness(counts, session)
     numba.set_num_threads(most)
@@ -48,7 +48,7 @@ def _times(table: Table, x: Array, counts: list[int], session: Session) -> Cells
 
 
 def _sameness(counts: list[int], session: Session) -> Cells:
-    """Compare results of several numbers of threads, on an array large enough for all threads."""
+    """Compare the results at all numbers of threads, on an array large enough for all threads."""
     size = min(1 << 26, max(1 << 22, counts[-1] << 20))
     y = normal(size, session.seed).ravel()
     y[5::100_003] = np.nan
@@ -70,7 +70,7 @@ def _by_keyword(x: Array, count: int) -> object:
 
 
 def _functions(x: Array) -> Iterator[tuple[str, Callable[[int], object]]]:
-    """Yield for each row its name and a function of the number of threads."""
+    """Yield each row's name, and a function that runs its call on a given number of threads."""
     q, a = mx.quantize(x, "mxfp8_e4m3"), mx.quantize(x[:512], "mxfp8_e4m3")
     wide = x.astype(np.float64)
     calls: dict[str, Callable[[], object]] = {

@@ -56,8 +56,8 @@ def timed(function: Function, calls: int = 1) -> int:
 def ratios(baseline: Function, function: Function, *, rounds: int, seconds: float, least: int = 3) -> list[float]:
     """Return for each round the time of `function` divided by the time of `baseline`.
 
-    The function runs `rounds` rounds, but stops early after `seconds` if `least` rounds are done.
-    The first call of each function may compile, so the first call is not timed.
+    `ratios` runs `rounds` rounds, but stops early after `seconds` if `least` rounds are done. The
+    first calls of `function` and `baseline` are not timed, because these calls may compile.
     """
     baseline()
     function()

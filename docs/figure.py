@@ -1,7 +1,7 @@
 """Draw the figures of the README: docs/figure.svg and docs/runaway.svg.
 
-Run it as ``python docs/figure.py``. It needs the extras ``plots`` and ``experiments``. The first
-figure is computed, the second shows runs that are stored.
+Run the script as ``python docs/figure.py``. It needs the extras ``plots`` and ``experiments``. The
+script computes the first figure; the second figure shows stored runs.
 """
 
 import sys
@@ -16,7 +16,7 @@ from mxnum.output.palette import colour
 
 HERE = Path(__file__).parent
 matplotlib.use("svg")
-matplotlib.rcParams["svg.hashsalt"] = "mxnum"  # makes the file depend on the numbers alone
+matplotlib.rcParams["svg.hashsalt"] = "mxnum"  # a random salt would change the file in each run
 
 
 def sawtooth() -> plt.Figure:

@@ -30,7 +30,7 @@ def linked(text: str, page: str) -> list[nodes.Node]:
 
 
 class LedgerLinks(SphinxPostTransform):
-    """Replaces the ids in a page's sentences and tables by links."""
+    """A transform that turns the ids in a page's sentences and tables into links."""
 
     default_priority = 900  # runs after cells have displayed their output
 

@@ -1,4 +1,4 @@
-"""mxnum computes block-scaled number formats bit for bit: OCP MX, NVFP4 and float scales.
+"""mxnum computes block-scaled number formats bit for bit: OCP MX, NVFP4 and similar formats.
 
     import mxnum as mx
     q = mx.quantize(x, "mxfp8_e4m3")

@@ -17,7 +17,7 @@ from mxnum.output.text_table import text_table
 
 _SPECIALS = ("none", "nan", "ieee")
 
-#: The public functions of this module. `mxnum` exports its classes.
+#: The public functions of this module. The package `mxnum` exports the classes of this module.
 __all__ = ["describe", "element", "get", "names"]
 
 
@@ -368,8 +368,9 @@ class MXFormat:
     def notation(self) -> str:
         """The string from which `get` makes this format, either a known name or the settings.
 
-        The settings do not include a name that a caller chose for the format. The format that `get`
-        makes from them has the default name, but encodes all numbers to the same bits.
+        The settings leave out a name that a caller chose for the format. The format that `get`
+        makes from them has the default name, but it encodes each number to the same bits as this
+        format.
         """
         if _FORMATS.get(self.name) == self:
             return self.name
@@ -458,13 +459,14 @@ def get(name: str | MXFormat) -> MXFormat:
     accepted (``MXFP4``).
 
     A format that has no name is written as an element, a colon, and the settings that are not
-    default: ``e3m4:bias=3,block=16``. Before the colon is ``e<exponent bits>m<mantissa bits>``,
-    ``int<bits>``, or the name of a known element or MX format. The default of ``bias`` is
-    2**(exponent bits - 1) - 1, and that of ``block`` is 32. ``specials`` are none (the default),
-    nan or ieee (see `ElementFormat`). ``scale`` is e8m0 or another key of `SCALES`, as in
-    ``e4m3:block=128,scale=float32``. A tensor scale is written ``tensor_scale=float32``; some types
-    of ``scale`` allow no tensor scale. A known element has its own ``bias`` and ``specials``, but
-    if one of them is given, the default holds for the other: ``e4m3:bias=8`` has no NaN.
+    default: ``e3m4:bias=3,block=16``. The part before the colon is
+    ``e<exponent bits>m<mantissa bits>``, ``int<bits>``, or the name of a known element or MX
+    format. The default of ``bias`` is 2**(exponent bits - 1) - 1, and that of ``block`` is 32.
+    ``specials`` are none (the default), nan or ieee (see `ElementFormat`). ``scale`` is e8m0 or
+    another key of `SCALES`, as in ``e4m3:block=128,scale=float32``. A tensor scale is written
+    ``tensor_scale=float32``; some types of ``scale`` allow no tensor scale. A known element has its
+    own ``bias`` and ``specials``. A notation that sets one of them resets the other to its default:
+    ``e4m3:bias=8`` has no NaN.
 
     >>> from mxnum import formats
     >>> formats.get("e3m4:bias=3,block=16")

@@ -94,9 +94,9 @@ def linear_forward(
 
     Every operand of a layer is quantized twice, along two axes. For example, x is quantized along
     the inputs here, and along the samples for the weight's gradient. With ``rounding="sr"`` the
-    first quantization takes stream ``2 * stream`` of the seed, and the second ``2 * stream + 1``.
-    Operands with the same seed and stream draw the same random words, so give each operand its own
-    stream.
+    first quantization draws random words from stream ``2 * stream`` of the seed, and the second
+    quantization from stream ``2 * stream + 1``. Operands with the same seed and stream draw the
+    same random words, so give each operand its own stream.
 
     Examples
     --------
@@ -150,14 +150,13 @@ def linear_backward(
     """Return the gradients of `linear_forward`, given the gradient of y.
 
     The gradient of x is grad_y W, with both operands quantized along the outputs. The gradient of
-    the weight is grad_y^T x, with both operands quantized along the samples. For the gradient of
-    the bias, grad_y is rounded to float32, not quantized, and summed over the samples in order, in
-    float32.
+    the weight is grad_y^T x, with both operands quantized along the samples. The gradient of the
+    bias is the sum of grad_y over the samples. For this sum, grad_y is rounded to float32 but not
+    quantized, and its rows are added in order in float32.
 
-    `gradients` says how grad_y is quantized. Settings that are not arguments are those of the
-    forward pass. `threads` means the same as in `matmul`. `out` is a `LinearGradients`, or another
-    sequence of three arrays to write to. For each item of `out` that is None, the function makes a
-    new array.
+    `gradients` says how grad_y is quantized. All other modes are those of the forward pass.
+    `threads` means the same as in `matmul`. `out` is a `LinearGradients`, or another sequence of
+    three arrays to write to. For each item of `out` that is None, the function makes a new array.
     """
     errors.require_type(isinstance(context, LinearContext), "context", "a LinearContext", type(context).__name__)
     grad = float_array("grad_y", grad_y)[0]

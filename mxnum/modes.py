@@ -63,7 +63,7 @@ class Rounding(_DocumentedEnum):
     SR = (
         "sr",
         "Stochastic with r bits. Let delta be the position of |x| between its neighbours as a fraction of the gap, and "
-        "R the caller's integer in [0, 2**r). The result goes away from zero iff floor(delta * 2**r) + R >= 2**r.",
+        "R the caller's integer in [0, 2**r). x is rounded away from zero iff floor(delta * 2**r) + R >= 2**r.",
     )
 
     @cached_property
@@ -79,10 +79,9 @@ class Rounding(_DocumentedEnum):
 
 
 class Overflow(_DocumentedEnum):
-    """The result for a number that is rounded beyond the element's largest finite value.
+    """The result for a number whose magnitude rounds to more than the largest finite value.
 
-    To decide whether a number lies beyond the largest finite value, the number is rounded as if the
-    exponent had no upper limit.
+    For this comparison, the number is rounded as if the exponent had no upper limit.
     """
 
     SATURATE = (
@@ -173,7 +172,10 @@ class FloatScaleRule(_DocumentedEnum):
 
     @property
     def error_power(self) -> int:
-        """The power of absolute errors in the sums that compare scales; 0 if none are compared."""
+        """The exponent p of the sums of abs(x - value)**p by which the rule compares two scales.
+
+        It is 0 if the rule compares no scales.
+        """
         match self:
             case FloatScaleRule.NEAREST | FloatScaleRule.RCEIL:
                 return 0
@@ -217,10 +219,10 @@ class Nonfinite(_DocumentedEnum):
     )
     ELEMENT = (
         "element",
-        "An infinity follows `overflow`, and a NaN gives the NaN code. In an element without NaN, a NaN raises "
-        "ValueError. This is the default of encode, which has no blocks.",
+        "An infinity gives the result that `overflow` names, and a NaN gives the NaN code. In an element without NaN, "
+        "a NaN raises ValueError. This is the default of encode, which has no blocks.",
     )
-    RAISE = "raise", "ValueError naming the first index."
+    RAISE = "raise", "A NaN or an infinity raises ValueError. The message names the first one and its index."
 
     @cached_property
     def by_block(self) -> bool:

@@ -92,7 +92,8 @@ def quantize(
         ``"exact"`` follows the definition. For ``nvfp4``, `arithmetic` may also name a stack of
         `mxnum.stacks`, to reproduce the stack's float32 operations bit for bit. A stack has fixed
         modes, computes its own scales, and uses no random bits, so the arguments for modes, scales
-        and random bits must be left out. `mxnum.stacks.quantize` also takes a global scale.
+        and random bits must be left out. To set the stack's global scale, call
+        `mxnum.stacks.quantize`.
     offset
         ``"float16"`` selects asymmetric scaling: the midpoint of each block, rounded to float16, is
         subtracted before scaling. `offset_range` selects the magnitude that sets the scale (see
@@ -103,9 +104,10 @@ def quantize(
     seed, stream, first
         Instead of `random_bits`: draw the words from Philox4x32-10, with `seed` as its key, and
         `stream` and the C-order index of the element as its counter. The random words depend
-        neither on threads, nor on the device, nor on memory layout. Indices count from `first`. If
-        x is a part of a larger array, pass as `first` the index of the part's first element in the
-        larger array: the part then gets the same random bits as in the larger array.
+        neither on threads, nor on the device, nor on memory layout. `first` is the index of the
+        first element of x (default: 0). If x is a part of a larger array, pass the index that this
+        element has in the larger array: the part then gets the same random bits as in the larger
+        array.
     packed
         True packs codes narrower than a byte, as `MXArray.pack` does. For large arrays packing is
         faster.
@@ -113,10 +115,10 @@ def quantize(
         The number of threads that may work on a large array (default: the number set by
         `NUMBA_NUM_THREADS` or `numba.set_num_threads`). The result does not depend on `threads`.
     out
-        An MX array of the same shape, format and blocks to write to, packed or not. `out` saves
-        time, because allocating new memory takes longer than quantizing. In host memory `out` may
-        overlap any input. If `out` is a part of an array with one tensor scale, pass this scale as
-        `tensor_scale`, because a part cannot get a tensor scale of its own.
+        The MX array to write to, packed or not, with the shape, format and blocks of the result.
+        `out` saves time, because allocating new memory takes longer than quantizing. In host memory
+        `out` may overlap any input. If `out` is a part of an array with one tensor scale, pass this
+        scale as `tensor_scale`, because a part cannot get a tensor scale of its own.
 
     Examples
     --------

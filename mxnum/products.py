@@ -98,9 +98,9 @@ def matmul(
         `NUMBA_NUM_THREADS` or `numba.set_num_threads`). The result does not depend on `threads`.
         ``accumulate="blas"`` runs as many threads as numpy's BLAS is set to.
     out
-        An array of the shape and dtype of the result to write to. `out` may overlap the operands
-        and have any strides. `out` saves memory if it is a float32 array in C order that does not
-        overlap the operands.
+        The array to which the result is written. `out` must have the shape and dtype of the result.
+        `out` may overlap the operands and have any strides. `out` saves memory if it is a float32
+        array in C order that does not overlap the operands.
 
     Examples
     --------
@@ -399,7 +399,7 @@ def checked_host_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> 
     """Check `out` like `checked_out`, raise an error if it is on a GPU, and return it."""
     checked = checked_out(out, shape, dtype)
     if isinstance(checked, DeviceArray):
-        raise errors.on_gpu("out", "take one in host memory")
+        raise errors.on_gpu("out", "pass an array in host memory")
     return checked
 
 

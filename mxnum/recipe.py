@@ -82,7 +82,7 @@ class Operand:
             usual = {"rounding": "rne", "scale_rule": str(rules[0]), "block_size": None, "block_shape": None}
             for name in usual if self.format is None else list(usual)[1:]:
                 value = getattr(self, name)
-                errors.require(value == usual[name], "format", f"an MX format with {name}={value!r}", self.format)
+                errors.require(value == usual[name], "format", f"an MX format if {name}={value!r}", self.format)
 
     @classmethod
     def of(cls, value: Any) -> Operand:
@@ -136,7 +136,7 @@ class Operand:
 def plain(operand: Operand) -> str | dict[str, Any]:
     """Return a string or a dictionary from which `Operand.of` makes this operand.
 
-    The string is "float32", or the name of a format if nothing else is set.
+    If the operand sets nothing but its format, the result is the format's name, or "float32".
     """
     unusual = {"format": operand.format, **_unusual(operand, Operand(operand.format))}
     if set(unusual) == {"format"}:
@@ -478,8 +478,8 @@ NAMED = {
         _deepseek_v3,
         "e4m3:block=128,scale=float32",
         "DeepSeek-V3 (arXiv 2412.19437) and DeepGEMM: E4M3, float32 scales for 1 x 128 and 128 x 128 elements. Sums "
-        "as in the unit hopper_fp8_promoted: total = fma(scale * scale, accumulator, total). Assumption: nvcc makes "
-        "this fma.",
+        "as in the unit hopper_fp8_promoted: total = fma(scale * scale, accumulator, total). Assumption: nvcc "
+        "compiles the multiplication and the addition to this fma.",
     ),
     "blackwell mxfp8": Named(
         lambda format: Recipe.uniform(format, layer_norm=FLOAT32, scale_rule="rceil").but(unit="blackwell_mxfp8"),

@@ -28,9 +28,9 @@ def hadamard(
     threads: int | None = None,
     out: Array | None = None,
 ) -> Array:
-    """Return the Hadamard transform of every `size` numbers along an axis, divided by sqrt(size).
+    """Return the Hadamard transform of each group of `size` consecutive numbers along an axis.
 
-    The matrix of the transform is orthogonal.
+    The transform is divided by sqrt(size), so its matrix is orthogonal.
 
     Each result is the exact sum y[i] = (signs[0] x[0] ± signs[1] x[1] ± ...) / sqrt(size), rounded
     once to the type of x, to nearest even. Term j is subtracted if the bitwise AND of i and j has
@@ -53,7 +53,7 @@ def hadamard(
     threads
         The number of threads that may work on a large array (default: as many as numba uses).
     out
-        An array of the shape and type of x to write to, which may be x.
+        The array to write to, of the shape and type of x. It may be x itself.
 
     An exact zero is +0, and a sum that rounds to zero keeps its sign. The result is NaN if a term
     is NaN or if infinite terms have both signs. Otherwise the result is infinite if a term is

@@ -69,10 +69,10 @@ def quantize(
     """Quantize an array to NVFP4 with the arithmetic of `stack`.
 
     x has the type float32, bfloat16 or float16. The stack of torchao raises TypeError for float16.
-    `blocks` has the length of a block along each axis. By default x must have the shape (n, 16),
-    each row is a block, and the scales have the shape (n,). If x is a part of a tensor,
-    `largest` is the tensor's largest magnitude. `global_scale` replaces the scale that the stack
-    computes. With `packed`, a byte holds two codes, as in `MXArray.pack`.
+    `blocks` lists the length of a block along each axis. By default x must have the shape (n, 16),
+    each row is a block, and the scales have the shape (n,). If x is a part of a tensor, `largest`
+    is the tensor's largest magnitude. `global_scale` replaces the scale that the stack computes.
+    With `packed`, a byte holds two codes, as in `MXArray.pack`.
     """
     chosen, blocks, by_rows = _checked(x, stack, blocks)
     threads, found = checked_threads(threads), _largest(x, chosen, threads)  # raises for a NaN
@@ -124,7 +124,7 @@ def fake_quantize(
 def _checked(x: Array, stack: str | Stack, blocks: Blocks | None) -> tuple[Stack, Blocks, bool]:
     """Return the stack, the blocks, and True if each row is a block (because `blocks` is None).
 
-    Raise an error for an array that the stack does not take.
+    Raise an error for an array that the stack does not accept.
     """
     errors.require_type(isinstance(x, np.ndarray), "x", "a numpy array", type(x).__name__)
     chosen, name = of(stack), x.dtype.name
@@ -147,7 +147,7 @@ def _check_environment(stack: Stack) -> None:
 
     if not workers.has_default_floats():
         raise RuntimeError(
-            f"The arithmetic of {stack.name} needs floats that round to nearest even and keep subnormals, which is the "
+            f"The arithmetic of {stack.name} needs floats that round to nearest even and keep subnormals. This is the "
             "processor's default, but this thread has another setting, such as that of torch.set_flush_denormal(True)."
         )
 

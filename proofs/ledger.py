@@ -264,7 +264,7 @@ def _common_name(group: list[Theorem]) -> str:
 
 
 def mutants_noticed() -> dict[str, list[str]]:
-    """Return, for each family of theorems, the planted mistakes that the family notices."""
+    """Return, for each family of theorems, the mutants that the family notices."""
     return json.loads(KILLS.read_text()) if KILLS.exists() else {}
 
 

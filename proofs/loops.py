@@ -1,8 +1,8 @@
 """Run a kernel on many inputs: in the loop that users call, or as a function on numpy arrays.
 
 numba compiles the loop. On numpy arrays, a kernel's Python function runs without compilation, and
-the theorems are about this function. By the safety theorems, the integers of the arrays have enough
-bits for all intermediate results.
+the theorems are about this function. The safety theorems prove that no intermediate result
+overflows the integer type of the arrays.
 """
 
 from __future__ import annotations

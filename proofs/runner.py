@@ -29,8 +29,8 @@ from proofs.theorem import Outcome, Theorem
 OPTIONAL_MODULES = ("proofs.machines.llvm", "proofs.machines.ptx", "proofs.mutants.planted", "proofs.exhaustive")
 #: Seconds after which a theorem's check is stopped.
 HARD_LIMIT = {"fast": 900, "full": 6 * 3600}
-#: The time limits of the sample, as multiples of the median time of a theorem: QUICK_FAMILY for the
-#: quickest theorem of a family, QUICK for the family's other theorems.
+#: The longest times of theorems in a `sample`, as multiples of the median time of all theorems.
+#: QUICK_FAMILY applies to the quickest theorem of a family, QUICK to the family's other theorems.
 QUICK_FAMILY, QUICK = 4.0, 0.4
 
 

@@ -53,8 +53,8 @@ class Sweep:
     name: str
     #: The signed integer type of the input; patterns are counted as unsigned integers.
     dtype: str
-    #: Compile the loop. Return (a function that calls the loop on consecutive patterns, the loop).
-    #: The hash of the loop is recorded.
+    #: A function that compiles the loop and returns a pair: a function that calls the loop on
+    #: consecutive patterns, and the loop. The record stores `kernel_hash` of the loop.
     prepare: Callable[[], tuple[Evaluate, Any]]
     reference: Callable[[], Runs]
 
@@ -186,8 +186,8 @@ def _compared(state: State, runs: Runs, results: Array) -> State:
 def count_mismatches(results, first, starts, values, run):  # type: ignore[no-untyped-def]
     """Return (number of mismatches, index of the first mismatch, expected result at this index).
 
-    `results[0]` is the result for the pattern `first`, and `run` is
-    the number of the run of the reference (`Runs`) that contains this pattern.
+    `results[0]` is the result for the pattern `first`. The expected results are given as runs of
+    patterns with equal results (see `Runs`). Run number `run` contains the pattern `first`.
     """
     mismatches, place, expected = 0, -1, 0
     begin = 0

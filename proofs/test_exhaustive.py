@@ -198,10 +198,10 @@ def test_checks_of_decoding_and_scales_report_another_kernel(monkeypatch: Any) -
 
 
 def small_sweep(end: int = 3 * sweeps.CHUNK + 5, fault: Any = None, interrupt_at: Any = None) -> Sweep:
-    """Return a sweep of a bfloat16 loop over `end` inputs; the 2**16 patterns repeat.
+    """Return a sweep of a bfloat16 loop over `end` inputs, which repeat the 2**16 bit patterns.
 
-    The loop gives a wrong code for the pattern `fault`, and raises KeyboardInterrupt when it first
-    reaches the pattern `interrupt_at`.
+    The loop returns a wrong code for input number `fault`. It raises KeyboardInterrupt once, when a
+    chunk begins with input number `interrupt_at`.
     """
     modes = "bfloat16", "e5m2", "rtp", "saturate"
     pending = [interrupt_at]

@@ -40,7 +40,7 @@ def module(body: str, width: int = 8, result: str = "i8", arguments: str = "abc"
 def executed(text: str, width: int = 8, arguments: str = "abc") -> Callable[..., int | None]:
     """Return a function that executes a module's @f on concrete values.
 
-    The returned function gives None for poison or undefined behaviour.
+    The function returns None for poison or undefined behaviour.
     """
     symbols = [z3.BitVec(name, width) for name in arguments]
     execution = ir.execute(ir.parse(text, "f"), symbols)

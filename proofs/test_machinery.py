@@ -28,7 +28,7 @@ X, Y = z3.BitVecs("x y", 32)
 
 
 def random_program(rng: random.Random) -> Callable[..., Any]:
-    """Return a random function of three words, without branches and loops."""
+    """Return a random function of three words, without branches or loops."""
     steps = [
         (
             rng.choice(["+", "-", "&", "|", "^", "<<", ">>", "<", "select"]),
@@ -219,7 +219,8 @@ def test_a_theorem_that_kills_its_process_costs_only_itself() -> None:
         list(collection().theorems.values()),
         2,
         get=collection,
-        # A time limit must be long, because a new process needs seconds to start.
+        # The limit of the fast tier is long, because a new process needs seconds to start. Only
+        # `sleep`, which must exceed its limit, is in the full tier.
         limits={"fast": 60, "full": 3},
         expected_seconds={"crash": 9},
     )

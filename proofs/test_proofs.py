@@ -1,4 +1,4 @@
-"""Tests that prove theorems of the fast tier: a sample of each family, or all (``--tier full``)."""
+"""Tests that prove theorems of the fast tier: a sample, or all of them with ``--tier full``."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,8 @@ from proofs.theorem import Outcome, Theorem
 
 FAST = choose(collect().theorems.values(), "fast")
 FAMILIES = ledger.families(FAST)
-#: The records of the ledger, one for each theorem; `test_ledger` checks that they are up to date.
+#: The theorems that this module proves without ``--tier full``, chosen by the times in the ledger.
+#: `test_ledger` checks that the ledger's records of all theorems are up to date.
 SAMPLE = sample(FAMILIES.values(), ledger.recorded_seconds())
 
 
@@ -33,7 +34,7 @@ def test_nearly_each_family_has_its_sample() -> None:
 
 
 def some(*names: str) -> Sequence[Theorem]:
-    """Return theorems with the given names. Their checks return at once."""
+    """Return theorems with the given names, whose checks return "proved" without a proof."""
     return [Theorem(name, "So.", (), lambda: Outcome("proved", "-", 0.0)) for name in names]
 
 
@@ -49,7 +50,7 @@ def test_a_sample_has_each_part_of_the_names_but_what_takes_long() -> None:
     assert names(x_2=QUICK + 0.1) == ["a/y/2", "a/y/1", "a/x/1"]
     assert names(x_1=QUICK_FAMILY, x_2=9.0, y_1=9.0, y_2=9.0) == ["a/x/1"]
     assert names(x_1=99.0, x_2=99.0, y_1=99.0, y_2=99.0) == []
-    # A theorem joins the sample for a part of its name only if other theorems have this part, too.
+    # A part that occurs in the name of only one theorem does not add this theorem to the sample.
     assert len(sample([some("m/one", "m/two", "m/three")], {})) == 1
 
 

@@ -115,8 +115,9 @@ SNIPPETS: list[tuple[str, str, dict[str, int], int]] = [
     ("shr.s64 %rd3, %rd1, %r2;", "%rd3", {"rd1": TOP, "r2": 1000}, -1),
     ("shr.s32 %r3, %r1, %r2;", "%r3", {"r1": -8, "r2": 1}, -4),
     ("shr.u16 %rs5, %rs3, 15;", "%rs5", {"rs3": 0x8000}, 1),
-    # cvt.D.S converts a number of type S to type D. If the register is wider than D, the type D
-    # decides how the number is extended.
+    # cvt.D.S converts a number of type S to type D. The sign of S decides how the number is
+    # extended to D. If the register is wider than D, the sign of D decides how the result is
+    # extended to the register.
     ("cvt.u64.u32 %rd3, %r1;", "%rd3", {"r1": -1}, 0xFFFFFFFF),
     ("cvt.s64.s32 %rd3, %r1;", "%rd3", {"r1": -1}, -1),
     ("cvt.u64.s32 %rd3, %r1;", "%rd3", {"r1": -1}, -1),
@@ -222,7 +223,7 @@ def test_random_programs_compute_what_the_cpu_computes(seed: int) -> None:
 
 
 def proved(machine: translation.Machine) -> Outcome:
-    """Check that the compiled encoder from float32 to e2m1 is right."""
+    """Return the outcome of a proof that the compiled encoder from float32 to e2m1 is right."""
     (kernel,) = (
         family.kernels[0] for family in translation.families() if family.name == "encode/float32/e2m1/rne/saturate"
     )

@@ -1,4 +1,4 @@
-"""Tests that theorems about the CUDA formulation refute wrong functions and unsuitable elements."""
+"""Tests that wrong functions and unsuitable elements refute theorems about the CUDA formulation."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Theorem:
 
     #: A unique name with parts separated by slashes, such as "encode/float32/e4m3/rne/saturate".
     name: str
-    #: A sentence that a numerics engineer understands, which holds for every kernel of the family.
+    #: What is proved about each kernel, in a sentence that a numerics engineer understands.
     statement: str
     #: Names of the functions that the theorem is about.
     kernels: tuple[str, ...]

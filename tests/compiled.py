@@ -31,7 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
 class Compiled:
     """A pytest plugin that counts the functions that numba compiles in each test.
 
-    The counts of worker processes reach the main process in test reports.
+    Worker processes send their compilations to the main process as properties of test reports.
     """
 
     def __init__(self) -> None:

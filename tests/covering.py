@@ -112,13 +112,14 @@ def covering(
     kinds: Mapping[str, Callable[[Any], Any]] | None = None,
     **choices: Iterable[Any],
 ) -> Covering:
-    """Return cases that contain all combinations of the values of any `strength` parameters.
+    """Return a few cases that contain every combination of values of any two parameters.
 
-    `where` says which cases are possible; combinations that occur in no possible case are ignored.
-    `apart` names pairs of parameters whose values need not occur together, for example because
-    another test combines them. `kinds` maps parameters to functions that return the kind of a
-    value. It suffices that each kind, not each value, occurs with all values of other parameters.
-    Each value occurs at least once. The cases are the same in every run.
+    `strength` replaces the number two. `where` says which cases are possible; combinations that
+    occur in no possible case are ignored. `apart` names pairs of parameters whose values need not
+    occur together, for example because another test combines them. `kinds` maps parameters to
+    functions that return the kind of a value. It suffices that each kind, not each value, occurs
+    with all values of other parameters. Each value occurs at least once. The cases are the same in
+    every run.
     """
     values = {name: tuple(some) for name, some in choices.items()}
     size = prod(map(len, values.values()))

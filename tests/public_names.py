@@ -51,7 +51,7 @@ def public_names(module: ModuleType) -> list[str]:
 
 
 def lines_of(module_name: str) -> list[str]:
-    """Return one line for each public name of a module and each class member: its signature."""
+    """Return a line with the signature of each public name of a module and of each class member."""
     module = importlib.import_module(module_name)
     found: list[str] = []
     for name in sorted(public_names(module)):

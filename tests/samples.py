@@ -51,10 +51,10 @@ def special_patterns(source: ElementFormat) -> Array:
 
 
 def boundary_patterns(source: ElementFormat, element: ElementFormat, scale: int = 127) -> Array:
-    """Return the values and midpoints of `element` times 2**(scale-127), and special values.
+    """Return bit patterns of `source`: values and midpoints of `element` times 2**(scale-127).
 
-    The result also has the neighbours of the values and midpoints in `source`, and some numbers
-    beyond the range of the element.
+    The result also has the neighbours of these numbers, some numbers outside the element's range,
+    and the special patterns.
     """
     finite = sorted({abs(v) for v in element.values() if math.isfinite(v)})
     beyond = [finite[-1] * f for f in (1 + 2.0**-element.mantissa_bits, 1.25, 1.5, 2.0, 4.0, 1e3)]
@@ -73,7 +73,10 @@ def random_patterns(source: ElementFormat, count: int, *key: object) -> Array:
 
 
 def is_nan(source: ElementFormat, bits: Array) -> Array:
-    """Return True for NaN patterns; numpy would warn about signalling NaNs in a float array."""
+    """Return True for each bit pattern that is a NaN.
+
+    The function compares integers, because numpy warns about signalling NaNs in float arrays.
+    """
     return (bits.astype(np.int64) & ((1 << (source.bits - 1)) - 1)) > source.max_code + 1
 
 

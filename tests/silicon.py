@@ -1,4 +1,4 @@
-"""Outputs of GPUs in tests/data/matrix-units.npz, with the units that must reproduce them.
+"""Outputs of GPUs, read from tests/data/matrix-units.npz, and the units that must reproduce them.
 
 Source: F. A. Khattak and M. Mikaitis, *Accurate Models of NVIDIA Tensor Cores*, TACO 2026,
 repository north-numerical-computing/MATLAB-tensor-core (BSD-2-Clause).

@@ -229,7 +229,7 @@ PUBLIC = [name for name in MODULES if name not in ("mxnum.torch", "mxnum.lab.lan
 
 
 def is_documented(module, name):
-    """Return True if the reference documents a name of a module."""
+    """Return True if the page api.md documents a name of a module."""
     whole = re.search(rf"automodule:: {re.escape(module)}\n(?:   .*\n)*?   :members:(.*)\n(   :exclude.*)?", REFERENCE)
     if whole and (not whole[1].strip() or name in re.split(r"[ ,]+", whole[1])):
         return True

@@ -197,7 +197,10 @@ def names_a_mode(node):
 
 
 def unguarded(path):
-    """Return lines that compare a mode outside `match`, or whose `match` accepts unknown modes."""
+    """Return the lines that compare a mode outside a `match` statement.
+
+    Also return the lines of `match` statements that accept unknown modes.
+    """
     tree = ast.parse(path.read_text())
     matches = [node for node in ast.walk(tree) if isinstance(node, ast.Match)]
     handled = {id(below) for node in matches for case in node.cases for each in case.body for below in ast.walk(each)}

@@ -230,7 +230,7 @@ def test_outcomes_are_stored_and_a_second_run_goes_on(tmp_path, capsys):
     ids=["passes", "fails", "aborts", "does not end"],
 )
 def test_forked_runs_give_the_status_of_pytest(body, limit, status, tmp_path):
-    """Check exit statuses in a new process, because the process of the tests has threads."""
+    """Check exit statuses in a new process: the tests' process has threads, so it cannot fork."""
     (tmp_path / "test_it.py").write_text(f"def test_it():\n    {body}\n")
     script = (
         "from pathlib import Path; from tests.mutants import forked; "

@@ -10,13 +10,13 @@ from tests import samples
 
 SHAPE = (64, 96)
 COUNT = 64 * 96
-#: Offsets of the second array in a buffer, which has 16 bytes for each element.
+#: Byte offsets of the second array in a buffer whose first array begins at offset 0.
 PLACES = (0, 192, 4000, 4 * COUNT - 192, 4 * COUNT)
 FORMATS = ("mxfp8_e4m3", "mxfp4_e2m1")
 
 
 class Memory:
-    """A buffer of bytes, in which arrays are put at any offset."""
+    """A buffer of 16 * COUNT bytes, in which arrays are put at any offset."""
 
     def __init__(self) -> None:
         self.bytes = np.zeros(16 * COUNT, np.uint8)

@@ -123,7 +123,7 @@ def test_rceil_where_float32_arithmetic_is_wrong():
 
 
 def test_nibbles_are_neighbours():
-    """Check that element i begins at bit 4 i, as in gpt-oss, but not in llama.cpp."""
+    """Check that element i begins at bit 4 * i. This is the order of gpt-oss, not of llama.cpp."""
     q = mx.MXArray.from_parts(np.arange(16, dtype=np.uint8), np.full(1, 127, np.uint8), "mxfp4_e2m1")
     assert q.pack().tolist() == [0x10, 0x32, 0x54, 0x76, 0x98, 0xBA, 0xDC, 0xFE]
 
@@ -140,7 +140,7 @@ def test_blocks_do_not_straddle_rows():
 def test_every_code_round_trips(element, dtype):
     fmt = mx.formats.element(element)
     codes = np.array([code for code, value in enumerate(fmt.values()) if value == value], np.uint8)
-    if fmt.integer:  # encoding never gives the most negative code
+    if fmt.integer:  # `encode` never returns the code of the most negative number
         codes = codes[codes != 1 << (fmt.bits - 1)]
     back = mx.encode(mx.decode(codes, element, dtype=dtype), element, overflow="ieee")
     assert np.array_equal(back, codes)

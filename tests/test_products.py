@@ -80,7 +80,7 @@ def check(a, b, accumulate, case=None):
 
 #: Cases: a pair of formats, and a mode of accumulation. In the mode `block`, the number type of
 #: sums depends on both formats, so all pairs of formats are tested. In other modes, loops for an
-#: operand depend on that operand's format alone, so each format meets only a few other formats.
+#: operand depend on that operand's format alone, so each format is paired with only a few.
 PAIRS = [(pair, "block") for pair in product(NAMES, NAMES)]
 PAIRS += [
     ((a, NAMES[(i + shift) % len(NAMES)]), how)
@@ -521,7 +521,7 @@ def test_out_may_overlap_the_operands(accumulate):
 
 @pytest.mark.parametrize("accumulate", DEFINED)
 def test_results_do_not_depend_on_threads(accumulate, monkeypatch):
-    """Check equal results of 1 to 8 threads; patched limits let small products use all threads."""
+    """Check that 1 to 8 threads give equal results, with limits patched for small products."""
     monkeypatch.setattr(by_floats, "MULTIPLICATIONS_PER_THREAD", 1)
     monkeypatch.setattr(by_definition, "PRODUCTS_PER_THREAD", 1)
     for m, n in ((40, 100), (1, 130), (130, 1), (70, 3), (1, 1), (0, 4), (40, 40)):

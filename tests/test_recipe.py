@@ -97,11 +97,11 @@ WRONG = {
     "vector": (lambda: Recipe(vector="float16"), "Argument 'vector' must be one of"),
     "stochastic": (
         lambda: Recipe(gradients={"rounding": "sr"}),
-        "^Argument 'format' must be an MX format with rounding='sr', not None.$",
+        "^Argument 'format' must be an MX format if rounding='sr', not None.$",
     ),
-    "rule": (lambda: Recipe.uniform("bfloat16", scale_rule="rceil"), "with scale_rule='rceil', not 'bfloat16'"),
-    "block": (lambda: Operand(block_size=16), "must be an MX format with block_size=16, not None"),
-    "tile": (lambda: Operand(block_shape=(4, 4)), r"must be an MX format with block_shape=\(4, 4\), not None"),
+    "rule": (lambda: Recipe.uniform("bfloat16", scale_rule="rceil"), "if scale_rule='rceil', not 'bfloat16'"),
+    "block": (lambda: Operand(block_size=16), "must be an MX format if block_size=16, not None"),
+    "tile": (lambda: Operand(block_shape=(4, 4)), r"must be an MX format if block_shape=\(4, 4\), not None"),
     "list": (lambda: Recipe.from_dict([]), r"Argument 'table' must be a mapping, not \[\]"),
     "meet": (
         lambda: Recipe("mxint8", activations_backward={"format": "mxint8", "transform": "hadamard"}),

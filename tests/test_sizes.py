@@ -50,7 +50,7 @@ def public_names() -> set[str]:
 
 
 def is_public(path: Path, qualified: str, names: set[str]) -> bool:
-    """Return True if a module in the file's folder, or in a folder above, makes the name public."""
+    """Return True if the name is public in the file's module or in a package that contains it."""
     module = path.relative_to(ROOT).with_suffix("").parts
     return any(".".join((*module[:depth], qualified)) in names for depth in range(1, len(module) + 1))
 
@@ -67,7 +67,10 @@ def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def arguments(function: ast.FunctionDef | ast.AsyncFunctionDef, is_method: bool, with_options: bool) -> int:
-    """Return the number of arguments, without keyword-only arguments that have defaults."""
+    """Return the number of arguments, without `self` or `cls`.
+
+    Keyword-only arguments that have defaults count only if `with_options` is True.
+    """
     given = function.args
     positional = [argument.arg for argument in (*given.posonlyargs, *given.args)]
     bound = is_method and positional[:1] in (["self"], ["cls"])

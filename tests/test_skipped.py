@@ -1,4 +1,4 @@
-"""Check that one environment runs exactly the tests that another environment skips."""
+"""Tests of `--note-skipped` and `--only-noted`: one run runs the tests that another run skipped."""
 
 from __future__ import annotations
 

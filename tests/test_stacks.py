@@ -1,4 +1,4 @@
-"""Tests that NVFP4 in a stack's arithmetic has the results of the stack's package on a CPU."""
+"""Tests that `mxnum.stacks` computes the same NVFP4 bits as each stack's package on a CPU."""
 
 from __future__ import annotations
 
@@ -317,7 +317,7 @@ def test_roundings_equal_gfloat(family):
 
 @pytest.mark.parametrize("stack", stacks.STACKS)
 def test_equals_the_definition_where_no_scale_is_rounded(stack):
-    """Check blocks with maxima 6 * 2**n; the first block's, 6 * 448, is the tensor's maximum."""
+    """Check blocks with maxima 6 * 2**n, after a first block with the tensor's maximum, 6 * 448."""
     draw = np.random.default_rng(0)
     x = draw.integers(-127, 128, (32, 16)).astype(np.float32) / 128
     x[:, 3] = 1

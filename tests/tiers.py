@@ -108,7 +108,7 @@ def write(record: Record, path: Path = RECORD) -> None:
 
 
 def with_outcomes(record: Record, outcomes: Record) -> Record:
-    """Return the record with new outcomes, without tests that no longer exist."""
+    """Return the record with new outcomes, without tests whose files no longer exist."""
     kept = {name: entry for name, entry in record.items() if (ROOT / name.split("::")[0]).exists()}
     for name, entry in outcomes.items():
         about = {"code": code_hash(name), "date": date.today().isoformat(), "versions": versions()}

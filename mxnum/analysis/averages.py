@@ -26,7 +26,7 @@ DENSITIES = ("log_uniform", "uniform")
 class Tooth:
     """One piece of the sawtooth: if lower < f < upper, Q(f) is `below` or `above`.
 
-    Only under stochastic rounding do `below` and `above` differ.
+    `below` and `above` differ only under stochastic rounding.
     """
 
     lower: Fraction

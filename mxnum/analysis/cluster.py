@@ -1,8 +1,8 @@
 """Compute expectations over a block of k independent numbers that share a scale.
 
-Let S be the index of a block's scale. S is at least s if the block's maximum reaches t_s, which is
-t * 2**s for E8M0 (see `ladder`). Let G(t) = P(|X| < t). By symmetry between the k numbers, any
-function h of one number and of the scale has the expectation
+Let S be the index of a block's scale. S is at least s if and only if the block's maximum is at
+least t_s. Here t_0 is 0, and `ladder` lists the other t_s. Let G(t) = P(|X| < t). By symmetry
+between the k numbers, any function h of one number and of the scale has the expectation
 
     E[h(X, S)] = sum over s of  G(t_{s+1})**(k-1) E[h(X, s); |X| < t_{s+1}]
                               - G(t_s)**(k-1) E[h(X, s); |X| < t_s],
@@ -11,10 +11,10 @@ because {S = s} is {all |X_i| < t_{s+1}} without {all |X_i| < t_s}. For a functi
 the block, and of the scale, k - 2 replaces k - 1 in this formula. Only the integrals over single
 numbers are approximated, by composite Gauss-Legendre sums on the pieces where Q is smooth.
 
-Accuracy: let r be the root mean square of a relative error. In all random trials against interval
-arithmetic, the computed mean is wrong by less than 1e-13 r + 2e-16, and the mean square by less
-than r (1e-12 r + 2e-16). A normal distribution is cut at 10 standard deviations, which omits a
-probability of 2e-23 for each number.
+Accuracy: let r be the root mean square of the relative error Q/X - 1. Random trials compare results
+with interval arithmetic. In all trials, the computed mean of Q/X - 1 is wrong by less than
+1e-13 r + 2e-16, and the computed mean square by less than r (1e-12 r + 2e-16). A normal
+distribution is cut at 10 standard deviations, which omits a probability of 2e-23 for each number.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def window(model: Model, mu: Any, sigma: Any) -> tuple[Any, Any]:
 
 
 def probability_above(model: Model, t: Array, mu: Array, sigma: Array) -> Array:
-    """Return P(|X| >= t), with full relative accuracy even for small probabilities."""
+    """Return P(|X| >= t); small probabilities of a normal X have full relative accuracy."""
     if model.distribution == "uniform":
         # The bounds are in units of sigma, because mu + sigma loses digits if sigma is much smaller
         # than mu.

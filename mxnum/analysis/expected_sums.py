@@ -1,4 +1,4 @@
-"""Compute the expected mean and variance of the errors of sums of products, for sampled results.
+"""Compute the expected mean and variance of the error of each dot product in a sample of results.
 
 The magnitudes of terms and of exact partial sums determine which bits each step drops. Dropped bits
 are modelled as uniform and independent. `compare_products` compares the parts of a difference with
@@ -93,7 +93,7 @@ def rounded_to_nearest(sums: Sums, terms: int, fraction_bits: int = 23) -> Error
 def truncated(sums: Sums, unit: MatrixUnit, promotion: int) -> Error:
     """Return the expected error of a unit that adds in chains of fused sums and drops low bits.
 
-    If `promotion` is not 0, chains start again from zero after `promotion` products.
+    If `promotion` is not 0, a new chain starts from zero after every `promotion` products.
     """
     from_zero = promotion or (unit.k[-1] if unit.addend == "after" else 0)
     # The exact sum of a group of products counts as one term. The operands of a unit with

@@ -210,8 +210,9 @@ def gamma_bias(
     be the root mean square of zeta. In all random comparisons with enclosures, ``bias`` and
     `ratio_of_means` are wrong by less than 1e-13 r + 2e-16, and `variance` by less than r (1e-12
     r + 2e-16). `GammaBias.enclosure` gives a proved interval. If zero is within 10 standard
-    deviations of mu, the bias of modes that round small numbers away from zero is infinite, and so
-    is the variance of stochastic rounding.
+    deviations of mu (for a uniform distribution: within its interval), two results are infinite:
+    the bias of modes that round small numbers away from zero, and the variance of stochastic
+    rounding.
 
     >>> import mxnum as mx
     >>> mx.analysis.gamma_bias("mxfp8_e4m3", 0.93, 0.01)
@@ -407,9 +408,10 @@ def _uniform_ends(mu: Fraction, sigma: Fraction) -> tuple[Fraction, Fraction]:
 
 
 def _cut(model: Model, mu: Fraction, sigma: Fraction, reach: float) -> Cut:
-    """Return the scales and the interval that have all but a negligible part of the probability.
+    """Return the scales and the interval outside which the probability is negligible.
 
-    For a normal distribution, the interval has `reach` standard deviations on each side of mu.
+    For a normal distribution, the interval extends `reach` standard deviations, rounded up to an
+    integer, on each side of mu.
     """
     if model.distribution == "uniform":
         low, high = _uniform_ends(mu, sigma)

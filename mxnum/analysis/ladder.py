@@ -1,8 +1,9 @@
 """List the scales that a block can have, and the block maximum at which each scale begins.
 
 For every format and most scale rules, the largest magnitude A of a block alone determines the
-block's scale. The scale has the index s if begin(s) <= A < begin(s + 1), and its value is unit(s).
-So the same formulas hold for every format and most scale rules.
+block's scale. The scale has the index s if A lies between begins[s] and begins[s + 1], and its
+value is units[s]. `open_below` says which scale a block has if A equals begins[s]. So the same
+formulas hold for all these formats and scale rules.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class ScaleLadder:
     begins: tuple[Fraction, ...]
     #: The value of each scale.
     units: tuple[Fraction, ...]
-    #: For each scale s, True if a block whose maximum equals begin(s) has scale s - 1.
+    #: For each scale s, True if a block whose maximum equals begins[s] has scale s - 1.
     open_below: tuple[bool, ...]
     #: The quantized values of a block with largest magnitude A are at most growth * max(A, least).
     growth: Fraction

@@ -170,7 +170,7 @@ class ArbMachine:
         acb = self._flint.acb
         rate, scale = -1 / (2 * sigma**2), 1 / (sigma * (2 * self.pi()).sqrt())
 
-        def integrand(z: Any, _: bool) -> Any:  # arb asks about branch cuts; the integrand has none
+        def integrand(z: Any, _: bool) -> Any:  # arb's flag `_` matters only for branch cuts
             return (rate * (z - mu) ** 2).exp() * scale / z
 
         return acb.integral(integrand, acb(self.number(lower)), acb(self.number(upper))).real

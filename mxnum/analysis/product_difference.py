@@ -34,12 +34,14 @@ SAMPLE = 256
 class ProductStack:
     """A stack of software and hardware that multiplies two matrices.
 
-    `accumulate` is a matrix unit, its name, or a mode of `Accumulate`. `quantize` is None (matrices
-    are not quantized), a format, the name of an operand type ("e4m3", "float16"), a dictionary of
-    keywords of `mxnum.quantize`, or a function f(matrix, axis) that returns the operand. Products
-    are summed along `axis`. A unit's sum is multiplied by two scales (of a tensor or a row), one
-    from each operand: by the product of both scales if `tensor_scale` is "after", or by one scale
-    and then by the other if it is "in turn".
+    `accumulate` is a matrix unit, its name, or a mode of `Accumulate`. `quantize` is a format, the
+    name of an operand type ("e4m3", "float16"), or a dictionary of keywords of `mxnum.quantize`. It
+    can also be a function f(matrix, axis) that returns the operand for a sum along `axis`. If
+    `quantize` is None, the stack does not quantize matrices.
+
+    Each operand may have a scale for its tensor or for each row. If `tensor_scale` is "after", the
+    stack multiplies a unit's sum by the product of both operands' scales. If `tensor_scale` is "in
+    turn", the stack multiplies the sum by the first operand's scale and then by the second's.
     """
 
     accumulate: str | Accumulate | MatrixUnit
@@ -126,7 +128,7 @@ class ProductDifference:
         odd = [part.name for part in self.parts if part.verdict.startswith("larger")]
         said = f"larger than expected: {', '.join(odd)}" if odd else "every part is expected"
         left = f"; {self.nonfinite} of {self.size} results are not finite and are left out" if self.nonfinite else ""
-        return f"{second} - {first}: most of the difference is {largest.name}; {said}{left}."
+        return f"{second} - {first}: the largest part is {largest.name}; {said}{left}."
 
     def as_dict(self) -> dict[str, Any]:
         """Return all numbers and names, without the arrays, for scripts."""
@@ -188,7 +190,7 @@ def compare_products(
 
 
 class _Chain:
-    """A stack's results: first with exact sums, then with one more property of the stack each."""
+    """The results of a stack in steps: exact sums, then one more property of the stack per step."""
 
     def __init__(self, stack: ProductStack, a: Any, b: Any) -> None:
         self.a, self.b = (_values(x) for x in (a, b))
@@ -271,7 +273,7 @@ def _values(x: Any) -> Array:
 
 
 def _as_type(x: Array, name: str) -> Array:
-    """Return an array rounded to nearest even to a type that units take."""
+    """Return an array rounded to nearest even to an operand type; for "tf32", to float32."""
     if name in ("tf32", "float16"):
         return x.astype(np.float32 if name == "tf32" else np.float16)
     dtype = numpy_dtype(OPERANDS[name])

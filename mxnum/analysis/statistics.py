@@ -181,7 +181,7 @@ class Statistics:
             clamping = int(np.count_nonzero(np.nan_to_num(clamp) > 0))
             return f"<Statistics of {np.shape(self.size)} groups: {spread}; {clamping} of {clamp.size} clamped>"
         if self.measured == 0:
-            return f"<Statistics of {self.size} elements: nothing measured, as all blocks are NaN or empty>"
+            return f"<Statistics of {self.size} elements: nothing measured: no finite element outside NaN blocks>"
         excluded = self.size - self.compared
         return (
             "\n".join(

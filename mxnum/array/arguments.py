@@ -115,8 +115,8 @@ def checked_tensor_scale(
         )
     )
     accepted = (
-        f"without axes, or of {len(shape)} axes that each have length 1, or the array's length if blocks have length 1 "
-        f"along the axis (the array has shape {shape} and blocks {blocks})"
+        f"without axes, or of {len(shape)} axes, each of length 1 or, where blocks have length 1, of the array's "
+        f"length (the array has shape {shape} and blocks {blocks})"
     )
     errors.require(fits, "tensor_scale", accepted, tensor.shape)
     if positive:

@@ -312,9 +312,10 @@ class MXArray:
     def dequantize(self, dtype: Any = "float32", *, threads: int | None = None, out: Array | None = None) -> Array:
         """Return the values in float32, float64, bfloat16 or float16, rounded once to nearest even.
 
-        Values in float64 are exact if there are no offsets; the sum of value and offset is rounded.
-        In a block whose scale is NaN, all values are NaN. `out` must have the shape and dtype of
-        the result. `threads` is the number of threads that may work on a large array.
+        Values in float64 are exact if the array has no offsets. With offsets, the sum of value and
+        offset is rounded. In a block whose scale is NaN, all values are NaN. `out` must have the
+        shape and dtype of the result. `threads` is the number of threads that may work on a large
+        array.
         """
         target = result_format(dtype)
         stored, scales, offsets = held_parts(self)
@@ -406,13 +407,13 @@ class MXArray:
 
     @property
     def T(self) -> Self:
-        """The transpose, without a copy."""
+        """The array with its axes reversed, as `transpose` returns it."""
         return self.transpose()
 
     def transpose(self, *axes: Any) -> Self:
         """Return a view with permuted axes, by default reversed. `axes` may be one tuple.
 
-        Packed codes are unpacked, unless the last axis stays last.
+        Packed codes are unpacked to new memory, unless the last axis stays last.
         """
         if len(axes) == 1 and isinstance(axes[0], tuple | list):
             axes = tuple(axes[0])
@@ -486,7 +487,7 @@ class MXArray:
     # Files
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write an ``.npz`` file with packed codes, scales, offsets and a description.
+        """Write all parts of the array to an ``.npz`` file, with packed codes and a description.
 
         If writing fails, no new file is left, and an existing file is unchanged.
         """

@@ -1,4 +1,4 @@
-"""Convert the arrays that callers give to operands of matrix units."""
+"""Convert the arrays that a caller passes into operands of matrix units."""
 
 from __future__ import annotations
 

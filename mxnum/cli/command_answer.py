@@ -22,9 +22,9 @@ def answer(
     """Add the right answers to your own test cases, for example as golden values for a simulation.
 
     The file of cases has a header, which says what to compute, and a line of inputs for each case.
-    `mxnum vectors --inputs-only` writes a file of cases. All codes of a block may be joined to one
-    long number, with the first code in the lowest bits. If cases come through a pipe, the command
-    answers each case as soon as its line arrives.
+    `mxnum vectors --inputs-only` writes a file of cases. All codes of a block may be joined into
+    one long number, with the first code in the lowest bits. If cases come through a pipe, the
+    command answers each case as soon as its line arrives.
 
     Examples: `mxnum answer cases.txt -o golden.txt`; `./stimuli | mxnum answer`.
     """

@@ -21,7 +21,8 @@ def explore(
     source: Annotated[Path, typer.Argument(metavar="FILE", help="A .npy, .npz or .safetensors file of floats.")],
     formats: Annotated[Several, typer.Option("--format", "-f", help="Only this MX format; repeatable.")] = None,
     scale_rules: Annotated[
-        Several, typer.Option("--scale-rule", help="Scale rule to try; repeatable. Each format must allow one of them.")
+        Several,
+        typer.Option("--scale-rule", help="Scale rule to try; repeatable. Each format must allow one of the rules."),
     ] = None,
     roundings: Annotated[Several, typer.Option("--rounding", help="Only this rounding; repeatable.")] = None,
     block_sizes: Annotated[
@@ -107,7 +108,7 @@ def _print(found: Exploration, shown: list[Candidate]) -> None:
     total = 1
     for length in found.shape:
         total *= length
-    extent = "all elements" if found.measured == total else f"{found.measured} of {total} elements (bands of rows)"
+    extent = "all elements" if found.measured == total else f"{found.measured} of {total} elements (in bands of rows)"
     print_table(f"{len(found.candidates)} candidates{state}; {extent}", TITLES, map(cells_of, shown))
 
 

@@ -57,7 +57,7 @@ def prove(
 ) -> None:
     """Prove that code is right for all inputs, or show an input with a wrong result.
 
-    The exit status is 0 if the code is proved right, and 1 otherwise.
+    The exit status is 0 if the code is proved right, 2 if it cannot be read, and 1 otherwise.
 
     Examples: `mxnum prove encode convert.sv -f mxfp8_e4m3 --function convert`;
     `mxnum prove decode fp8.c --function e5m2_to_float --format mxfp8_e5m2`;

@@ -41,7 +41,7 @@ def selftest(
         if not as_json:
             print(check, flush=True)
 
-    wait = "about a minute" if everything else "some seconds"
+    wait = "about a minute" if everything else "a few seconds"
     print(f"Compiling loops, which takes {wait} the first time.", file=sys.stderr)
     if not as_json:
         print(facts_text(facts()), end="\n\n", flush=True)

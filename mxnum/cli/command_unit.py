@@ -30,7 +30,9 @@ def probe(
     force: options.Force = False,
     device: Annotated[
         str | None,
-        typer.Option(help="Run cases on this GPU: cuda, or the path of a compiled probe.cu; --output is a folder."),
+        typer.Option(
+            help="Run the cases on a GPU: cuda, or the path of a compiled probe.cu. --output is then a folder."
+        ),
     ] = None,
 ) -> None:
     """Write cases that show how a matrix unit computes d = a*b + c.

@@ -18,7 +18,11 @@ def vectors(
     operation: Operation,
     format: options.Format = "mxfp8_e4m3",
     level: Annotated[
-        int, typer.Option(help="Level 1 has every boundary and special value, level 2 about a million random cases.")
+        int,
+        typer.Option(
+            help="Level 1 has every boundary and special value. Level 2 has random cases: "
+            "100,000 for quantize, scale, dot and mma, otherwise 1,000,000."
+        ),
     ] = 1,
     count: Annotated[int | None, typer.Option(help="Number of cases at level 2.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the cases.")] = 0,

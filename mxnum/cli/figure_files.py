@@ -13,7 +13,10 @@ SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def check_figure(path: Path | None, force: bool = False) -> None:
-    """Raise an error before a command starts its work if a figure cannot be written to `path`."""
+    """Raise an error if a figure cannot be written to `path`.
+
+    A command calls this function before it starts its work.
+    """
     check_output("Option --plot", path, force)
     if path is None:
         return

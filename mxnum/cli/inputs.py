@@ -26,7 +26,7 @@ def read_array(path: Path, tensor: str | None = None, as_dtype: str | None = Non
 
 
 def read(path: Path, tensor: str | None = None) -> Array | MXArray:
-    """Read an array from a file or a checkpoint's folder: floats, or a saved `MXArray`."""
+    """Read an array of numbers, or a quantized array, from a file or a checkpoint's folder."""
     path.stat()  # raises FileNotFoundError for a missing file, whatever its suffix
     if path.is_dir():
         return _from_checkpoint(path, tensor)

@@ -43,7 +43,7 @@ def pieces(x: Any) -> Iterator[Any]:
 
 
 class FloatSummary:
-    """The range and special values of an array of floats, and the errors of an MX format.
+    """The range and special values of an array of floats, and the errors of quantizing the array.
 
     `settings` are keywords of `mxnum.analysis.measure`. If the array comes in pieces and the format
     has a tensor scale, `settings` must include the tensor scale of the whole array.

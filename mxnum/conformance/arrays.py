@@ -207,7 +207,8 @@ class _Kernel:
     def _tensor(self, inputs: dict[str, Array], seed: int) -> Columns:
         """Return an array's largest finite magnitude and its tensor scale, as a batch of one row.
 
-        Codes do not determine the largest magnitude, so `largest_of_tensors` gives one.
+        If the inputs are codes, they do not determine the largest magnitude. The method then takes
+        one of the magnitudes from `largest_of_tensors`.
         """
         if not self.task.has_tensor:
             return {}

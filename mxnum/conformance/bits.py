@@ -87,8 +87,8 @@ class Generator:
     def integers(self, low: int, high: int, shape: int | tuple[int, ...]) -> Array:
         """Return random integers in low..high inclusive.
 
-        If the range has n <= 2**32 integers, the lowest probability of an integer is at least the
-        highest probability times (1 - n / 2**32).
+        If the range has n <= 2**32 integers, their probabilities differ by at most n / 2**32 of the
+        highest probability.
         """
         count, values = int(np.prod(shape)), np.uint64(high - low + 1)
         raw = self._generator.random_raw(count)

@@ -41,8 +41,8 @@ PAIRS = "float4_e2m1fn_x2"
 #: Names of the parameters through which a function receives the tensor's largest magnitude and the
 #: tensor scale.
 OF_TENSORS = ("largest", "tensor_scale")
-#: `parts_of` also tries scale codes that differ by at most `_REACH` from the scale rule's code, but
-#: only for 8-bit scales, since wider scales have too many codes.
+#: For 8-bit scales, `parts_of` also tries scale codes that differ by at most `_REACH` from the
+#: scale rule's code. Wider scales have too many codes.
 _REACH = 16
 
 
@@ -77,9 +77,9 @@ class Implementation:
         return {name: np.concatenate([found[name] for _, found in made])[order] for name in made[0][1]}
 
     def in_tensor(self, task: Task, inputs: Columns) -> Implementation:
-        """Return the implementation with any parameters `largest` and `tensor_scale` bound.
+        """Return the implementation with `largest` and `tensor_scale` bound, if it takes them.
 
-        Their values come from the first row of `inputs`.
+        The values of these parameters come from the first row of `inputs`.
         """
         if not task.has_tensor:
             return self
@@ -322,7 +322,8 @@ def _is_known(task: Task, inputs: Columns) -> bool:
 def _by_rule(task: Task, inputs: Columns, bits: Array) -> tuple[int, Array, Array]:
     """Return how many blocks the task's scale rule reproduces, and each block's scale and codes.
 
-    A block counts if right codes (or any codes, if unknown) give its values at the rule's scale.
+    A block counts if the right codes give its values at the rule's scale. If the right codes are
+    unknown, a block counts if each of its values has a code at this scale.
     """
     scale = right_scales(task, inputs).astype(np.int64)
     codes = _codes_at(task, inputs, bits, scale)

@@ -54,16 +54,16 @@ def check(
           unit takes; c has the shape (n,). The arguments for a unit with scales are
           ``(a_codes, a_scales, b_codes, b_scales, c)``.
 
-        With ``rounding="sr"`` the last argument has the random words. The callable may return
-        arrays or tensors. Codes may be integers, the element's own type of ml_dtypes or torch, or
-        bytes of the shape (n, block * bits / 8), packed row by row. Scales are integers or
-        float8_e8m0fnu.
+        With ``rounding="sr"`` the last argument is the array of random words. The callable may
+        return arrays or tensors. Codes may be integers, the element's own type of ml_dtypes or
+        torch, or bytes of the shape (n, block * bits / 8), packed row by row. Scales are integers
+        or float8_e8m0fnu.
     format
         An MX format, which also sets the block length, or the type of arrays that a matrix unit
         takes (``"e4m3"``, ``"float16"``).
     level, seed, count
-        Level 1 has every boundary and its neighbours, special values and extreme scales. Level 2
-        has `count` random cases.
+        Level 1 checks every boundary and its neighbours, special values and extreme scales. Level 2
+        checks `count` random cases.
     accept
         Names of choices (see `mxnum.conformance.CHOICES`) that the implementation documents, or
         ``"all"``.
@@ -77,7 +77,8 @@ def check(
         type that the unit takes, or are codes if torch lacks this type.
     scales
         Layout of the returned scales: ``"plain"``, or ``"swizzled"`` for tensor cores
-        (`mxnum.interop.swizzle`). Swizzled scales are laid out as a matrix of n rows, one column.
+        (`mxnum.interop.swizzle`). Swizzled scales have the order of a matrix of n rows and one
+        column, including its padding.
     **modes
         ``source``, ``rounding``, ``scale_rule``, ``overflow``, ``nonfinite``, ``sr_bits``,
         ``accumulate``, ``block``: the modes that the callable claims to implement. A mode that has

@@ -46,7 +46,10 @@ def _of_float(claim: Claim, inputs: Mapping[str, int]) -> tuple[Claim, Mapping[s
 def _nan_settings(
     claim: Claim, inputs: Mapping[str, int], right: Mapping[str, int], found: Mapping[str, int | None]
 ) -> list[str]:
-    """Return a sentence about the setting under which a difference in NaN does not count."""
+    """Return the advice for a counterexample with NaN, in a list of at most one sentence.
+
+    The sentence names the setting under which the counterexample does not count.
+    """
     if claim.operation not in ("encode", "decode"):
         return []
     (output,) = claim.outputs

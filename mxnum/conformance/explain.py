@@ -135,7 +135,7 @@ def _float_scale_steps(task: Task, values: list[float], tensor: Fraction, code: 
         quotient *= Fraction(3, 2) if takes_four else 1
     found, below, above, fraction, why = _rounded(scale, quotient, rule)
     if found != code:
-        raise AssertionError(f"explanation {why!r} gives the code {found}, but the kernel gives {code}")
+        raise AssertionError(f"explanation {why!r} gives the code {found}, but the definition gives {code}")
     return FloatScaleSteps(task, place, maximum, tensor, quotient, below, above, fraction, why + chosen, code)
 
 
@@ -150,16 +150,16 @@ def _rounded(
     here = Fraction(scale.value(low))
     if low == scale.max_code:
         beyond = quotient > here
-        return low, low, None if beyond else low, Fraction(0), "is the largest scale" if not beyond else "saturates"
+        return low, low, None if beyond else low, Fraction(0), "it is the largest scale" if not beyond else "saturates"
     fraction = (quotient - here) / (Fraction(scale.value(low + 1)) - here)
     if fraction == 0:
         return low, low, low + 1, fraction, "it stays"
     if rule.rounds_up:
-        return low + 1, low, low + 1, fraction, "rceil takes the one above"
+        return low + 1, low, low + 1, fraction, "rceil rounds to the one above"
     half = Fraction(1, 2)
     if fraction == half:
-        return low + low % 2, low, low + 1, fraction, "a tie, which goes to the even code"
-    return low + (fraction > half), low, low + 1, fraction, "nearest takes the nearer one"
+        return low + low % 2, low, low + 1, fraction, "a tie, which rounds to the even code"
+    return low + (fraction > half), low, low + 1, fraction, "nearest rounds to the nearer one"
 
 
 def _error(task: Task, numbers: list[Fraction], factor: Fraction, power: int) -> Fraction:
@@ -230,13 +230,13 @@ class ElementSteps:
         return -magnitude if self.negative else magnitude
 
     def value_of(self, neighbour: Neighbour) -> Fraction:
-        """Return the value of a neighbour; it is negative if the rounded number is."""
+        """Return the value of a neighbour, with the sign of the rounded number."""
         return -neighbour.value if self.negative else neighbour.value
 
     def _named(self, neighbour: Neighbour) -> str:
         value = number(self.value_of(neighbour))
         if neighbour.code is None:
-            return f"{value} (which would follow the largest)"
+            return f"{value} (beyond the largest value)"
         digits = (self.element.bits + 3) // 4
         return f"{value} (0x{neighbour.code:0{digits}X})"
 
@@ -337,7 +337,7 @@ def explain_element(
     steps = ElementSteps(e, x, factor, divisor, y, below, above, delta, rule, code)
     want = min(rounded, grid[-1])
     if math.isfinite(steps.value) and abs(Fraction(steps.value)) != want:
-        raise AssertionError(f"explanation {rule!r} gives {want}, but the kernel gives {steps.value}")
+        raise AssertionError(f"explanation {rule!r} gives {want}, but the definition gives {steps.value}")
     return steps
 
 
@@ -361,7 +361,8 @@ def _neighbours(e: ElementFormat, grid: list[Fraction], y: Fraction, x: float) -
 def _factor(task: Task, scale: float, code: int | None, tensor: float | None) -> tuple[Fraction, str]:
     """Return the divisor of elements, as an exact fraction and in words.
 
-    An infinite or NaN scale divides no element, so 1 takes the place of such a scale.
+    If the scale is infinite or NaN, no element is divided, and the fraction is computed with 1 in
+    place of the scale.
     """
     factor = Fraction(scale) if math.isfinite(scale) else Fraction(1)
     if task.format.scale.power_of_two:
@@ -397,20 +398,20 @@ def _rounding_rule(task: Task, negative: bool, parity: int, delta: Fraction, ran
     end, taken = "away from" if away else "toward", "even" if away == bool(parity) else "odd"
     if mode.is_stochastic:
         added = f"{math.floor(delta * 2**r)} + {random % 2**r} {'>=' if away else '<'} 2^{r}"
-        return f"{mode} adds R to the first {r} fraction bits, {added}, so the result goes {end} zero", away
+        return f"{mode} adds R to the first {r} fraction bits, {added}, so the result is rounded {end} zero", away
     ends = [numbers.goes_away(mode, negative, parity, each, 0, r) for each in (half / 2, 3 * half / 2)]
     is_nearest, by_parity = ends == [False, True], numbers.goes_away(mode, negative, 1 - parity, delta, 0, r) != away
     by_sign = numbers.goes_away(mode, not negative, parity, delta, 0, r) != away
     if is_nearest and delta != half:
-        return f"{mode} takes the nearer one", away
+        return f"{mode} rounds to the nearer one", away
     if is_nearest and by_parity:
         chosen = f"here the one {'away from' if away else 'nearer'} zero"
-        return f"a tie, which {mode} gives to the {taken} code, {chosen}", away
+        return f"a tie, which {mode} rounds to the {taken} code, {chosen}", away
     if is_nearest:
         return f"a tie, which {mode} rounds {end} zero", away
     if by_parity:
-        return f"{mode} takes the neighbour whose code is {taken}", away
-    return f"{mode} goes {('down' if away == negative else 'up') if by_sign else f'{end} zero'}", away
+        return f"{mode} rounds to the neighbour whose code is {taken}", away
+    return f"{mode} rounds {('down' if away == negative else 'up') if by_sign else f'{end} zero'}", away
 
 
 def explain_scale(task: Task, bits: Any, tensor: float | None = None) -> ScaleSteps | FloatScaleSteps:
@@ -435,16 +436,16 @@ def explain_scale(task: Task, bits: Any, tensor: float | None = None) -> ScaleSt
     f = maximum / Fraction(2) ** exponent
     rule, wanted = _scale_rule(task.scale_rule, e, f, exponent)
     if code != min(max(wanted, -127), 127) + E8M0.bias:
-        raise AssertionError(f"explanation {rule!r} gives the exponent {wanted}, but the kernel gives the code {code}")
+        raise AssertionError(f"explanation {rule!r} gives the exponent {wanted}, but the definition gives code {code}")
     return ScaleSteps(place, maximum, exponent, f, e.emax, rule, wanted, code)
 
 
 def _decisive(task: Task, values: list[float]) -> tuple[int | None, Fraction, str]:
     """Return the index and magnitude of the element that decides the scale, and a remark.
 
-    The element with the largest finite magnitude decides the scale, unless that magnitude is 0 or a
-    NaN or infinity makes the whole block NaN. If no element decides the scale, the index is None
-    and the remark says why; otherwise the remark is empty.
+    The element with the largest finite magnitude decides the scale. No element decides the scale if
+    that magnitude is 0, or if a NaN or an infinity makes the whole block NaN. In these cases the
+    index is None and the remark says why; otherwise the remark is empty.
     """
     finite = [(abs(Fraction(v)), -i) for i, v in enumerate(values) if math.isfinite(v)]
     maximum, minus_place = max(finite, default=(Fraction(0), 0))

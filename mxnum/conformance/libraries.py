@@ -325,17 +325,26 @@ EXAMPLES = 100
 
 _HEAD = """# Conformance of other libraries
 
-What other libraries answer, compared with the right answers: every rounding boundary and its neighbours, all special
-values, all scale extremes (level 1 of the test vectors). *By choice* counts differences in what the standard leaves
-open (see {doc}`/reference/test-vectors`); *wrong* counts those that no choice explains. Of a block with an infinity two
-answers count as choices: NaN for the whole block, and the infinity alone, under the scale of the finite elements; a
-third one counts as wrong, though the standard says nothing of it. A finding names the one hypothesis, where there is
-one, that explains all wrong answers and all right ones. *Claims* are the modes that the call was taken to have. A
-conversion written for another purpose (say, without subnormal scales) may be right for that purpose. For NVFP4 *wrong*
-means only that an answer is not that of this library's exact definition, which no package computes; the finding says
-whose arithmetic it is ({doc}`/explanation/which-nvfp4`). In a finding `[inf 1 0 x30]` is a block: infinity, 1 and 30
-zeros; a class such as *tie* or *scale at its limit* says what kind of case it is. Where a call raises for a NaN for
-which the element has no code, these cases are not counted.
+This page compares the answers of other libraries with the right answers. The cases are level 1 of
+the test vectors: every rounding boundary and its neighbours, all special values, and all extreme
+scales.
+
+*Claims* are the modes that a call is assumed to implement. *By choice* counts differences in points
+that the standard leaves open (see {doc}`/reference/test-vectors`); *wrong* counts differences that
+no choice explains. If a block contains an infinity, two answers are permitted: the whole block
+becomes NaN, or only the infinite element is affected, and the finite elements determine the scale.
+Any other answer counts as wrong, although the standard does not define the answer. If a call raises
+an error for NaN because the element has no code for NaN, cases with NaN are not counted.
+
+A conversion that was written for another purpose (for example, without subnormal scales) may be
+right for that purpose. For NVFP4, *wrong* means only that an answer differs from this library's
+exact definition, which no package computes. The finding then names the package whose arithmetic
+explains the answers ({doc}`/explanation/which-nvfp4`).
+
+Where possible, a finding names a mistake that explains all answers, wrong and right. Scales and
+codes, or single classes of cases, can have different mistakes. Classes, such as *tie* and *scale at
+its limit*, are kinds of cases. In a finding, `[inf 1 0 x30]` is a block of an infinity, a 1 and 30
+zeros.
 
 Made by `mxnum conformance --force --out docs/reference/conformance.md`.
 

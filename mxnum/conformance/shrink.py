@@ -58,8 +58,8 @@ def search(task: Task, wrong: Wrong, known: Sequence[Columns], examples: int) ->
 
     `wrong` says for each case of a batch whether it fails. Simple numbers are tried first, and the
     numbers of the known failures only if no simple numbers fail. The package Hypothesis can miss a
-    simpler case, so each number that it finds is replaced by the simplest number with which the
-    case still fails.
+    simpler case. So each number of the case that Hypothesis finds is then replaced by the simplest
+    number with which the case still fails.
     """
     settings = hypothesis.settings(
         database=None, derandomize=True, deadline=None, max_examples=examples,
@@ -128,7 +128,10 @@ def _simplest_tensor(task: Task, wrong: Wrong, case: Columns) -> Columns:
 
 
 def _inputs(task: Task, seen: Sequence[Columns]) -> Any:
-    """Return a strategy for cases of few numbers: simple numbers, boundaries, or some of `seen`."""
+    """Return a Hypothesis strategy for cases of simple or boundary numbers, or numbers of `seen`.
+
+    A case may have fewer numbers than a block has elements; the rest of the block is zeros.
+    """
     fields = [field for field in task.inputs if field.name != "tensor_scale"]
     elements = [field for field in fields if field.kind in ("element", "operand")]
     codes = st.integers(0, (1 << task.element.bits) - 1)
@@ -164,9 +167,10 @@ def _inputs(task: Task, seen: Sequence[Columns]) -> Any:
 
 
 def _largest(task: Task, seen: Sequence[Columns]) -> list[int]:
-    """Return the largest magnitudes of tensors to try, as bits: 0, plain numbers, those of `seen`.
+    """Return the bit patterns of largest magnitudes of tensors, which the search tries in order.
 
-    0 stands for the block's own largest magnitude.
+    The first is 0, which stands for the block's own largest magnitude. Then come a few simple
+    numbers, and the largest magnitudes of the cases in `seen`.
     """
     plain = [float(v) for v in (2688, 12, 6, 1, 5.25) if v <= task.source.max]
     known = [int(case["largest"][0, 0]) for case in seen]

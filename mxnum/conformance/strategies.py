@@ -44,7 +44,7 @@ def boundary_values(
     """Return a strategy for the values and midpoints of an element, and the floats next to them.
 
     The floats are multiplied by `tensor_scale` and, if `scale` is given, by the scale with this
-    code. For an element alone, `scale` is an E8M0 code.
+    code. If `format` is an element format, which has no scales, `scale` is an E8M0 code.
     """
     float_type, element = FLOATS[errors.choose("source", source, tuple(FLOATS))], _element(format)
     of_scales = E8M0
@@ -91,9 +91,10 @@ def blocks(
     nan: bool = True,
     infinity: bool = True,
 ) -> Any:
-    """Return a strategy for one block of floats: few or many numbers, and special values.
+    """Return a strategy for one block of floats: up to `block` numbers, and zeros after them.
 
-    Rounding boundaries are taken at scale 1, and at one random scale of the format.
+    The numbers include special values, and floats near rounding boundaries at scale 1 and at one
+    random scale of the format.
     """
     fmt = formats.get(format)
     float_type = FLOATS[errors.choose("source", source, tuple(FLOATS))]
@@ -126,7 +127,7 @@ def codes(element: str | ElementFormat) -> Any:
 def scale_codes(format: str | MXFormat | None = None, *, nan: bool = True) -> Any:
     """Return a strategy for codes of a format's scales (default: E8M0).
 
-    Shrinking prefers the extreme codes and the codes of scales around 1.
+    Shrinking prefers the codes of scales around 1, and then the extreme codes.
     """
     scale = E8M0 if format is None else formats.get(format).scale
     number = scale.number
@@ -143,7 +144,7 @@ def scale_codes(format: str | MXFormat | None = None, *, nan: bool = True) -> An
 def tensor_scales(format: str | MXFormat) -> Any:
     """Return a strategy for tensor scales: positive float32 numbers, simple numbers first.
 
-    The strategy gives None if the format has no tensor scale.
+    The strategy generates None if the format has no tensor scale.
     """
     if formats.get(format).tensor_scale is None:
         return st.none()

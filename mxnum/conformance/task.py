@@ -41,10 +41,10 @@ class Field:
     name: str
     bits: int
     count: int
-    #: The kind of number: ``float`` (a bit pattern of the float type), ``code`` (of the element
-    #: that is the source), ``element``, ``scale``, ``tensor``, ``random``, ``operand`` (a bit
-    #: pattern of a matrix unit's operand) or ``addend`` (a bit pattern of a matrix unit's
-    #: accumulator).
+    #: The kind of number: ``float`` (a bit pattern of the float type), ``code`` (a code of the
+    #: element from which the task converts), ``element``, ``scale``, ``tensor``, ``random``,
+    #: ``operand`` (a bit pattern of a matrix unit's operand) or ``addend`` (a bit pattern of a
+    #: matrix unit's accumulator).
     kind: str
 
     @property
@@ -53,7 +53,7 @@ class Field:
 
 
 class ArrayFormat(MXFormat):
-    """The format of a task about arrays of floats without scales."""
+    """The format of operands that are arrays of floats without scales."""
 
     def __init__(self, element: ElementFormat, name: str) -> None:
         fields = {"element": element, "scale": E8M0, "block": 1, "name": name, "tensor_scale": None}
@@ -99,9 +99,10 @@ class Operation:
         raise NotImplementedError
 
     def result_bits(self, task: Task) -> int | None:
-        """Return the number of fraction bits of a result.
+        """Return the number of fraction bits of a result, or None.
 
-        Reports give distances in units of the last of these bits; if None, they give no distances.
+        Reports give distances in units of the last fraction bit. If this method returns None,
+        reports give no distances.
         """
         return None
 
@@ -149,7 +150,7 @@ class Operation:
         raise NotImplementedError
 
     def causes(self, task: Task, found: Judgement) -> tuple[Array, Columns]:
-        """Return a float (as bits) of each case, and other properties that may cause its error."""
+        """Return a float (as bits) and other properties of each case that may cause its error."""
         raise NotImplementedError
 
     def hypotheses(self, task: Task) -> Iterator[tuple[str, str, Answer]]:

@@ -100,10 +100,11 @@ def parse_lines(
 def without_unknown(
     fields: Sequence[Field], lines: Sequence[bytes], answers: Sequence[Field]
 ) -> tuple[list[bytes], dict[int, str]]:
-    """Replace numbers with unknown digits by 0; return lines, and the old text of answers by row.
+    """Replace each answer that has unknown digits by 0, because such an answer cannot be parsed.
 
-    The digits x and z stand for unknown bits. Only the answers, at the end of a line, may have
-    unknown digits.
+    Return the new lines, and the original text of the answers of each changed line, by row. The
+    digits x and z stand for unknown bits. Only the answers, at the end of a line, may have unknown
+    digits.
     """
     cleaned, unknown = list(lines), dict[int, str]()
     if not any(digit in line for line in lines for digit in b"xXzZ"):
@@ -432,12 +433,15 @@ def verify(
 
 
 def _unchecked(header: Mapping[str, str], count: int | None, stated: _Stated | None) -> str:
-    """Return a sentence about missing or changed cases that go unnoticed without the vectors."""
+    """Return a warning that missing or changed cases would go unnoticed, or an empty string."""
     if count is None:
         return "No line '# cases: ...' states the number of cases, so missing answers would go unnoticed."
     if stated is None and "level" in header:
         made = header.get("mxnum", "(unknown)")
-        return f"The cases of mxnum {made} cannot be remade, so missing or changed cases go unnoticed (see --vectors)."
+        return (
+            f"The cases that mxnum {made} wrote cannot be generated again, "
+            "so missing or changed cases go unnoticed (see --vectors)."
+        )
     return ""
 
 

@@ -212,7 +212,10 @@ def _tensor_bits(tensor_scale: Array | None) -> Array:
 
 
 def _factors(scale: ScaleFormat, codes: Array, tensors: Array) -> tuple[Array, ...]:
-    """Return the scale arguments of `encode` and `decode`: E8M0 codes, or the parts of factors."""
+    """Return the arguments by which `encode` and `decode` get scales and tensor scales.
+
+    They are the E8M0 codes, or else the exponent, significand and kind of scale times tensor scale.
+    """
     if scale.power_of_two:
         return (codes,)
     return tuple(np.broadcast_to(part, codes.shape) for part in make_factor(scale)(codes, tensors))

@@ -1,4 +1,4 @@
-"""Compute many dot products as a matrix unit adds them, by the definition on numpy arrays.
+"""Compute many dot products at once, to the same bits as a matrix unit.
 
 The dialect functions of `fused_sum` run without compilation, on arrays of 64-bit integers. Each row
 of an array belongs to one dot product, and each column to one term of the sums.
@@ -82,7 +82,7 @@ def _side(x: Vectors, unit: MatrixUnit, padded: int, zero_exponent: int) -> _Sid
     """Return the rows of an operand, extended to the length `padded` with zeros."""
     elements, point = _of_codes(x.codes, x.element).padded(padded), x.element.mantissa_bits
     elements = elements._replace(exponent=np.where(elements.significand == 0, zero_exponent, elements.exponent))
-    if unit.group > 1:  # multiples of the smallest positive number need no alignment
+    if unit.group > 1:  # written as multiples of the smallest positive number, products add without alignment
         shift = np.where(elements.significand == 0, 0, elements.exponent - x.element.emin)
         elements = elements._replace(significand=elements.significand << shift, exponent=np.zeros_like(shift))
         point -= x.element.emin
@@ -101,7 +101,11 @@ class _Terms(NamedTuple):
 
 
 def _products(a: _Side, b: _Side, unit: MatrixUnit, indices: Array) -> _Terms:
-    """Return the terms of a fused sum: the products of the elements at `indices`."""
+    """Return the terms of a fused sum over the elements at `indices`.
+
+    A term is the sum of `unit.group` products. A unit with scales multiplies each term by the block
+    scales of both operands.
+    """
     p, q = (side.elements.at((slice(None), indices)) for side in (a, b))
     invalid = p.nan | q.nan | (p.infinite & (q.significand == 0) & ~q.infinite & ~q.nan)
     invalid |= q.infinite & (p.significand == 0) & ~p.infinite & ~p.nan

@@ -22,9 +22,10 @@ def make_round(target: ElementFormat, rounding: Rounding, width: int, word: int)
 
     The arguments describe the number significand * 2**(exponent - width), normalized or zero.
     Magnitude codes count the representable magnitudes from zero, as if there were no largest
-    exponent. The code is (exponent - emin) * 2**m + significand, so rounding up to the next power
-    of two needs no special case. A number is called even or odd if its code is even or odd. All
-    numbers beyond the largest number give max_code + 1.
+    exponent. With m mantissa bits, the code is k * 2**m + q, where q is the rounded significand as
+    an integer, and k is the exponent minus emin, or 0 for subnormal numbers. So rounding up to the
+    next power of two needs no special case. A number is called even or odd if its code is even or
+    odd. Numbers that round to a magnitude beyond the largest value give max_code + 1.
     """
     MANTISSA = target.mantissa_bits
     EMIN = target.emin

@@ -120,9 +120,10 @@ def _torchao_single_block(block_largest: Any, p: Any) -> Any:
     return _within(block_largest / _SIX, _LEAST_NORMAL_E4M3, _E4M3_MAX)
 
 
-# vLLM's emulation in torch. Callers of vLLM pass the global scale S. By default, S is here
-# `448 * 6 / largest`, divided as in torch. To divide a number by a tensor, torch rounds twice: it
-# rounds the tensor's reciprocal, and then the product of the number and this reciprocal.
+# vLLM's emulation in torch. Callers of vLLM pass the global scale S. Callers of mxnum may omit S,
+# which is then `448 * 6 / largest`, divided as in torch. To divide a number by a tensor, torch
+# rounds twice: it rounds the tensor's reciprocal, and then the product of the number and this
+# reciprocal.
 
 
 def _number_over_tensor(number: Any, tensor: Any) -> Any:
@@ -227,8 +228,9 @@ class Stack:
     keeps_negative_zero: bool = True
     #: True if inputs are divided by the result of `factor`, False if they are multiplied by it.
     divides: bool = False
-    #: Takes a function that rounds float32 to a tensor's type; returns `block_scale` for this type.
-    #: None if the stack computes block scales only in float32, whatever the tensor's type.
+    #: A function that returns `block_scale` for a tensor's type. Its argument is a function that
+    #: rounds float32 to this type. None if the stack computes block scales only in float32,
+    #: whatever the tensor's type.
     block_scale_in: Callable[[Any], Any] | None = None
     #: The types of tensors that the stack accepts.
     takes: tuple[str, ...] = ("float32", "bfloat16", "float16")

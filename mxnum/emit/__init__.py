@@ -119,7 +119,12 @@ def matrix_unit_model(
 def _prefix(default: str, name: str | None) -> str:
     """Return the prefix of all names; raise ValueError if `name` cannot be a prefix."""
     prefix = re.sub(r"\W+", "_", default) if name is None else name
-    errors.require(bool(re.fullmatch(r"[A-Za-z]\w*", prefix)), "name", "a name of letters, digits and _", name)
+    errors.require(
+        bool(re.fullmatch(r"[A-Za-z]\w*", prefix)),
+        "name",
+        "a name of letters, digits and _ that begins with a letter",
+        name,
+    )
     return prefix
 
 

@@ -85,7 +85,7 @@ class C(Printer):
         return f"INT64_C({value})" if word == 64 else str(value)
 
     def bits(self, kind: ElementFormat, name: str, word: int) -> Iterator[str]:
-        """Yield the function that returns the bits of a float."""
+        """Yield the lines of the C function that returns the bits of a float."""
         held = _FLOAT.get(kind.name, "uint16_t")
         yield f"/* The bits of a {kind.name}, as the functions above take them. */"
         yield f"static inline int{word}_t {self.model.name}_{name}({held} x)"
@@ -100,7 +100,7 @@ class C(Printer):
         yield ""
 
     def of_bits(self, target: ElementFormat, word: int) -> Iterator[str]:
-        """Yield the function that returns the float whose bits are given."""
+        """Yield the lines of the C function that returns the float with the given bits."""
         held = _FLOAT.get(target.name, "uint16_t")
         yield f"/* The {target.name} whose bits are given. */"
         yield f"static inline {held} {self.model.name}_of_bits(int{word}_t bits)"

@@ -1,4 +1,4 @@
-"""The printer of JavaScript: an ES module for browsers, node and deno.
+"""The printer of JavaScript, which prints an ES module for browsers, node and deno.
 
 Functions on words of 32 bits take the type Number; functions on words of 64 bits take BigInt.
 """

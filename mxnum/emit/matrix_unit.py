@@ -69,7 +69,7 @@ class SumModel(Emitted):
 
     @property
     def roots(self) -> tuple[Function, ...]:
-        """The functions of the program that a user calls; printers write `fused_sum` themselves."""
+        """The functions that users of the program call, except `fused_sum`, which printers add."""
         return () if self.add is None else (self.add,)
 
 

@@ -63,7 +63,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Emitted:
-    """The base class of models. A model has the name and the functions of one emitted file."""
+    """The base class of models. A model holds the name and the functions of one emitted file."""
 
     name: str
     program: Program
@@ -90,7 +90,7 @@ class Model(Emitted):
     decode: Function
     #: ``shared_scale(amax[, tensor])`` returns the code of a scale.
     shared_scale: Function
-    #: ``larger(amax, x)`` returns max(amax, |x|), or amax if x is not finite.
+    #: ``larger(amax, x)`` returns max(amax, abs(x)), or amax if x is not finite.
     larger: Function
     #: ``is_finite(x)`` returns 1 if x is finite, else 0.
     is_finite: Function
@@ -257,7 +257,7 @@ def _over_float_scales(settings: Settings) -> tuple[_Scalar, _Scalar, _Scalar]:
 
 @cache
 def make_larger(source: ElementFormat) -> Callable[..., Any]:
-    """Return `larger(amax, x)`, which gives max(amax, |x|), or amax if x is not finite."""
+    """Return `larger(amax, x)`, which returns max(amax, abs(x)), or amax if x is not finite."""
     MAGNITUDE_MASK, MAX = (1 << (source.bits - 1)) - 1, source.max_code
 
     @dialect
@@ -271,7 +271,7 @@ def make_larger(source: ElementFormat) -> Callable[..., Any]:
 
 @cache
 def make_is_finite(source: ElementFormat) -> Callable[..., Any]:
-    """Return `is_finite(x)`, which gives 1 for a finite number, and 0 for infinity and NaN."""
+    """Return `is_finite(x)`, which returns 1 for a finite number, and 0 for infinity and NaN."""
     MAGNITUDE_MASK, MAX = (1 << (source.bits - 1)) - 1, source.max_code
 
     @dialect

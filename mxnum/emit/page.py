@@ -31,7 +31,7 @@ from mxnum.output import palette
 
 SOURCE = FLOATS["float32"]
 #: The position of the leading bit in the significand of a number that a reader types. The last bit
-#: of the significand is 1 if the bits before it are inexact, else 0.
+#: of the significand is a sticky bit: 1 if the number does not fit in the bits before it, else 0.
 TYPED_WIDTH = 40
 #: The E2M1 code of 4. The four-over-six rules try two scales: one maps the largest number of a
 #: block to 6, the other to 4.

@@ -1,4 +1,4 @@
-"""Translates functions in the Python subset of `mxnum.definition.word` to syntax trees.
+"""Translate functions in the Python subset of `mxnum.definition.word` to syntax trees.
 
 `Program.add` reads the syntax tree of a function that a factory made, and the constants in the
 function's closure. If a branch depends only on constants of the closure, the program keeps only the
@@ -45,7 +45,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Choice:
-    """The value of `select`."""
+    """A call of `select`: one of two values, chosen by a condition."""
 
     condition: Expression
     if_true: Expression
@@ -245,11 +245,16 @@ class _Reader:
         return [Assignment(tuple(names), self.expression(node.value))]
 
     def pairs(self, names: list[str], values: list[Expression]) -> list[Statement]:
-        """Return the assignments of ``a, b = c, d`` one by one; raise if their order matters."""
+        """Return the assignments of ``a, b = c, d`` one by one.
+
+        Raise NotImplementedError if a value reads a name that is assigned before it.
+        """
         for place, value in enumerate(values):
             read = {part.name for part in parts(value) if isinstance(part, Name)}
             if read & set(names[:place]):
-                raise NotImplementedError(f"{self.name}: {names[place]} reads names that are assigned before it")
+                raise NotImplementedError(
+                    f"{self.name}: the value of {names[place]} reads names that are assigned before it"
+                )
         return [Assignment((name,), value) for name, value in zip(names, values, strict=True)]
 
     def decided(self, node: ast.expr) -> Any:

@@ -1,6 +1,6 @@
 """An engine for small arrays, which applies the definition with numpy instead of numba.
 
-Calls that this engine does not support go to the engine `quantizing.host`.
+This engine passes calls that it does not support to the engine `quantizing.host`.
 """
 
 from __future__ import annotations

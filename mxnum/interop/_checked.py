@@ -61,7 +61,7 @@ def require_rows(argument: str, q: MXArray, block: int) -> None:
     """Raise ValueError unless `q` has whole blocks of length `block` along the last axis."""
     in_blocks = q.ndim >= 1 and q.blocks == (*(1,) * (q.ndim - 1), block)
     errors.require(in_blocks, argument, f"in whole blocks of {block} along the last axis", q.blocks)
-    accepted = f"of a shape in whole blocks of {block} along the last axis"
+    accepted = f"of a shape whose last axis has a multiple of {block} elements"
     errors.require(q.shape[-1] % block == 0, argument, accepted, q.shape)
 
 

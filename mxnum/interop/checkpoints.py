@@ -215,7 +215,10 @@ def _weights_of(kinds: dict[str, str]) -> list[tuple[str, _Weight]]:
 
 
 def _readings(name: str, kinds: dict[str, str]) -> Any:
-    """Yield (weight name, layout, parts) for each layout in which `name` may store elements."""
+    """Yield (weight name, layout, parts) for each layout whose elements `name` may hold.
+
+    `name` is the name of a tensor.
+    """
     kind = kinds[name]
     for ending in (".blocks", "_blocks"):
         scales = f"{name.removesuffix('blocks')}scales"

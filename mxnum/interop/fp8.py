@@ -1,10 +1,10 @@
 """Convert FP8 weights with a float scale for each tile (DeepSeek), each row, or the whole tensor.
 
-A value is element * scale. DeepSeek's checkpoints have E4M3 elements and, in ``weight_scale_inv``,
-a float32 scale for each tile of 128 x 128, where the last tile may be shorter. DeepSeek calls the
-scale an inverse because encoding multiplies numbers by the reciprocal of the scale. Other
-checkpoints have, in ``weight_scale``, one float32 or bfloat16 scale for each row or for the whole
-tensor.
+A value is element * scale. DeepSeek's checkpoints have E4M3 elements. They store a float32 scale
+for each tile of 128 x 128 in ``weight_scale_inv``; tiles at the edges may be smaller. DeepSeek
+calls the scale an inverse because encoding multiplies numbers by the reciprocal of the scale. Other
+checkpoints store one float32 or bfloat16 scale for each row, or for the whole tensor, in
+``weight_scale``.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ permutes the values.
   values d * n. Q8_0 is read as ``int8:block=32,scale=float16``. An int8 element with the integer n
   has the value n / 64, so the scale is 64 * d.
 - Q4_0: a block has a float16 number d *with a sign*, and 32 integers n stored as n + 8. Scales of
-  mxnum have no sign, so a negative d turns the integers n into -n. The integer n = -8 would become
+  mxnum have no sign, so a negative d turns each integer n into -n. The integer n = -8 would become
   8, which does not fit into an integer of four bits. Therefore Q4_0 is read as
   ``e1m3:bias=-2,block=32,scale=float16``, with the scale abs(d). Elements of e1m3:bias=-2 are
   integers from -15 to 15 in sign and magnitude, with +0 and -0.
@@ -88,7 +88,10 @@ def _read_nvfp4(rows: Array) -> tuple[Array, Array]:
     wrong = scales >= _E4M3.nan_code
     if wrong.any():
         raise errors.outside(
-            "blocks", first_index(wrong), f"an array of scales below {_E4M3.nan_code}", int(scales[wrong][0])
+            "blocks",
+            first_index(wrong),
+            f"an array whose scale codes are below {_E4M3.nan_code}",
+            int(scales[wrong][0]),
         )
     return _nibbles(rows[:, 4:].reshape(-1, 8)), scales
 
@@ -130,7 +133,7 @@ def to_gguf_blocks(q: MXArray, *, kind: str = "MXFP4") -> Array:
     integers (``int8``, ``int4`` or ``e1m3:bias=-2``), and the scales must be float16. A block
     stores d, the scale times the spacing of the element format's values; d must be exact in
     float16. Integers have no -0, so Q8_0 stores -0 as 0. Q4_0 negates d and all integers of a block
-    if an integer is 8, or if the block has zeros, all of them -0, and no integer is -8.
+    in two cases: an integer is 8; or the block has zeros, all zeros are -0, and no integer is -8.
 
     Blocks of NVFP4 hold no tensor scale. To store an array of ``nvfp4``, pass
     ``MXArray.from_parts(q.codes, q.scales, "e2m1:block=16,scale=e4m3")``, and write the tensor
@@ -176,7 +179,7 @@ def _integers(q: MXArray) -> tuple[Array, Array, Array]:
         d = wide.astype(np.float16)
     inexact = (d != wide) & ~np.isnan(wide)
     if inexact.any():
-        accepted = f"an array whose scales are float16 numbers times {step:g}"
+        accepted = f"an array whose scales times {step:g} are float16 numbers"
         raise errors.outside("q", first_index(inexact), accepted, float(scales[inexact][0]))
     return (values / step).astype(np.int16)[codes], np.signbit(values)[codes], d
 

@@ -79,7 +79,8 @@ def to_nvfp4(q: MXArray, *, direction: str, global_scale: Any = None) -> tuple[A
     errors.require(q.tensor_scale is not None, "q", "of a format with a tensor scale", q.format.name)
     tensor = np.asarray(q.tensor_scale)
     own = tensor.size == 1 or (tensor.ndim > 2 and tensor.size == len(tensor))
-    errors.require(own, "q", "an array with one tensor scale, or one per index of the first of 3 axes", tensor.shape)
+    accepted = "an array with one tensor scale or, with three or more axes, one for each index of the first axis"
+    errors.require(own, "q", accepted, tensor.shape)
     number = _global_scale(tensor, direction, global_scale)
     return q.pack(), np.ascontiguousarray(typed_scales(q)), number
 

@@ -1,9 +1,9 @@
 """Convert MX arrays to ONNX tensors for DequantizeLinear with a block size, and back.
 
 Elements have one of ONNX's float8, float6, float4 and int8 types. DequantizeLinear takes E8M0,
-float32, bfloat16 and float16 scales. NVFP4 has E4M3 scales and a tensor scale, so it needs a
-second DequantizeLinear. This second DequantizeLinear multiplies the scales by the tensor scale and
-rounds the products to float32.
+float32, bfloat16 and float16 scales. `to_onnx` raises ValueError for NVFP4, which has E4M3 scales
+and a tensor scale. In ONNX, NVFP4 needs a second DequantizeLinear, which multiplies the scales by
+the tensor scale and rounds the products to float32.
 """
 
 from __future__ import annotations
@@ -38,9 +38,11 @@ def to_onnx(q: MXArray, name: str) -> tuple[Any, Any]:
     ``name`` holds the elements.
 
     DequantizeLinear has blocks along one axis, so tiles raise ValueError. Scales may be E8M0,
-    float32, bfloat16 or float16. An INT8 element with the integer n has the value n * 2**-6 in MX
-    and n in ONNX, so the scales are multiplied by 2**-6, which reduces E8M0 codes by 6. A scale
-    that cannot be reduced, such as an E8M0 code below 6, raises ValueError.
+    float32, bfloat16 or float16.
+
+    An INT8 element with the integer n has the value n * 2**-6 in MX and n in ONNX. For INT8, the
+    scales are therefore multiplied by 2**-6, which reduces E8M0 codes by 6. A scale that cannot be
+    reduced, such as an E8M0 code below 6, raises ValueError.
     """
     onnx = _onnx()
     q = in_host_memory("q", without_offsets("q", q))
@@ -56,7 +58,7 @@ def to_onnx(q: MXArray, name: str) -> tuple[Any, Any]:
     codes = np.ascontiguousarray(q.codes)
     scale = q.format.scale
     known = scale.name in SCALES and q.format.tensor_scale is None
-    errors.require(known, "q", f"of {errors.joined(SCALES)} scales and no tensor scale", q.format.notation)
+    errors.require(known, "q", f"an array with {errors.joined(SCALES)} scales and no tensor scale", q.format.notation)
     scales = np.ascontiguousarray(typed_scales(q))
     if element.integer and scale.power_of_two:
         scales = scales.view(np.uint8)
@@ -112,7 +114,7 @@ def from_onnx(
     else:
         fmt = formats.get(format)
     require_element("format", fmt, [name])
-    errors.require(fmt.scale.name == scale, "format", f"one of {scale} scales", fmt.name)
+    errors.require(fmt.scale.name == scale, "format", f"a format with {scale} scales", fmt.name)
     codes = onnx.numpy_helper.to_array(elements).view(np.uint8)
     scale_codes = untyped_scales(onnx.numpy_helper.to_array(scales), fmt.scale)
     if fmt.element.integer and not fmt.scale.power_of_two:
@@ -121,7 +123,7 @@ def from_onnx(
         is_nan, most = scale_codes == 255, 254 - fmt.element.mantissa_bits
         usable = bool((is_nan | (scale_codes <= most)).all())
         errors.require(
-            usable, "scales", f"of codes up to {most} for {fmt.name}", int(scale_codes[~is_nan].max(initial=0))
+            usable, "scales", f"codes of at most {most} for {fmt.name}", int(scale_codes[~is_nan].max(initial=0))
         )
         scale_codes = np.where(is_nan, scale_codes, scale_codes + fmt.element.mantissa_bits).astype(np.uint8)
     return MXArray.from_parts(codes, scale_codes, fmt, axis=axis, block_size=block_size)

@@ -1,7 +1,7 @@
 """Read and write safetensors files with MX arrays and any other tensors.
 
 A file is a length, a JSON header and the bytes of the tensors, so this module needs no package to
-read or write a file. The MX array ``name`` is stored as ``name.elements`` (F8_E4M3, F8_E5M2, or
+read or write a file. The MX array ``name`` is stored as ``name.elements`` (F8_E4M3, F8_E5M2, I8, or
 packed bytes), ``name.scales`` (F8_E8M0, F8_E4M3, floats) and perhaps ``name.offsets`` (F16) or
 ``name.tensor_scale`` (F32). Other software reads the parts of an MX array as ordinary tensors. The
 metadata entry ``mxnum.name`` describes the format and the layout.
@@ -36,7 +36,7 @@ DTYPES = {
     "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu",
 }  # fmt: skip
 _NAMES = {name: code for code, name in DTYPES.items()}
-#: The bits of an element in each safetensors type that neither numpy nor ml_dtypes has. Tensors of
+#: The names of all other safetensors types, each with its number of bits per element. Tensors of
 #: the types in `PACKED` are read as bytes.
 PACKED = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "C64": 64}
 _LONGEST_HEADER = 100_000_000
@@ -106,9 +106,14 @@ def _header(stored: Mapping[str, Array], notes: Mapping[str, str]) -> bytes:
 
 def _checked_text(argument: str, value: Any) -> str:
     """Return a name or text; raise an error if other software could not read it."""
-    errors.require_type(isinstance(value, str), argument, "of names and texts of type str", value)
+    errors.require_type(isinstance(value, str), argument, "a mapping whose names and texts are strings", value)
     text: str = value
-    errors.require(not any("\ud800" <= c <= "\udfff" for c in text), argument, "of text that is Unicode", text)
+    errors.require(
+        not any("\ud800" <= c <= "\udfff" for c in text),
+        argument,
+        "a mapping whose names and texts are valid Unicode",
+        text,
+    )
     return text
 
 
@@ -240,7 +245,7 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _integer(text: str) -> int | float:
-    """Return an integer of a JSON text. As in the safetensors library, "-0" becomes a float."""
+    """Parse an integer in the JSON header. As in the safetensors library, "-0" becomes a float."""
     return -0.0 if text == "-0" else int(text)
 
 

@@ -56,7 +56,10 @@ def _checked(name: str, tensor: Any) -> Any:
 
 
 def as_tensor(array: Any) -> Any:
-    """Return a tensor on the memory of a numpy array, which may hold bfloat16 or 8-bit floats."""
+    """Return a tensor that shares the memory of a numpy array.
+
+    The array may hold bfloat16 or 8-bit floats.
+    """
     _torch()
     array = np.asarray(array)
     errors.require(array.dtype.isnative, "array", "in native byte order", array.dtype.str)
@@ -69,9 +72,10 @@ def quantize(tensor: Any, format: str | MXFormat, **options: Any) -> MXArray:
     """Quantize a tensor as `mxnum.quantize` does, with two more sources of random bits.
 
     `random_bits` may be a tensor of any integer type with values from 0 to 2**32 - 1. `seed` may be
-    a `torch.Generator`. Then ``random_(-(2**63), None, generator=generator)`` fills an int64 tensor
-    without axes on the generator's device, and the seed is the tensor's number modulo 2**64. Each
-    call advances the generator, so the next call uses other random bits.
+    a `torch.Generator`. Each call advances the generator, so the next call uses other random bits.
+
+    The seed from a generator is the number in an int64 tensor of shape (), modulo 2**64. The tensor
+    is on the generator's device, and ``random_(-(2**63), None, generator=generator)`` fills it.
     """
     import mxnum as mx
 

@@ -41,8 +41,8 @@ def from_views(
 ) -> MXArray:
     """Return an MX array on the memory of an ml_dtypes array of elements and an array of scales.
 
-    Scales have the dtype of the scale format, or uint8 for codes. By default `format` is the format
-    of the elements' type with E8M0 scales and blocks of 32.
+    `scales` has the dtype of the scale format, or uint8 if it holds codes. By default `format` is
+    the format of the elements' type with E8M0 scales and blocks of 32.
 
     >>> import ml_dtypes, numpy as np
     >>> from mxnum.interop.views import from_views

@@ -11,10 +11,11 @@ _WATCHED = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interruptions:
-    """A context that stores Ctrl-C and SIGTERM in `waiting`; `deliver` runs their usual handlers.
+    """A context manager that stores Ctrl-C and SIGTERM in `waiting` until `deliver` is called.
 
-    A signal that the process ignores stays ignored. Python delivers signals to the main thread
-    only, so the context does nothing in other threads.
+    `deliver` runs the usual handler of a signal. A signal that the process ignores stays ignored.
+    Python delivers signals to the main thread only, so the context manager does nothing in other
+    threads.
     """
 
     def __init__(self) -> None:

@@ -37,8 +37,8 @@ def is_foreign(value: Any) -> bool:
 def readable(argument: str, tensor: Any) -> Any:
     """Return the tensor, detached from autograd.
 
-    Raise an error for a tensor that is not dense, for a negated view, or if a gradient would be
-    lost.
+    Raise an error if the tensor is not dense, if it is a lazily negated view, or if it requires a
+    gradient that would be lost.
     """
     _check_readable(argument, tensor)
     return tensor.detach()
@@ -52,7 +52,7 @@ def _check_readable(argument: str, tensor: Any) -> None:
             "under torch.no_grad(), or use mxnum.torch, whose functions have gradients."
         )
     errors.require(tensor.layout == torch.strided, argument, "dense (tensor.to_dense())", tensor.layout)
-    errors.require(not tensor.is_neg(), argument, "stored with its sign (tensor.resolve_neg())", "a negated view")
+    errors.require(not tensor.is_neg(), argument, "without a lazy negation (tensor.resolve_neg())", "a negated view")
 
 
 def dtype_of(tensor: Any) -> np.dtype[Any]:
@@ -195,13 +195,17 @@ def as_tensor(array: np.ndarray[Any, Any]) -> Any:
 
 
 def in_kind(made: Any, question: Any) -> Any:
-    """Convert a host array to the library of the array `question`; return all else unchanged."""
+    """Convert a numpy array or scalar to the library of `question`, an array of the caller.
+
+    Return `made` unchanged if it is not from numpy, or if `question` is neither a torch tensor nor
+    a JAX array.
+    """
     if not is_foreign(question) or not isinstance(made, np.ndarray | np.generic):
         return made
     return as_tensor(np.asarray(made)) if is_tensor(question) else _as_jax(np.asarray(made))
 
 
 def answer(made: Any, question: Any, out: Any) -> np.ndarray[Any, Any]:
-    """Return `out` if it is given, else `made` converted to the library of the array `question`."""
+    """Return `out` if it is given; otherwise return `made`, converted by `in_kind`."""
     given: np.ndarray[Any, Any] = made if type(question) is np.ndarray else in_kind(made, question)
     return given if out is None else out

@@ -1,1 +1,1 @@
-"""Write files atomically, and format tables of text and colours of figures."""
+"""Write files atomically, format tables as text, and define the colours of figures."""

@@ -41,7 +41,8 @@ class Circuit:
     notes: tuple[str, ...] = ()
     #: True if inputs that neither `ports` nor their names bind are bound by their positions.
     by_order: bool = False
-    #: Names of pointers. `bind` ignores these keys of `ports`, because the reader has used them.
+    #: Names of a C function's pointers. `bind` ignores these keys of `ports`, because `circuit_of`
+    #: has already bound the pointers.
     pointers: tuple[str, ...] = ()
 
 
@@ -123,8 +124,8 @@ def _bound(
     rest = [name for name in widths if name not in found]
     free = [each for each in quantities if not any(isinstance(p, Port) and p.quantity == each for p in found.values())]
     if rest and by_order and len(rest) <= len(free):
-        # If as many required inputs as parameters are still free, the parameters take these inputs;
-        # otherwise they take the first free inputs. Both keep their order.
+        # Bind the remaining parameters in order: to the free required inputs if there are equally
+        # many, otherwise to the first free inputs.
         needed = [each for each in free if each.default is None]
         chosen = free[: len(rest)] if len(needed) != len(rest) else needed
         found |= {name: Port(each, 0, each.count) for name, each in zip(rest, chosen, strict=True)}

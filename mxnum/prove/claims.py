@@ -25,7 +25,7 @@ OPERATIONS = {
 #: Restrictions on the inputs that a proof may assume.
 ASSUMPTIONS = {
     "finite": "the number is neither NaN nor infinite",
-    "not_nan": "the number is no NaN",
+    "not_nan": "the number is not NaN",
     "scale_number": "the scale is a number (not 0xFF)",
     "nonnegative": "the number has the sign bit 0",
 }
@@ -55,7 +55,8 @@ class Quantity:
     #: The format of the numbers; None for scale codes and random integers.
     number: ElementFormat | None = None
     count: int = 1
-    #: The value of an input that the implementation does not take; None if the input is required.
+    #: The value that the definition gets if the implementation does not take this input; None if
+    #: the input is required.
     default: int | None = None
 
     @property

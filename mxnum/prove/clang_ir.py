@@ -161,7 +161,7 @@ def _blocks(body: str, first: str) -> dict[str, list[str]]:
 def _constants(text: str) -> dict[str, bytes]:
     """Return the bytes of the module's constant arrays of integers or floats."""
     found = {}
-    # Read a structure that holds only one array, such as std::array, as this array.
+    # Replace a structure that holds only one array, such as std::array, by this array.
     text = re.sub(r'(?m)\bconstant (?:%\S+|%"[^"\n]*") \{ (\[[^{}\n]*\]) \}(?=,|$)', r"constant \1", text)
     for name, type_, value in re.findall(_CONSTANT, text, re.M):
         counts, elements = re.findall(r"\[(\d+) x", type_), re.findall(_TYPE, type_)
@@ -369,7 +369,9 @@ class _Machine(ir._Machine):
         """Store a number at a pointer, if control reaches the current block."""
         at, every = z3.simplify(pointer.offset.bits), self.arrays.get(pointer.object)
         if every is None or not z3.is_bv_value(at) or value.bits.size() % 8:
-            raise UnsupportedCode("a store must go to a fixed element of one of the caller's arrays")
+            raise UnsupportedCode(
+                "a store must write whole bytes at a constant offset in one of the caller's arrays or in a variable"
+            )
         reached, size, first = self.reached[self.block], value.bits.size() // 8, at.as_long()
         if first + size > len(every):
             raise UnsupportedCode(f"a store to byte {first} of {pointer.object[1:]}, which has {len(every)} bytes")

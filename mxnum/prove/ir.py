@@ -301,7 +301,7 @@ class _Machine:
             condition = self.operand(name, 1)
             self.require(z3.Not(condition.poison))
             if if_true == if_false:
-                raise UnsupportedCode("both branches go to one block")
+                raise UnsupportedCode("both targets of the branch are the same block")
             self.edges[label, if_true] = _both(reached, condition.bits == 1)
             self.edges[label, if_false] = _both(reached, condition.bits == 0)
 

@@ -83,7 +83,7 @@ class Floats:
         return self.bits(_ARITHMETIC[opcode](RNE, number(a, type_), number(b, type_)), type_)
 
     def compare(self, relation: str, type_: str, a: Any, b: Any) -> Any:
-        """Return the condition that a comparison holds."""
+        """Return the condition under which a comparison holds."""
         x, y = number(a, type_), number(b, type_)
         unordered = z3.Or(z3.fpIsNaN(x), z3.fpIsNaN(y))
         if relation in ("ord", "uno", "true", "false"):

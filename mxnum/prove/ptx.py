@@ -75,14 +75,14 @@ def execute(text: str, arguments: Sequence[z3.BitVecRef], floats: Floats | None 
     """
     functions = list(_FUNCTION.finditer(text))
     if len(functions) != 1:
-        raise UnsupportedCode(f"the module has {len(functions)} functions with a result instead of one")
+        raise UnsupportedCode(f"the module must have one function that returns a result, not {len(functions)}")
     (function,) = functions
     parameters = re.findall(r"\.param \.b\d+ (\w+)", function["parameters"])
     machine = _Machine(dict(zip(parameters, arguments, strict=True)), function["slot"], int(function["bits"]), floats)
     *statements, rest = re.sub(r"//[^\n]*", "", function["body"]).split(";")
     lines = [" ".join(statement.split()) for statement in statements]
     if rest.strip() or lines[-1:] != ["ret"]:
-        raise UnsupportedCode("the function does not end by returning")
+        raise UnsupportedCode("the last instruction of the function is not ret")
     for line in lines[:-1]:
         try:
             machine.step(line)
@@ -234,7 +234,7 @@ class _Machine:
                 kind, size = _type(type_, "bsu")
                 value = self.parameters[address.strip("[]")]
                 if size > value.size():
-                    raise UnsupportedCode(f"the argument has {value.size()} bits")
+                    raise UnsupportedCode(f"a load of more than the argument's {value.size()} bits")
                 # Memory is little-endian, so a narrower load takes the low bits.
                 return _extend(kind, z3.Extract(size - 1, 0, value), width)
             case ["cvt", to], [a]:

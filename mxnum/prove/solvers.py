@@ -92,8 +92,9 @@ def _ask_bitwuzla(question: z3.Goal, timeout: int) -> str:
 def _without_product_conditions(question: z3.BoolRef) -> z3.BoolRef:
     """Return a question without z3's overflow conditions of products, which bitwuzla cannot read.
 
-    For each product z3 states two conditions: no overflow and no underflow. One equation replaces
-    each of the two: the product in twice as many bits has the same value.
+    z3 states two conditions about each product: it does not overflow, and it does not underflow.
+    This function replaces each condition by the equation that the product has the same value in
+    twice as many bits.
     """
     kinds, waiting, seen, pairs = (z3.Z3_OP_BSMUL_NO_OVFL, z3.Z3_OP_BSMUL_NO_UDFL), [question], set(), []
     while waiting:

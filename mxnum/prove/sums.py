@@ -1,9 +1,10 @@
 """Proofs of dot products in two steps: each product, then the sum of arbitrary products.
 
-Solvers need hours for a sum of four multipliers, but only seconds for one product or for the sum of
-given products. A *cut* is a term of the implementation that depends on one pair of codes and is a
-multiple of the pair's product. The second step puts a symbol in place of the product, in the
-implementation and in the definition.
+Solvers need hours for a sum of four multipliers, but only seconds for one product or for a sum of
+arbitrary numbers. So a proof is cut at the products. The first step proves that certain terms of
+the implementation are multiples of products: each term depends on one pair of codes only. The
+second step puts a symbol in place of each product, in the implementation and in the definition, and
+proves that both sums are equal.
 """
 
 from __future__ import annotations
@@ -156,7 +157,10 @@ def _factor(term: z3.ExprRef, element: ElementFormat, pair: tuple[z3.BitVecRef, 
 
 
 def _support(roots: Sequence[z3.ExprRef], places: Mapping[int, int]) -> dict[int, frozenset[int]]:
-    """Return each term's code pairs, as indices by term id; -1 stands for any other symbol."""
+    """Return, by term id, the indices of the code pairs on which each term depends.
+
+    The index -1 means that the term depends on a symbol other than a code.
+    """
     found: dict[int, frozenset[int]] = {}
     waiting = list(roots)
     while waiting:

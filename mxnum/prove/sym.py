@@ -1,4 +1,4 @@
-"""Runs functions in the Python subset of `mxnum.definition.word` on symbolic bit-vectors.
+"""Run functions in the Python subset of `mxnum.definition.word` on symbolic bit-vectors.
 
 `Sym` is a signed word that records these obligations: + - and * do not overflow, << loses no bits,
 and shift amounts are smaller than the word. If all obligations hold, `Sym` computes the same values

@@ -53,7 +53,7 @@ class Proof:
 
     @property
     def solver(self) -> str:
-        """The solvers that answered."""
+        """The names of the solvers that were asked."""
         return ", ".join(dict.fromkeys(part.solver for part in self.parts))
 
     def __bool__(self) -> bool:

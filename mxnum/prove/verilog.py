@@ -2,7 +2,8 @@
 
 yosys writes the module as SMT-LIB functions of a state, which holds the inputs and the registers. A
 pipeline starts in an arbitrary state and takes one step for each cycle. The claim's inputs enter at
-cycle 0; the inputs of all other cycles are arbitrary. An undefined bit (x) may be 0 or 1.
+cycle 0. In all other cycles the inputs are arbitrary, except that held inputs keep their values. An
+undefined bit (x) may be 0 or 1.
 """
 
 from __future__ import annotations
@@ -155,7 +156,7 @@ def _smt2(files: Sequence[Path], top: str | None, parameters: Mapping[str, int],
             raise UnsupportedCode(f"{where} has a latch, because some branch does not assign {errors.joined(latches)}.")
         if unclocked := (Path(folder) / "unclocked").read_text().split():
             named = errors.joined(unclocked)
-            raise UnsupportedCode(f"{files[-1].name} has a register whose clock is no input: {named}.")
+            raise UnsupportedCode(f"{files[-1].name} has a register whose clock is not an input: {named}.")
         return (Path(folder) / "out.smt2").read_text()
 
 

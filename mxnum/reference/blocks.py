@@ -60,8 +60,8 @@ def _exact(x: Array) -> list[Exact]:
 class Blocks:
     """The division of an array into blocks.
 
-    `counts` is the shape of the scales. Iteration gives, for each block, the index of its scale and
-    the index of its elements.
+    `counts` is the shape of the scales. Iteration yields, for each block, the index of its scale
+    and the index of its elements.
     """
 
     def __init__(self, shape: tuple[int, ...], blocks: Sequence[int] | None, format: MXFormat) -> None:

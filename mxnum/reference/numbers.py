@@ -254,7 +254,7 @@ def decode(code: int, element: Element, *, dtype: str = "float64", scale: int = 
 
     Rounding is RNE. Every NaN becomes the NaN 0x7FC00000 in float32, or its equivalent in `dtype`,
     and -0 keeps its sign. A product too large for `dtype` becomes infinity. In float64, every
-    product is exact.
+    product is exact unless the element is float64.
     """
     return round_to(meaning(decode_exact(code, element), scale), float_format(dtype))
 
@@ -263,10 +263,10 @@ def shared_scale(values: Iterable[float | Fraction], element: Element, *, scale_
     """Return the E8M0 code of the scale of a block that holds `values`.
 
     The block's largest finite magnitude is A = f * 2**E with 1 <= f < 2, and emax is the exponent
-    of the largest element. The rule `floor`, of section 6.3 of OCP MX v1.0, takes the exponent E -
-    emax; numbers near A can then saturate. Other rules add one to this exponent: `ceil` if f > 1,
+    of the largest element. The rule `floor`, of section 6.3 of OCP MX v1.0, chooses the exponent E
+    - emax; numbers near A can then saturate. Other rules add one to this exponent: `ceil` if f > 1,
     `even` if f rounds to 2 in the element's mantissa bits, `half_up` if f >= 7/4, and
-    `floor_plus_one` always. `rceil` takes the least exponent with which A / 2**exponent does not
+    `floor_plus_one` always. `rceil` chooses the least exponent for which A / 2**exponent does not
     exceed the largest element. The exponent of every rule is limited to -127..127.
     """
     e = formats.element(element)

@@ -92,7 +92,7 @@ def dot(
     - `exact`: the exact sum of the exact products is rounded once to float32 (RNE).
     - `block`: for each block, the exact sum of its products, times both scales, is rounded once to
       float32. The rounded sums are added in float32, in the order of the blocks. If there are
-      tensor scales, their product, rounded to float32, multiplies the total.
+      tensor scales, their product is rounded to float32, and the total is multiplied by it.
     - `sequential`: the operands are rounded to float32, and each product in order is added with a
       fused multiply-add, which rounds once.
 

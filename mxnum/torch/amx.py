@@ -1,7 +1,7 @@
 """Multiply float32 tensors of bfloat16 numbers by Intel's AMX units, through PyTorch.
 
 An element of at most eight bits times a power of two is a bfloat16 number, so the AMX units
-multiply such operands without loss. The units add in float32, in another order than BLAS, and take
+multiply such operands without loss. The units add in float32, in another order than BLAS, and treat
 subnormal float32 numbers as zero.
 """
 

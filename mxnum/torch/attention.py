@@ -18,8 +18,8 @@ Tensor = Any
 #: The number that is XORed into the seed of attention's second product, so that the two products
 #: draw different random bits.
 _SECOND = 0x5BD1E9959E3779B9
-#: The names of the two operands of each product of attention. The key of a product is the XOR of
-#: two seeds: the product's seed and the module's seed.
+#: The names of the two operands of each product of attention. The dictionary's key for a product is
+#: the XOR of two seeds: the product's seed and the module's seed.
 OPERANDS = {0: ("queries", "keys"), _SECOND: ("probabilities", "values")}
 
 #: True if this version of torch is known to set `Intercepted.was_used` in compiled code.
@@ -88,7 +88,7 @@ def attend(
     each query may attend to at least one key.
     """
     scores = matmul_how(query, key, how, drawn, transposed=True).mul_(scale)  # In place, because new memory costs time.
-    dtype = scores.dtype  # `scores + mask` may get a wider type.
+    dtype = scores.dtype  # `scores + mask` may have a wider type.
     if mask is not None:
         scores = torch.where(mask, scores, -math.inf) if mask.dtype == torch.bool else scores + mask
     probabilities = (scores.softmax(-1) if has_keys or mask is None else _softmax(scores)).to(dtype)
@@ -109,7 +109,9 @@ def _is_simple(query: Tensor, key: Tensor, value: Tensor) -> bool:
 
 
 class _Attention(torch.autograd.Function):
-    """`attend` with less memory, for a boolean mask that gives each query at least one key.
+    """A version of `attend` that needs less memory.
+
+    The mask must be boolean and must allow each query to attend to at least one key.
 
     Allocating memory for a result takes longer than computing it, so the scores and their gradient
     are overwritten. The mask is applied by integer operations, which are faster than `torch.where`.
@@ -159,7 +161,7 @@ _safe = torch.ops.aten._safe_softmax if hasattr(torch.ops.aten, "_safe_softmax")
 def _softmax(scores: Tensor) -> Tensor:
     """Return the softmax along the last axis, with zeros in a row whose scores are all -inf.
 
-    Versions of torch before 2.5 give NaN in a row whose scores are all -inf.
+    Versions of torch before 2.5 have no `_safe_softmax`; with them, the row is NaN instead.
     """
     return _safe(scores, -1)
 

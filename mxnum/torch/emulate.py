@@ -55,8 +55,8 @@ class Emulation:
         self._steps = Steps(worker)
         #: The emulated modules by name.
         self.modules: dict[str, Any] = {}
-        #: By name, why a module with parameters or attention is not emulated although `filter` and
-        #: `recipe` select it.
+        #: For each module with parameters or attention that `filter` and `recipe` select but that
+        #: is not emulated: its name, and why it is not emulated.
         self.left_alone: dict[str, str] = {}
         #: The arguments `accumulate` and `gradient` that `emulate` was called with.
         self._sums: tuple[str | None, str] = (None, "straight")
@@ -87,8 +87,8 @@ class Emulation:
     def coverage(self, *inputs: Any, **keywords: Any) -> Coverage:
         """Run the model once and return its products with their shares of the FLOPs.
 
-        The model does not change: buffers, steps and random numbers are restored. Products computed
-        by the kernels of other packages than torch and mxnum are not counted.
+        The model does not change: buffers, steps and random numbers are restored. Products that are
+        computed by kernels of packages other than torch and mxnum are not counted.
         """
         is_lazy = any(isinstance(module, LazyModuleMixin) for module in self._model.modules())
         errors.require(not is_lazy, "model", "called once to initialize its lazy modules", "lazy")
@@ -336,7 +336,7 @@ def _may_multiply(module: nn.Module) -> bool:
 
 
 def _warn(model: nn.Module, left_alone: Mapping[str, str]) -> None:
-    """Warn of modules that are not emulated but may multiply by their weights.
+    """Warn about modules that are not emulated but may multiply by their weights.
 
     The warning omits parts of attention that the user left out on purpose.
     """

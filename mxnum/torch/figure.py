@@ -1,4 +1,4 @@
-"""Draw the observations of a watched model: one line for each layer, one column for each step."""
+"""Draw the observations of a watched model: one row for each module, one column for each step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mxnum import errors
 
 
 def layers_by_steps(rows: list[dict[str, Any]], quantity: str, operand: str) -> Any:
-    """Return a heat map with a line for each module and a column for each step.
+    """Return a heat map with a row for each module and a column for each step.
 
     Missing values are white.
     """

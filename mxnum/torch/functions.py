@@ -413,12 +413,15 @@ def _key(is_stochastic: bool, seed: Any, stream: int) -> Key:
 
 def _refuse_studies(argument: str, operand: Operand) -> None:
     is_known = operand.error == "quantize" and not operand.matched and operand.scale_rule != "released_bump"
-    accepted = "one that quantizes (only mxnum.lab.mlp supports matched, released_bump and other values of error)"
+    accepted = (
+        "without the settings that only mxnum.lab.mlp supports (matched, scale_rule='released_bump', and every error "
+        "but 'quantize')"
+    )
     errors.require(is_known, argument, accepted, str(operand))
 
 
 def _refuse_alone(operand: Operand) -> None:
-    """Raise ValueError if an operand outside of products has settings that only products allow."""
+    """Raise ValueError if an operand has settings that are not supported outside of products."""
     _refuse_studies("operand", operand)
     errors.require(operand.transform is None, "transform", "None for an operand outside of products", operand.transform)
 
@@ -456,4 +459,4 @@ def _check(**tensors: Any) -> None:
         errors.require_type(x.dtype in _FLOATS, name, "of float64, float32, bfloat16 or float16", x.dtype)
         accepted = "on the CPU, a CUDA device or the meta device"
         errors.require(x.device.type in ("cpu", "cuda", "meta"), name, accepted, str(x.device))
-        errors.require(x.device == first.device, name, f"on {first.device} like the first", str(x.device))
+        errors.require(x.device == first.device, name, f"on {first.device} like the first tensor", str(x.device))

@@ -1,8 +1,8 @@
 """The operations in ``torch.ops.mxnum``, with shapes, gradients and batching rules.
 
-torch does not trace the code of the operations. A string argument says what an operation rounds
-(`operands.product_text`). Random bits depend on a seed, a stream and a position, so recomputing an
-operation gives the same result.
+torch does not trace the code of the operations. Operations receive the formats and modes of their
+operands as a string (made by `operands.operand_text` or `operands.product_text`). Random bits
+depend on a seed, a stream and a position, so recomputing an operation gives the same result.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _library.define(f"convolution(Tensor x, Tensor weight, {_CONV}) -> Tensor")
 _library.define(f"convolution_backward(Tensor grad, Tensor x, Tensor weight, {_CONV}) -> (Tensor, Tensor)")
 
 
-#: The operations as functions of tensors without gradients, by name.
+#: The function that computes each operation without gradients, by the name of the operation.
 IMPLEMENTED: dict[str, Any] = {}
 
 
@@ -169,7 +169,7 @@ def _keep_matmul(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 class _Matmul(torch.autograd.Function):
     """The operation `matmul` as a function of autograd, without `torch.library`.
 
-    The overhead of `torch.library` takes most of a small product's time.
+    For a small product, the overhead of `torch.library` would be most of the time.
     """
 
     @staticmethod
@@ -198,10 +198,10 @@ class _FakeQuantize(torch.autograd.Function):
 
 
 def matmul(a: Tensor, b: Tensor, *rest: Any) -> Tensor:
-    """Compute the operation `matmul`, bypassing `torch.library` if only autograd is active."""
+    """Compute the operation `matmul`, bypassing `torch.library` if `is_eager` returns True."""
     if not is_eager(a, b):
         return torch.ops.mxnum.matmul(a, b, *rest)
-    with torch._C.DisableTorchFunction():  # An `Intercepted` would add 1 µs to each use of a tensor.
+    with torch._C.DisableTorchFunction():  # An active `Intercepted` would add 1 µs to each use of a tensor.
         return _Matmul.apply(a, b, *rest)
 
 
@@ -211,7 +211,7 @@ def fake_quantize(x: Tensor, *rest: Any) -> Tensor:
 
 
 def is_eager(*tensors: Tensor) -> bool:
-    """Return True if the tensors are plain and on the CPU, and only autograd is active."""
+    """Return True for plain CPU tensors outside of compilation, dispatch modes and `torch.func`."""
     if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
         return False
     is_plain = all(type(x) in _TENSORS and x.is_cpu for x in tensors)

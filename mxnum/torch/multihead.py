@@ -69,9 +69,10 @@ def _another(drawn: Key, index: int) -> Key:
 def _projected(
     self: Any, query: Tensor, key: Tensor, value: Tensor, is_self: bool, how: How, drawn: Key
 ) -> tuple[Tensor, ...]:
-    """Return queries, keys and values, by one product for self-attention, otherwise by three.
+    """Return the projected queries, keys and values.
 
-    `torch.nn.MultiheadAttention` computes the same products.
+    Self-attention computes them in one product, other attention in three products. The products are
+    the same as in `torch.nn.MultiheadAttention`.
     """
     bias = self.in_proj_bias
     if self._qkv_same_embed_dim and is_self:

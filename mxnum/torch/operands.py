@@ -154,8 +154,8 @@ def operand_of(text: str) -> Operand:
 def prepared(operand: Operand, axis: int, ndim: int) -> tuple[Any, dict[str, Any]]:
     """Return the format, and the keywords of `mxnum.quantize` for an array with `ndim` axes.
 
-    If `axis` is negative, tiles lie over the last two axes. If it is not (in convolutions), tiles
-    lie over the first two axes; in a weight, these are the output and input channels.
+    If `axis` is negative, tiles lie over the last two axes. Otherwise (in convolutions), tiles lie
+    over the first two axes; in a weight, these are the output and input channels.
     """
     keywords = operand.keywords(axis)
     if operand.block_shape is not None and axis >= 0:
@@ -267,7 +267,7 @@ def _for_unit(x: Any, unit: mx.units.MatrixUnit) -> Any:
     narrow = x.to(getattr(torch, unit.operands[0]))
     is_held = torch.isnan(x) | (narrow.to(x.dtype) == x)
     accepted = f"one that rounds operands to {unit.operands[0]} for unit {unit.name!r}"
-    errors.require(bool(is_held.all()), "recipe", accepted, "one that keeps other numbers")
+    errors.require(bool(is_held.all()), "recipe", accepted, "one that leaves wider numbers")
     return narrow
 
 
@@ -328,7 +328,7 @@ def _first_clamped(e: ElementFormat, rounding: Rounding) -> list[tuple[float, bo
     wider = ElementFormat("wider", e.exponent_bits + 1, e.mantissa_bits, e.bias)
     following = wider.value(e.max_code + 1)
     middle = (e.max + following) / 2
-    # The possible thresholds, each with the smallest number that it clamps.
+    # The possible thresholds, each with the smallest number that is clamped if it is the threshold.
     candidates = {
         (e.max, False): math.nextafter(e.max, math.inf), (middle, True): middle,
         (middle, False): math.nextafter(middle, math.inf), (following, True): following,
@@ -339,10 +339,10 @@ def _first_clamped(e: ElementFormat, rounding: Rounding) -> list[tuple[float, bo
 
 
 def _exceeds(x: Tensor, q: mx.MXArray, positive: tuple[float, bool], negative: tuple[float, bool]) -> Tensor:
-    """Return for each element whether |x| divided by the scale exceeds a threshold.
+    """Return for each element whether abs(x) divided by the scale exceeds a threshold.
 
     `positive` is the threshold of positive x, and `negative` of negative x. A threshold is a pair
-    (value, inclusive). An equal magnitude counts as exceeding an inclusive threshold.
+    (magnitude, inclusive). If `inclusive` is True, a number exactly at the threshold exceeds it.
     """
     ones = mx.MXArray(torch.ones_like(q.codes), q.scales, q.format, q.blocks, tensor_scale=q.tensor_scale)
     unit, magnitude = cast(Tensor, ones.dequantize(torch.float64)), x.double().abs()
@@ -360,7 +360,8 @@ def _rounded_to_buffer(x: Tensor, operand: Operand, axis: int, key: Key, slot: i
     Only the first call for each layout of tensors checks the arguments: checks take longer than
     rounding a small tensor.
     """
-    if not x.is_contiguous() and is_stochastic(operand):  # Random bits follow C order, in which loops are faster.
+    # Random bits are drawn in C order, so loops are faster over elements in C order.
+    if not x.is_contiguous() and is_stochastic(operand):
         x = x.contiguous()
     kept: dict[Any, Any] = _memory.__dict__
     like = (buffer, x.dtype, x.shape, x.stride(), id(operand), axis)

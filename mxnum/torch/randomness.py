@@ -40,7 +40,8 @@ def position_of(step: int, first: int, count: int) -> Any:
 
     This process holds `count` samples of the batch, starting at number `first`. A position is a
     tensor, so that a compiled model is not compiled again when the step changes. The tensor is on
-    the CPU and not an inference tensor, because the backward pass keeps it.
+    the CPU, so that operations read it without waiting for a GPU. It is not an inference tensor,
+    because autograd cannot save inference tensors for the backward pass.
     """
     with torch.inference_mode(False):
         return torch.tensor([step, first, count], device="cpu")
@@ -104,7 +105,10 @@ class Steps:
         self.position, self._counted = moved(self.position, self._next), True
 
     def count(self, module: Any, _: Any) -> None:
-        """Begin a step, except in exports and recomputations (a hook of the model)."""
+        """Begin a training step, except in exports and recomputations.
+
+        The model calls this method as a hook before each forward pass.
+        """
         if module.training and not recomputing() and not exporting():
             self.advance()
 
@@ -120,9 +124,10 @@ class Steps:
             )
 
     def remember(self, module: Any, _: Any, output: Any) -> None:
-        """Record an output's step for the output's backward pass (a hook of the model).
+        """Record the step of a forward pass, for the backward pass from its output.
 
-        The record is needed because another step may begin before the backward pass.
+        The model calls this method as a hook after each forward pass. The record is needed because
+        another step may begin before the backward pass.
         """
         if not module.training or recomputing() or exporting():
             return

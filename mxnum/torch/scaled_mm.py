@@ -47,7 +47,7 @@ def scaled_mm(
     *,
     unit: str | MatrixUnit | None = None,
 ) -> Tensor:
-    """Compute `torch.nn.functional.scaled_mm` on the CPU, with the bits of a matrix unit.
+    """Compute `torch.nn.functional.scaled_mm` on the CPU, with the arithmetic of a matrix unit.
 
     The arguments are those of torch's function. Scalings and swizzles are torch's enums or the
     names of the enums' members, so that versions of torch without these enums suffice. The default

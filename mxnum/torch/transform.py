@@ -25,7 +25,7 @@ def hadamard(x: Tensor, axis: int, inverse: bool = False) -> Tensor:
     if length % _SIZE:
         raise ValueError(
             f"Transform 'hadamard' needs a multiple of 16 elements along the summed axis, not {length} (in the product "
-            "for a weight's gradient, the summed axis has all samples of the batch)."
+            "for a weight's gradient, the length of the summed axis is the number of samples in the batch)."
         )
     x = x.detach()
     made = None if x.is_cpu else by_products(x, axis, inverse)
@@ -37,8 +37,8 @@ def hadamard(x: Tensor, axis: int, inverse: bool = False) -> Tensor:
 def by_products(x: Tensor, axis: int, inverse: bool = False) -> Tensor | None:
     """Return the transform as a matrix product in float64, or None if that may be inexact.
 
-    The product is exact, in any order of additions, if every partial sum is a multiple of the same
-    power of two, and less than 2**53 times this power (see `engine.rotations.by_floats`).
+    If all terms of a sum are multiples of one power of two u, and no partial sum exceeds 2**53 u,
+    the float64 additions are exact in any order (see `engine.rotations.by_floats`).
     """
     rows = x.movedim(axis, -1)
     wide = rows.reshape(*rows.shape[:-1], -1, _SIZE).double() if x.numel() else rows.new_empty(0, _SIZE).double()
@@ -53,7 +53,8 @@ def by_products(x: Tensor, axis: int, inverse: bool = False) -> Tensor | None:
 def narrowed(x: Tensor, dtype: torch.dtype, rounding: str = "rne") -> Tensor:
     """Return x in another type, rounded once. torch would round float64 twice, first to float32.
 
-    A magnitude beyond the range of a 16-bit type becomes infinite. NaNs become canonical.
+    Rounding to a 16-bit type overflows as IEEE 754 says: to nearest, a magnitude beyond the range
+    becomes infinite. NaNs become canonical.
     """
     if dtype in (torch.float64, torch.float32):
         return x.to(dtype)

@@ -44,7 +44,7 @@ SHOWN = ("rmse", "beyond max", "underflow", "scales", "scales at ends", "flips")
 #: The meaning of each column of `Watch.table`.
 LEGEND = {
     "rmse": "root of (sum of squared errors / sum of squared values)",
-    "beyond max": "share of elements that lie, before rounding, beyond the largest value of their block",
+    "beyond max": "share of elements whose magnitude, before rounding, exceeds the scale times the largest element",
     "underflow": "share of elements that became zero",
     "scales": "least and greatest scale code (or scale, if scales have no 8-bit codes)",
     "scales at ends": "number of blocks whose scale code is the least or the greatest possible",
@@ -75,8 +75,8 @@ class Watch:
         rmse
             Relative error: the root of (sum of squared errors / sum of squared values).
         beyond_max, underflow
-            `beyond_max` is the share of elements that lie, before rounding, beyond the largest
-            value of their block. `underflow` is the share of elements that became zero.
+            `beyond_max` is the share of elements whose magnitude, before rounding, exceeds the
+            scale times the largest element. `underflow` is the share of elements that became zero.
         scale_least, scale_greatest, scales_at_ends
             The least and the greatest scale code, and the number of blocks whose code is the least
             or the greatest possible. If scales have no 8-bit codes, `scale_least` and
@@ -93,9 +93,10 @@ class Watch:
         """Return a table of the ten operands with the largest error at a step, with a legend.
 
         With `full`, the table has all operands, in the order of the rows. By default `step` is the
-        last watched step. The name of a module stands above its operands. The column of scales
-        shows the range from `scale_least` to `scale_greatest`. Results of `compare` have a second
-        table, with the whole model and the ten largest `zeta`.
+        last watched step. The name of a module stands above its operands. The column "scales" shows
+        the range from `scale_least` to `scale_greatest`. If `compare` ran at this step, a second
+        table follows. It shows `zeta` and `cosine` of the whole model, and of the ten parameters
+        with the largest `zeta`.
         """
         steps = [row["step"] for row in self._rows]
         if not steps:

@@ -62,7 +62,7 @@ def register(unit: MatrixUnit) -> MatrixUnit:
     """
     errors.require_type(isinstance(unit, MatrixUnit), "unit", "a MatrixUnit", unit)
     taken = _units().get(unit.name)
-    errors.require(taken in (None, unit), "unit", "a unit whose name no registered unit has", unit.name)
+    errors.require(taken in (None, unit), "unit", "a unit with a name that is not yet registered", unit.name)
     _units()[unit.name] = unit
     return unit
 

@@ -37,8 +37,8 @@ class Evidence:
     """The evidence for one clause in the description of a unit.
 
     `clause` is one of products, scales, addend, alignment, result, chains, promotion and special
-    values. `status` is replayed (outputs of the GPUs that `source` names), published (a paper or a
-    program) or assumed.
+    values. `status` is "replayed" if outputs of the GPUs that `source` names confirm the clause. It
+    is "published" if `source` is a paper or a program that states the clause, otherwise "assumed".
     """
 
     clause: str
@@ -90,7 +90,7 @@ class MatrixUnit:
     #: The indices of an instruction's products in the order of addition; () means ascending.
     order: tuple[int, ...] = ()
     #: The number of products that are added exactly to make one term. If a term adds several
-    #: products, its exponent is that of the scales.
+    #: products, the term's exponent is the sum of the exponents of both scales.
     group: int = 1
     #: The pairs (scale format, block length) of MX operands; () if the unit has no scales.
     scales: tuple[tuple[str, int], ...] = ()
@@ -124,13 +124,14 @@ class MatrixUnit:
         for k in self.k:
             errors.positive_integer("k", k)
         ascends = bool(self.k) and list(self.k) == sorted(self.k)
-        errors.require(ascends, "k", "one positive length or more, in ascending order", self.k)
+        errors.require(ascends, "k", "one or more positive lengths, in ascending order", self.k)
         errors.integer("terms", self.terms, 1, max(self.k))
         errors.integer("group", self.group, 1, self.terms)
         errors.require(self.terms % self.group == 0, "terms", f"a multiple of group ({self.group})", self.terms)
         most = FLOATS[self.accumulator].mantissa_bits
         errors.integer("result_bits", self.result_bits, 1, most)
-        errors.require(self.rounding == "rtz" or self.result_bits == most, "result_bits", f"{most} with 'rne'", most)
+        is_full = self.rounding == "rtz" or self.result_bits == most
+        errors.require(is_full, "result_bits", f"{most} with 'rne'", self.result_bits)
         in_order = not self.order or (len(self.k) == 1 and sorted(self.order) == list(range(self.k[0])))
         errors.require(in_order, "order", f"a permutation of the indices below {self.k[-1]}", self.order)
         for _, block in self.scales:

@@ -22,7 +22,7 @@ _BIAS = 1100
 
 
 class _Small(Sym):
-    """A word of at most `MOST_BITS` bits; comparing it with a larger int needs no solver."""
+    """A word whose value is at most `MOST_BITS`; comparing it with a larger int needs no solver."""
 
     __slots__ = ()
     __hash__ = None
@@ -98,7 +98,8 @@ def any_element(mantissa_bits: int, kind: str, width: int = 32) -> AnyElement:
 def kinds(mantissa_bits: int, specials_met: bool) -> tuple[str, ...]:
     """Return the kinds of elements of at most `MOST_BITS` bits, for `any_element`.
 
-    `specials_met` is True if special codes occur; then only kinds with special codes are returned.
+    `specials_met` is True for a theorem that involves special codes. The result then contains only
+    kinds with special codes.
     """
     integers = ("integer",) if 1 <= mantissa_bits <= MOST_BITS - 2 else ()
     if not specials_met:

@@ -31,7 +31,7 @@ _UNANSWERED = (
 
 
 def theorems() -> list[Theorem]:
-    """Return theorems about calls of kernels by array loops, and float32 calls with Python ints."""
+    """Return theorems about kernels that array loops call, or that are called with Python ints."""
     answered = [family for family in families() if not family.name.startswith(_UNANSWERED)]
     return [theorem(family, "llvm", STATEMENT, machine) for family in (*answered, *plain_families())]
 

@@ -92,7 +92,7 @@ class Digit(Whole):
         division.digits.append(self)
 
     def __ror__(self, whole: Whole | int) -> Whole:
-        """Return an even number with its last binary digit set to this digit."""
+        """Return `whole`, an even number, with its last binary digit set to this digit."""
         value, times = (whole, whole * self.division.divisor) if isinstance(whole, int) else (whole.value, whole.times)
         return Whole(self.division, value + self.value, times + self.times)
 

@@ -46,7 +46,7 @@ def program(seed: int) -> Callable[..., Any]:
     source = random.Random(seed)
     lines = [
         "def program(a, b, c):",
-        "    a, b, c = a + 0, b + 0, c + 0",  # + 0 makes a, b and c int64: numba mixes signed and unsigned badly
+        "    a, b, c = a + 0, b + 0, c + 0",  # + 0 makes all int64: in numba, int64 + uint64 is a float64
         "    zero = a & 0",  # Without `zero`, Python could fold constants to integers that fit no word.
     ]
     names = ["a", "b", "c"]

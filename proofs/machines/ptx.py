@@ -1,9 +1,10 @@
 """Translation validation for CUDA, without a GPU: execute the PTX of a kernel on bit-vectors.
 
-`mxnum.prove.ptx` executes the PTX. About the float operations of `mxnum.engine.cuda.scaled`, the
-proof knows only that equal operands give equal results. So the PTX must have the same float
-operations as the Python function. The proof trusts that ptxas and the device execute the PTX
-correctly.
+`mxnum.prove.ptx` executes the PTX. The proof treats the float operations of
+`mxnum.engine.cuda.scaled` as uninterpreted functions: it assumes that equal operands give equal
+results, and that additions and multiplications commute, but nothing else. So the PTX must have the
+same float operations as the Python function. The proof trusts that ptxas and the device execute the
+PTX correctly.
 
 numba-cuda is an optional dependency, which is imported only when something is compiled.
 """
@@ -67,7 +68,7 @@ def _with_words(kernel: Kernel) -> Kernel:
 
 
 def _in_fast_tier(name: str) -> bool:
-    """Return True if the fast tier also checks the PTX of a kernel whose LLVM IR it checks."""
+    """Return True if the theorem about a family's PTX has the family's tier, not always `full`."""
     return not name.endswith("/ieee") and (not name.startswith("shared_scale/") or name.endswith("/e4m3"))
 
 

@@ -188,7 +188,7 @@ class Place:
 
 
 class Size:
-    """A signed float; of its magnitude only the ratio to a factor is known."""
+    """A float of known sign, with only the ratio of its magnitude to a factor known."""
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -2,7 +2,8 @@
 
 A theorem is proved if its hypotheses and the negated goal are unsatisfiable together. If two
 solvers can answer, both are asked, and a disagreement is an error; `unknown` never counts as
-proved. Premises are checked to be satisfiable, so that nothing is proved about an empty set.
+proved. Each proof also shows that its hypotheses are satisfiable, because hypotheses that
+contradict each other imply every goal.
 
 bitwuzla's wheel rejects wide floats, so z3 translates floating-point terms to bit-vectors. z3's SAT
 core and bitwuzla then answer the same question. The proofs trust z3's translation.
@@ -41,9 +42,10 @@ def prove(
 ) -> Outcome:
     """Prove that the hypotheses imply the goal; every engine must confirm the proof.
 
-    A witness gives the values of the inputs in `show`. `example` has values of inputs that satisfy
-    the hypotheses, so it is cheap to check that the hypotheses can be satisfied. Without `example`,
-    a solver searches for inputs that satisfy the hypotheses.
+    If the goal is refuted, the outcome shows a counterexample: the values of the inputs in `show`.
+    `example` has values of inputs that satisfy the hypotheses, so it is cheap to check that the
+    hypotheses are satisfiable. Without `example`, a solver searches for inputs that satisfy the
+    hypotheses.
     """
     started = time.perf_counter()
     hypotheses = list(hypotheses)
@@ -67,8 +69,9 @@ def prove(
 def together(cases: Iterable[tuple[str, Callable[[], Outcome]]]) -> Outcome:
     """Return one outcome for a family of cases.
 
-    The outcome is "proved" if there is a case and each case is proved. If a case is not proved, the
-    outcome is that of the first unproved case; the case's label precedes the detail.
+    The outcome is "proved" if every case is proved, and "error" if there are no cases. If a case is
+    not proved, the outcome is that of the first unproved case; the case's label precedes the
+    detail.
     """
     seconds, solvers = 0.0, dict[str, None]()
     for label, check in cases:

@@ -76,7 +76,7 @@ class Number:
         return next(DTYPES[name] for name, sort in SORTS.items() if sort == self.value.sort())
 
     def astype(self, dtype: Any) -> Number:
-        """Return the number converted to a type, to nearest even."""
+        """Return the number in another type, rounded to nearest even."""
         sort = SORTS[np.dtype(dtype).name]
         same = sort == self.value.sort()
         return self if same else Number(self.machine, z3.fpFPToFP(RNE, self.value, sort))
@@ -194,12 +194,18 @@ def _select_word(condition: Condition, if_true: Any, if_false: Any) -> Word:
 
 
 def number_of(bits: Any) -> Any:
-    """Return the number of a word, in place of `mxnum.engine.machine.float32_numbers.number_of`."""
+    """Return the number of a word.
+
+    In proofs, this function replaces `mxnum.engine.machine.float32_numbers.number_of`.
+    """
     return Number(bits.machine, value_of(bits)) if isinstance(bits, Word) else np.int32(bits).view(np.float32)
 
 
 def bits_of(number: Number) -> Word:
-    """Return the bits of a number, in place of `mxnum.engine.machine.float32_numbers.bits_of`."""
+    """Return the bits of a number.
+
+    In proofs, this function replaces `mxnum.engine.machine.float32_numbers.bits_of`.
+    """
     return number.machine.of_number(number.value)
 
 

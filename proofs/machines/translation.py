@@ -217,7 +217,7 @@ _RANDOM = Argument("random", SR_BITS, False, "int64")
 
 
 def _pattern(source: ElementFormat, name: str = "x", type_: str | None = None) -> Argument:
-    """Return an argument that is a float type's bit pattern, read as a signed integer."""
+    """Return an argument whose domain is the bit patterns of a float type, as signed integers."""
     return Argument(name, source.bits, True, type_ or f"int{source.bits}")
 
 

@@ -48,7 +48,10 @@ class Lane(Sym):
 
 
 def select(condition: SymBool | bool, if_true: Any, if_false: Any) -> Any:
-    """Return `if_true` if `condition` holds, else `if_false`; a symbolic condition gives a word."""
+    """Return `if_true` if `condition` holds, else `if_false`.
+
+    For a symbolic condition, return a symbolic word.
+    """
     if isinstance(condition, bool):
         return if_true if condition else if_false
     of = condition.of

@@ -16,7 +16,7 @@ Check = Callable[[ModuleType], Outcome]
 
 
 def stated(name: str, statement: str, module: ModuleType, old: str, new: str, theorem: Check) -> Theorem:
-    """Return a theorem about a mutant; it is proved if `theorem`, run on the mutant, is refuted."""
+    """Return a new theorem, which is proved if `theorem` is refuted when it runs on the mutant."""
     return Theorem(
         name=name,
         statement=statement,

@@ -156,7 +156,7 @@ def _load(texts: dict[str, str]) -> Modules:
     for name in ORDER:
         namespace: dict[str, Any] = {"__name__": f"{PACKAGE}.{name}"}
         tree = ast.parse(texts.get(name, source(name)))
-        # An import of one module in `ORDER` by another is resolved here, to get the changed module.
+        # Names imported from other modules in `ORDER` come from the copies, which may be changed.
         for statement in [node for node in tree.body if isinstance(node, ast.ImportFrom)]:
             package, _, imported = (statement.module or "").rpartition(".")
             if package == PACKAGE and imported in modules:

@@ -239,7 +239,7 @@ def align_random(sr_bits: int) -> Probe:
 
 
 def philox() -> ConcreteProbe:
-    """Return a probe of Philox, on its authors' known answers and on inputs with one bit set."""
+    """Return a probe of Philox, on its authors' test inputs and on inputs with one bit set."""
     ones, pi = (0xFFFFFFFF,) * 6, (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344, 0xA4093822, 0x299F31D0)
     single = tuple(tuple(int(i == place) for i in range(6)) for place in range(6))
 

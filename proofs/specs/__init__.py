@@ -1,1 +1,1 @@
-"""Specifications: what the theorems, sweeps and mutants compare the functions of `mxnum` with."""
+"""Specifications of the functions of `mxnum`, for theorems, sweeps and checks of mutants."""

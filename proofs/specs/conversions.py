@@ -113,9 +113,9 @@ def table(code: z3.BitVecRef, entries: Callable[[int], z3.ExprRef], count: int, 
 
 
 def sign_and_magnitude(code: z3.BitVecRef, element: Element) -> tuple[z3.BoolRef, z3.BitVecRef]:
-    """Return the condition that the code is negative, and its magnitude code.
+    """Return two terms: the condition that `code` is negative, and its magnitude code.
 
-    The magnitude code has `element.bits` bits, too.
+    `code` and the magnitude code both have `element.bits` bits.
     """
     top = element.bits - 1
     negative = z3.Extract(top, top, code) == 1
@@ -275,7 +275,7 @@ class Rounding:
 
 
 class Conversion(Rounding):
-    """The conversion of any x / 2**(scale - 127) to a type, for every x and every scale code."""
+    """The conversion of x / 2**(scale - 127) to a type, for every x and every scale code."""
 
     def __init__(
         self,
@@ -333,8 +333,8 @@ def decodes(
 ) -> z3.BoolRef:
     """Return the condition that `pattern` is the value of `code`, rounded once to nearest even.
 
-    The exact value is element value * 2**(scale - 127). The most negative code of an integer has a
-    value, too.
+    The exact value is element value * 2**(scale - 127). For the most negative code of an integer,
+    the element value is -2.
     """
     negative, magnitude = sign_and_magnitude(code, element)
     number = scaled(element_value(code, element, wide_sort(target), every_code=True), scale, definitions)

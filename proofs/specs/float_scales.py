@@ -21,16 +21,17 @@ from proofs.machines.ratios import EXPONENTS, Form, Ratios, leading, paths
 
 FLOAT32 = formats.FLOATS["float32"]
 FACTOR = "x is any finite number and the factor any finite one: a scale code times a tensor scale without sign"
-#: Proofs go through all sequences of digits only for scales of at most this many mantissa bits.
+#: The most mantissa bits of a scale for which proofs try all sequences of digits of a quotient.
+#: Wider scales have too many of these sequences.
 MOST_DIGITS = 10
 SCALES: Any = tuple(scale for scale in formats.SCALES.values() if scale.number is not None)
 
 
 def unpacking(make_unpack: Any, *exponents: Any, sign: int = 0) -> Any:
-    """Return a replacement of `make_unpack`; the functions that it makes take a significand as x.
+    """Return a replacement of `make_unpack`, which makes functions that return x as significand.
 
     The n-th function that the replacement makes returns entry n of `exponents` as the exponent. If
-    this entry is None, the n-th function is the original one.
+    this entry is None, the n-th function is the one that `make_unpack` makes.
     """
     left = iter(exponents)
 
@@ -42,7 +43,7 @@ def unpacking(make_unpack: Any, *exponents: Any, sign: int = 0) -> Any:
 
 
 def pack_nothing(*how: Any) -> Any:
-    """Return a function that replaces a packing function and returns (exponent, significand)."""
+    """Return a replacement of a packing function, which only returns (exponent, significand)."""
     return lambda sign, exponent, significand, kind, random: (exponent, significand)
 
 
@@ -78,13 +79,17 @@ def over_tensor_scales(find: Any, source: Any) -> Iterator[tuple[Ratios, Any]]:
 
 
 def is_leading(got: tuple[Any, int], ratios: Ratios, digits: int, down: int = 0) -> bool:
-    """Return True if `got` is the result of `leading`, with `down` subtracted from exponents."""
+    """Return True if `got`, a pair (exponents, significand), is right for the ratios.
+
+    The right significand is that of `leading`. The right exponents are `EXPONENTS`, plus the
+    exponent of `leading`, minus `down`.
+    """
     exponent, significand = leading(ratios, digits)
     return got[1] == significand and bool(np.all(got[0] == EXPONENTS + exponent - down))
 
 
 def any_quotient() -> tuple[z3.BitVecRef, list[z3.BoolRef]]:
-    """Return a symbolic float64 as bits, with premises: it is neither negative nor subnormal."""
+    """Return the bits of a symbolic float64, and premises: it is not negative, subnormal or NaN."""
     q = z3.BitVec("quotient", 64)
     return q, [q >= 0, q <= 0x7FF << 52, z3.Or(q == 0, q >= 1 << 52)]
 

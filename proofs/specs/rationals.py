@@ -1,6 +1,6 @@
 """The exact reference of sweeps and mutants: the standards' tables, and arithmetic on fractions.
 
-This module uses neither `mxnum.formats` nor `mxnum.definition`, and no floating-point operation, so
+This module uses neither `mxnum.formats` nor `mxnum.definition`, and no floating-point operation. So
 an error in a format description or a kernel cannot also be in the reference. A rounding finds the
 two neighbours of a number in the table, then the position of the number between its neighbours, and
 then chooses one neighbour.
@@ -175,8 +175,9 @@ def floor_magnitude(source: Float, numerator: int, denominator: int, exponent: i
     denominator * 2**exponent.
 
     The number is first rounded down to n times the smallest subnormal. The leading `fraction_bits`
-    + 1 bits of n are the significand; n has `steps` more bits. The pattern is `steps` *
-    2**fraction_bits + significand. The significand's leading bit adds 1 to the exponent field.
+    + 1 bits of n are the significand, and the lower `steps` bits of n are dropped. The pattern is
+    `steps` * 2**fraction_bits + significand. The significand's leading bit adds 1 to the exponent
+    field.
     """
     shift = exponent - source.quantum_exponent
     if shift >= 0:

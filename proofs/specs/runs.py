@@ -50,10 +50,12 @@ class Random:
 
 @lru_cache(maxsize=64)
 def _floors(source: str, element: str, points: str, random: Random) -> tuple[Array, Array]:
-    """Return arrays [scale, gap]: the largest pattern up to a point, and True if it is the point.
+    """Return two arrays [scale, gap] about a point in each gap between neighbouring magnitudes.
 
-    `points` selects a point in each gap: "start", "middle", "end", or "random" (the least point
-    that stochastic rounding with the word `random` rounds up).
+    The first array holds the largest pattern whose value is at most the point. The second array
+    holds True where this value equals the point. `points` selects the point: "start", "middle",
+    "end" or "random". "random" is the least point that stochastic rounding with the word `random`
+    rounds up.
     """
     table = (*ELEMENTS[element].magnitudes, ELEMENTS[element].beyond)
     part = {
@@ -80,7 +82,7 @@ def breakpoints(source: str, element: str, rounding: str, negative: bool, random
 
 
 def _breakpoints(source: str, element: str, rounding: str, negative: bool, is_odd: bool) -> Array:
-    """Return each gap's breakpoint as if the code below it were odd (`is_odd`) or even."""
+    """Return each gap's breakpoint as if the gap's lower code were odd (`is_odd`) or even."""
     ups = [rounds_up(rounding, negative, is_odd, Fraction(quarters, 4)) for quarters in (1, 2, 3)]
     point = ("start", "middle", "middle", "end")[3 - sum(ups)]
     floor, exact = _floors(source, element, point, Random())

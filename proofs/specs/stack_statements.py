@@ -59,7 +59,7 @@ class Statement:
     reads: Callable[[z3.FPRef, z3.FPRef, z3.FPRef, z3.FPRef], z3.FPRef]
     #: True if elements are x / factor, False if they are x * factor.
     divides: bool = False
-    #: True if every zero becomes +0, even one from a negative number that underflowed in float32.
+    #: True if -0 gets the code of +0, even where a negative number underflowed to -0 in float32.
     zero_loses_sign: bool = False
     in_type: bool = False
     #: The E4M3 code that replaces a scale of zero; 0 if the stack keeps a scale of zero.

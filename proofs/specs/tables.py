@@ -150,7 +150,7 @@ INT8 = Element("int8", bits=8, mantissa=6, emin=0, emax=0, unit=-6, twos_complem
 INT4 = Element("int4", bits=4, mantissa=2, emin=0, emax=0, unit=-2, twos_complement=True, magnitudes=(
     0, 1, 2, 3, 4, 5, 6, 7,
 ))
-#: The float format of UE5M3 scales, with the sign bit that scales do not have.
+#: UE5M3 scales as an `Element`. The ninth bit is a sign bit, which scales do not have.
 E5M3 = Element("ue5m3", bits=9, mantissa=3, emin=-14, emax=16, unit=-17, nan=0xFF, magnitudes=(
     *range(16), *(m << k for k in range(1, 30) for m in range(8, 16)), *(m << 30 for m in range(8, 15)),
 ))

@@ -198,10 +198,10 @@ def _codes(element: AnyElement, kind: str, code: Any, scale: Any) -> list[z3.Boo
 
 
 def check_safety(mantissa_bits: int) -> Outcome:
-    """Prove the obligations of encoding and decoding.
+    """Prove the statement `SAFE`: encoding and decoding meet all obligations of `Sym`.
 
-    If the left operand of an operation is a field of the element, the obligation is added to the
-    element's own list.
+    An operation adds its obligations to the list of its left operand. If this operand is a field of
+    the element, the list is the element's own, so `_prove_safe` reads that list too.
     """
     # Roundings for which the fast formulation has the same domain are checked together.
     drawn = (Rounding.SR,), tuple(rounding for rounding in ROUNDINGS if rounding != Rounding.SR)

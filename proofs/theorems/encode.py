@@ -49,7 +49,8 @@ def check(source: str, target: str, rounding: str, engines: tuple[str, ...]) -> 
     x, scale, random = inputs.pattern("x", source_type.bits), inputs.scale(), inputs.random()
     target_type = tables.ELEMENTS[target] if target in tables.ELEMENTS else tables.FLOATS[target]
     conversion = conversions.Conversion(source_type, target_type, rounding, x, scale, random)
-    # Without special codes, both overflow modes have the same goals, which are proved only once.
+    # If the target has no special codes, both overflow modes have the same goals, which are proved
+    # only once.
     goals: dict[int, z3.BoolRef] = {}
     for overflow, kernel in zip(conversions.OVERFLOWS, kernels(source, target, rounding), strict=True):
         result, _ = run(kernel, inputs.word(x, width), inputs.natural(scale, width), inputs.natural(random, width))
@@ -78,8 +79,9 @@ def theorem(source: str, target: str, rounding: str, engines: tuple[str, ...], p
 def in_fast_tier(source: str, target: str, rounding: str) -> bool:
     """Return True if the theorem is in the fast tier, whose proofs take a few minutes.
 
-    For 16-bit sources, the fast tier has the theorems of `widening` instead, and for
-    float64 those of `neighbours`.
+    In the fast tier, the theorems of `widening` replace those on encoders from 16-bit types to
+    elements. The theorems of `neighbours` replace those on encoders from float64 to elements,
+    except the theorems on stochastic rounding.
     """
     if target in tables.FLOATS:
         return source == "float32" and target != "float64"

@@ -1,7 +1,8 @@
 """Float scales: why the float operations of fast formulations agree with exact arithmetic.
 
-Products are exact, thresholds are right in float32, and a quotient rounded to 53 bits lies on the
-same side of every threshold as the exact quotient.
+Products are exact. Comparing float32 numbers with a float32 threshold gives the same results as
+comparing them with the float64 product that the threshold replaces. A quotient rounded to 53 bits
+lies on the same side of every threshold as the exact quotient.
 """
 
 from __future__ import annotations

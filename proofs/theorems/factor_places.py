@@ -89,7 +89,7 @@ def _code_by_places(
 
     The first function returns the code of a `Size` under the factor 1. This check covers every
     nonzero factor: products of thresholds and factors are exact, so only x / factor matters. The
-    second function takes a sign. Its x is the largest number of this sign, and its factor is 0.
+    second function returns the code of the largest number of a given sign under the factor 0.
     """
 
     def multiply(factor: int, place: int) -> Any:

@@ -111,7 +111,7 @@ def check_rounded(
 
 
 class _Changed:
-    """A wrapper of a module that replaces the values of some names."""
+    """A wrapper of a module, with other values for some of the module's names."""
 
     def __init__(self, module: Any, **names: Any) -> None:
         self.module, self.names = module, names

@@ -102,7 +102,8 @@ def check_scale_digits(source: Any, scale: Any, over: Any = float_scale) -> Outc
 def check_scale_digits_alone(source: Any, scale: Any, over: Any = float_scale) -> Outcome:
     """Prove the statement `DIVIDED` by a solver, for a scale with too many significands to try all.
 
-    Such a scale format has no tensor scale, so the divisors are the largest numbers of elements.
+    Formats with such scales have no tensor scale, so the divisor is the largest value of an
+    element.
     """
     return together(
         (element.name, partial(_digits_alone, source, element, scale, over)) for element, _ in _goals().values()
@@ -110,9 +111,10 @@ def check_scale_digits_alone(source: Any, scale: Any, over: Any = float_scale) -
 
 
 def _goals() -> dict[int, tuple[Any, int]]:
-    """Return the largest numbers of elements: a mapping from significand to (element, exponent).
+    """Return the largest value of each element: a mapping from significand to (element, exponent).
 
-    If several elements have the same significand, the mapping has only one of them.
+    If the largest values of several elements have the same significand, the mapping contains only
+    one of these elements.
     """
     largest = (
         (element, *float_scale._number_of_code(element, element.max_code)) for element in formats.ELEMENTS.values()

@@ -114,8 +114,9 @@ def _pairs() -> list[tuple[Any, Any]]:
 def _made(source: Any, element: Any, scale: Any, over: Any) -> tuple[Any, list[Any], list[Any]]:
     """Return a function that computes a tensor scale, and two lists that describe its last call.
 
-    The lists hold the arguments of divisions and of packings. The function's arguments are the
-    largest magnitude's significand, and the code that each packing returns.
+    The first list holds the arguments of the divisions, and the second those of the packings. The
+    function's arguments are the significand of the largest magnitude, and the code that each
+    packing is to return.
     """
     calls, packed, code = list[Any](), list[Any](), [0]
 

@@ -1,6 +1,6 @@
 """Four over six: lemmas about the choice between two scales.
 
-A block takes the scale with the smaller sum of rounding errors. The loop first sums the errors in
+Each block gets the scale with the smaller sum of rounding errors. The loop first sums the errors in
 float32. If the two sums differ by more than their error bound, these sums decide. For undecided
 blocks, the loop sums the errors in pairs of float64 numbers. For blocks that are still undecided,
 the loop's caller sums the errors in rational numbers. This module proves that decisions by float32
@@ -50,8 +50,8 @@ LOST = (
 )
 E2M1 = formats.ELEMENTS["e2m1"]
 RULE = FloatScaleRule.FOUR_OVER_SIX_SQUARED
-#: The bound on the float32 error of the distance between an element and its rounded value, relative
-#: to the block's largest element.
+#: In float32, the distance between an element and its rounded value has an error of at most `KNOWN`
+#: times the block's largest element.
 KNOWN = Fraction(2.0**-20.82)
 #: `HALF_UNIT` bounds the relative error of rounding to float32, and `UNDERFLOW` bounds the absolute
 #: error of products below the normal numbers.
@@ -81,7 +81,7 @@ def check_aim(source: Any, scale: Any, over: Any = float_scale) -> Outcome:
 
 
 class _Size:
-    """A magnitude of which only the ratio to the factor is known."""
+    """A magnitude that is unknown, except that its ratio to the factor is one of `ratios`."""
 
     def __init__(self, ratios: Ratios) -> None:
         self.ratios = ratios
@@ -125,7 +125,7 @@ def _is_exact(operation: Any, a: z3.FPRef, b: z3.FPRef) -> z3.BoolRef:
 
 
 def check_exact() -> Outcome:
-    """Prove the statement `EXACT` by a solver."""
+    """Prove the statement `EXACT` with a solver."""
     (a_bits, a), (b_bits, b) = _float64("a"), _float64("b")
     twice = partial(z3.fpMul, z3.RNE(), z3.FPVal(2.0, z3.Float64()))
     below = (1023 + 900) << 52
@@ -137,7 +137,7 @@ def check_exact() -> Outcome:
 
 
 class _Near:
-    """A real number that differs from the exact result at most by a float32 rounding error."""
+    """A real number that differs from the exact result by at most one float32 rounding error."""
 
     def __init__(self, value: z3.ArithRef, known: list[z3.BoolRef]) -> None:
         self.value, self.known = value, known

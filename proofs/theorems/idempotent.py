@@ -54,10 +54,10 @@ def roundings(element: str, rule: str) -> tuple[str, ...]:
     """Return the modes in which the theorem rounds a block's largest magnitude A.
 
     The modes are `ANY`, except for the rule `even` in e4m3, where they are `NEAREST`. In e4m3 under
-    `even`, rounding toward zero can make the second scale so small that the largest number becomes
-    480, above e4m3's largest value, 448. For every rule except `ceil`, the theorem also covers an
-    infinite largest magnitude, so the result includes `INFINITY`. Under `ceil` the theorem is false
-    for an infinity.
+    `even`, rounding toward zero can make the largest number so small that the second scale is half
+    the first scale. Under this scale the largest number becomes 480, above e4m3's largest value,
+    448. For every rule except `ceil`, the theorem also covers an infinite largest magnitude, so the
+    result includes `INFINITY`. Under `ceil` the theorem is false for an infinity.
     """
     modes = NEAREST if (element, rule) == ("e4m3", "even") else ANY
     return modes if rule == "ceil" else (*modes, INFINITY)
@@ -103,7 +103,7 @@ def check(source: str, element: str, rule: str, rounding: str) -> Outcome:
 
 
 def doubles(element: str) -> bool:
-    """Return True if each value of the element, doubled, is a value or exceeds the largest one."""
+    """Return True if twice each value of an element format is a value or exceeds the largest."""
     e = ELEMENTS[element]
     values = {Fraction(e.value(code)) for code in range(e.max_code + 1)}
     return all(2 * v in values for v in values if 2 * v <= max(values))

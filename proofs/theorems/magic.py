@@ -39,8 +39,9 @@ ROUNDING_HYPOTHESES = (
     "random in 0..2**30-1",
     "float32 additions and products round to nearest even",
 )
-#: Each float operation of a running function adds an equation that defines the operation's result,
-#: because a float result has no bit-vector term.
+#: Equations that define the results of float operations. SMT-LIB has no function from a float to
+#: its bit pattern. So the pattern of each result is a new symbol, and an equation says that the
+#: pattern, read as a float, is the result.
 _results: list[z3.BoolRef] = []
 OPERATIONS = {"add": z3.fpAdd, "subtract": z3.fpSub, "multiply": z3.fpMul}
 
@@ -175,7 +176,7 @@ def swept(got: Any, want: Any, bits: int, started: float) -> Outcome:
 
 
 def run_fast(function: Callable[..., Any], *arguments: z3.BitVecRef) -> tuple[Any, list[z3.BoolRef]]:
-    """Run a function like `run`, and record the equations of its float operations."""
+    """Run a function as `run` does, and record the equations of its float operations."""
     _results.clear()
     lanes.FLOAT_ARITHMETIC[Sym] = _float_arithmetic
     return run(function, *arguments)

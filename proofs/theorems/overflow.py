@@ -40,7 +40,8 @@ NUMBERS = (
 LARGEST = {"e4m3": 448, "e5m2": 57344}
 NEXT = {"e4m3": 480, "e5m2": 65536}
 HALFWAY = {"e4m3": 464, "e5m2": 61440}
-#: True if rounding to nearest even takes `HALFWAY` down to the largest value, whose code is even.
+#: True if the code of the largest value is even, so that `HALFWAY` rounds down to this value under
+#: rounding to nearest even.
 TIE_STAYS = {"e4m3": True, "e5m2": False}
 
 

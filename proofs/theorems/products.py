@@ -41,7 +41,8 @@ STATEMENT = (
     "integers. Where scales are floats, the type of the sum holds the product of any two significands of scales, and "
     "float64 its product with a sum."
 )
-#: Significand bits of a float type, which represents integers up to 2**bits exactly.
+#: For each number type of the products: sums up to 2**bits units are exact. Sums of int8 or int16
+#: products are converted to float32, so they have the bits of float32.
 EXACT = {"float32": 24, "float64": 53, "int8": 24, "int16": 24}
 INSTRUCTIONS = ("", "avx2", "vnni")
 LONGEST = 1 << 12
@@ -70,8 +71,8 @@ def check(a: str, b: str) -> Outcome:
         planned += 1
         largest = []
         for element, unit in ((first, how.unit_a), (second, how.unit_b)):
-            # The most negative code of an integer has a value, whose magnitude is one step above
-            # the largest positive value.
+            # In two's complement, the magnitude of the most negative value is one step above the
+            # largest positive value.
             most = element.magnitudes[-1] + (1 if element.twos_complement else 0)
             if element.unit < unit:
                 return outcome("refuted", f"{element.name} has values between units of 2**{unit}")

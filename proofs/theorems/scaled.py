@@ -37,10 +37,10 @@ ENVIRONMENT = "float32 operations round to nearest even and keep subnormals"
 
 
 class Floats:
-    """The float operations of an executed function, and the equations that define their results.
+    """The float operations of a symbolically executed function.
 
-    A float result has no bit-vector term, so each operation adds an equation that defines the
-    result.
+    SMT-LIB has no function from a float to its bits. So the result of each operation is a new
+    bit-vector constant, and an equation says which float the constant represents.
     """
 
     def __init__(self) -> None:

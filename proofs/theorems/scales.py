@@ -1,7 +1,7 @@
 """The shared scale: the definition of each rule, and properties on which users rely.
 
-A = f * 2**E with 1 <= f < 2 is the block's largest finite magnitude; f and E are read from the
-float, widened exactly.
+A = f * 2**E with 1 <= f < 2 is the block's largest finite magnitude. f and E are read from the bits
+of A after an exact conversion to a wider float type.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Check that proofs fail for mistakes in the NVFP4 arithmetic of other software."""
+"""Check that proofs fail for mistakes planted in the arithmetic of stacks.
+
+Each entry of `MUTANTS` changes one module. A check of `proofs.theorems.stacks` must refute the
+changed module.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """NVFP4 as other software computes it: mxnum runs the same float32 operations in the same order.
 
 Each theorem compares a function of `mxnum` with the operations of the software's source
-(`proofs.specs.stack_statements`). Both compute by the solver's IEEE operations; the functions
-of `mxnum` run on symbolic words and numbers (`proofs.machines.symbolic_floats`).
+(`proofs.specs.stack_statements`). Both sides use the solver's IEEE operations. For this, the
+functions of `mxnum` run on symbolic words and numbers (`proofs.machines.symbolic_floats`).
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ def check_reads(name: str, arithmetic: Any = stack_arithmetic, fast: Any = by_st
 
 
 def check_number(fast: Any = by_stack) -> Outcome:
-    """Check the statement `NUMBER` for every code that means a number, by running the function."""
+    """Check the statement `NUMBER` by running the function on every scale code that is not NaN."""
 
     def problems() -> Iterator[str]:
         for code in range(tables.E4M3.last + 1):

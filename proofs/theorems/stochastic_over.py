@@ -1,10 +1,10 @@
 """Stochastic rounding under float scales: the definition and the fast formulation are right.
 
-The definition computes the leading digits of the quotient: 31 more than the element's mantissa has.
-The definition's long division is proved right digit by digit (`proofs.machines.long_division`). The
-fast formulation compares |x| with the factor times a threshold that depends on the random bits.
-Each step of the fast formulation is proved exact on symbolic words of 64 bits, and on symbolic
-words of 32 bits that wrap around.
+The definition computes the leading digits of the quotient: 31 more digits than the element has
+mantissa bits. The definition's long division is proved right digit by digit
+(`proofs.machines.long_division`). The fast formulation compares |x| with the factor times a
+threshold that depends on the random bits. Each step of the fast formulation is proved exact on
+symbolic words of 64 bits, and on symbolic words of 32 bits that wrap around.
 """
 
 from __future__ import annotations

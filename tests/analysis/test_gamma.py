@@ -205,8 +205,8 @@ def test_claim_m4(element, claimed):
         assert (round(found, digits) == want) != ((element, rule) in DIFFERS)
 
 
-#: Our value, to more digits, for each figure of claim M4 whose last digit differs from ours. Each
-#: value lies in its rigorous enclosure (see `test_numbers_agree_with_rigorous_enclosures`).
+#: The figures of claim M4 whose last digit is wrong, each with our value to more digits. The value
+#: is the rounded midpoint of a rigorous enclosure.
 DIFFERS = {
     ("mxfp6_e2m3", "floor"): 0.0008052,
     ("mxfp6_e2m3", "even"): 0.0007965,
@@ -320,7 +320,7 @@ def test_without_flint_the_error_names_the_extra(monkeypatch):
         ({"mu": 1e38}, "small enough, below 2"),
         ({"distribution": "norma"}, "did you mean 'normal'"),
         ({"prescale": 2}, "Argument 'prescale' must be above 0 and at most 1"),
-        ({"prescale": "a"}, "Argument 'prescale' must be a finite number or a text like '3/4', not 'a'."),
+        ({"prescale": "a"}, "Argument 'prescale' must be a finite number or a string like '3/4', not 'a'."),
         ({"scale_rule": "flor"}, "did you mean 'floor'"),
         ({"block_size": 0}, "Argument 'block_size' must be at least 1"),
     ],
@@ -337,7 +337,7 @@ def test_numpy_numbers_are_accepted():
     found = gamma_bias("nvfp4", 0.9, 0.01, **options)
     assert repr(found).startswith("<GammaBias e2m1 x 16 per e4m3 nearest rne, normal: bias ")
     assert found.bias == gamma_bias("nvfp4", 0.9, 0.01, prescale="3/4", tensor_scale=0.25).bias
-    with pytest.raises(TypeError, match=r"'prescale' must be a finite number or a text like '3/4', not \[\]"):
+    with pytest.raises(TypeError, match=r"'prescale' must be a finite number or a string like '3/4', not \[\]"):
         gamma_bias("mxfp8_e4m3", 0.9, 0.01, prescale=[])
     with pytest.raises(ValueError, match="'tensor_scale' must be between"):
         gamma_bias("nvfp4", 0.9, 0.01, tensor_scale=0)

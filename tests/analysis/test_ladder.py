@@ -1,4 +1,7 @@
-"""Tests that expected errors with float scales agree with numpy, kernels and proved intervals."""
+"""Tests of the formulas for rounding errors under float scales.
+
+The formulas must agree with samples in numpy, with kernels and with proved intervals.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ CASES = [
     ("nvfp4", E4M3, 5 / 2688, 0.0, 1.0, 16, {"rounding": "sr"}),
     ("nvfp4", E4M3, 5 / 2688, 0.0, 1.0, 16, {"rounding": "sr", "headroom": "17/16"}),
     ("nvfp4", E4M3, 5 / 2688, 0.0, 1.0, 16, {"rounding": "sr", "scale_rule": "rceil"}),
-    ("nvfp4", E4M3, 2 / 2688, 0.3, 1.0, 16, {}),  # The scale is so small that some numbers overflow.
+    ("nvfp4", E4M3, 2 / 2688, 0.3, 1.0, 16, {}),  # The tensor scale is so small that some numbers overflow.
     ("e2m1:scale=e4m3", E4M3, 1.0, 0.0, 2.0**-8, 8, {}),  # Some scales are subnormal, and some scales are zero.
     ("e2m1:scale=e4m3", E4M3, 1.0, 0.0, 2.0**-8, 4, {"rounding": "sr", "scale_rule": "rceil"}),
     ("e2m1:scale=ue5m3", UE5M3, 1.0, 0.0, 2.0**-15, 64, {}),

@@ -119,7 +119,7 @@ def test_a_quantizer_with_a_bias_is_larger_than_expected():
     found = compare_products(*operands("positive"), units=[nearest, toward_zero])
     assert found.parts[0].verdict == "larger than expected"
     assert found.parts[0].bias < -0.01
-    assert "toward zero - exact: most of the difference is quantizer; larger than expected: quantizer." in found.text()
+    assert "toward zero - exact: the largest part is quantizer; larger than expected: quantizer." in found.text()
     fair = ProductStack("exact", {"format": "mxfp8_e4m3", "rounding": "sr", "seed": 1})
     assert compare_products(*operands("positive"), units=[nearest, fair]).parts[0].verdict == "expected"
 
@@ -154,7 +154,7 @@ def test_results_that_are_not_finite_are_left_out():
 def test_text_and_dictionary():
     found = compare_products(*operands(), units=[DEEPSEEK, NVFP4])
     lines = found.text().splitlines()
-    assert lines[0] == "blackwell_nvfp4 - deepseek: most of the difference is quantizer; every part is expected."
+    assert lines[0] == "blackwell_nvfp4 - deepseek: the largest part is quantizer; every part is expected."
     assert [line.split("  ")[0] for line in lines[4:]] == [*PARTS, "total"]
     assert lines[-1].split()[2] == f"{found.total.largest:.2e}"
     said = found.as_dict()

@@ -1,4 +1,4 @@
-"""Tests that all counts and sums equal exact rational results, also if arrays come in pieces."""
+"""Tests that counts and sums agree with exact rationals, also if `measure` works chunk by chunk."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def block_of(index, blocks):
 
 
 def naive(x, fmt, blocks, random_bits=None, **options):
-    """Return the measured fields of each element, computed in exact rationals.
+    """Return the counts, value and error of each element as exact numbers, and the block scales.
 
     The reference quantizes. Quantizing to elements with one more exponent bit shows which elements
     were clamped.
@@ -379,7 +379,7 @@ def test_repr_is_for_people():
     assert "SQNR" in text
     assert repr(measure(x, "mxfp8_e4m3", per="block")).startswith("<Statistics of (4, 1) groups: normalized R-MSE")
     assert "nothing measured" in repr(measure(np.full((2, 4), np.nan), "mxint8", per=0))
-    text = "<Statistics of 2 elements: nothing measured, as all blocks are NaN or empty>"
+    text = "<Statistics of 2 elements: nothing measured: no finite element outside NaN blocks>"
     assert repr(measure([1.0, np.nan], "mxfp8_e4m3")) == text
 
 

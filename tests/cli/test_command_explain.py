@@ -150,7 +150,7 @@ def test_scales_that_are_floats(run):
         "  tensor    0.003348214319...   (the tensor scale, float32)",
         "  quotient  9 / (6 * 0.003348214319...) = 447.9999955...",
         "  below     416 (0x7D)",
-        "  rule      nearest takes the nearer one",
+        "  rule      nearest rounds to the nearer one",
         "  scale     0x7E = 1111 110 = 448",
         "  x / (448 * 0.003348214319...) = 0.66666666...",
         "  result    0 00 1   (0x1 = 0.5, times (448 * 0.003348214319...) = 0.7500000075...)",

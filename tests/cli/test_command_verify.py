@@ -80,7 +80,10 @@ def programs(language="c", page="check-a-program.md"):
 
 @pytest.mark.parametrize("index", [0, 1])
 def test_the_c_programs_of_the_documentation(tmp_path, index):
-    """Check that the page's first C program has the mistake shown, and the second no mistake."""
+    """Check that `mxnum verify` finds the mistake of the page's first program, and no other.
+
+    The second program of the page must pass.
+    """
     pytest.importorskip("typer", reason="the extra cli is not installed")
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
@@ -97,7 +100,10 @@ def test_the_c_programs_of_the_documentation(tmp_path, index):
 
 @pytest.fixture(params=[False, True], ids=["flushing", "mended"])
 def unit_is_mended(request, tmp_path):
-    """Write the Verilog unit of the documentation and its testbench to the folder."""
+    """Write the Verilog unit of the documentation and its testbench to `tmp_path`.
+
+    Return True if the mistake of the unit is mended.
+    """
     if shutil.which("iverilog") is None:
         pytest.skip("Icarus Verilog is not installed")
     unit, testbench, mended, _ = programs("systemverilog", "check-rtl.md")

@@ -141,7 +141,7 @@ def tensor_scale_without_the_largest_element(x):
 
 
 def nibbles_swapped(x):
-    """Quantize, and pack the second code of each pair into the lower half of the byte, wrongly."""
+    """Quantize, but pack the second code of each pair, not the first, into the lower half-byte."""
     codes, scales = exact(x)
     return codes[:, 1::2] | codes[:, 0::2] << 4, scales
 

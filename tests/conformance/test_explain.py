@@ -21,7 +21,7 @@ def bits(*values, dtype=np.float32):
 @pytest.mark.parametrize("rounding", mx.Rounding)
 @pytest.mark.parametrize("fmt", ["mxfp8_e5m2", "mxfp4_e2m1", "mxint8", "mxfp4_e3m0"])
 def test_steps_lead_to_the_code(fmt, rounding):
-    """Check that explained steps lead to the right code; otherwise `explain_element` raises."""
+    """Check explained steps; if steps lead to a wrong value, `explain_element` raises an error."""
     bits = {"sr_bits": 6} if rounding.is_stochastic else {}
     task = make_task("encode", fmt, rounding=rounding, overflow="ieee", **bits)
     batch = next(cases(task))
@@ -49,11 +49,11 @@ def test_blocks_agree_with_the_reference(fmt, rule):
 def test_explanation_gives_the_reason():
     task = make_task("encode", "mxfp8_e4m3")
     assert (
-        "a tie, which rne gives to the even code, here the one nearer zero"
+        "a tie, which rne rounds to the even code, here the one nearer zero"
         in explain_element(task, int(bits(17)[0])).rule
     )
     assert (
-        "a tie, which rne gives to the even code, here the one away from zero"
+        "a tie, which rne rounds to the even code, here the one away from zero"
         in explain_element(task, int(bits(19)[0])).rule
     )
     assert "is beyond the largest, 448: it saturates" in explain_element(task, int(bits(500)[0])).rule

@@ -1,4 +1,4 @@
-"""Tests of checks of kernels with float scales: cases, right answers and verdicts."""
+"""Tests of conformance checks with float scales: cases, right answers and verdicts."""
 
 from __future__ import annotations
 
@@ -282,7 +282,10 @@ def test_quotients_rounded_twice_are_found_beside_divisions_by_zero():
 @pytest.mark.parametrize("operation", ["quantize", "scale", "dequantize"])
 @pytest.mark.parametrize("fmt", ["nvfp4", WIDE])
 def test_each_hypothesis_differs_somewhere_and_fits(fmt, operation):
-    """Check that the answers of each hypothesis have the right shape, and that some are wrong."""
+    """Check that the answers of each hypothesis have the right shape, and that some are wrong.
+
+    A few hypotheses, which the test names, may give only right answers in these cases.
+    """
     task = make_task(operation, fmt)
     inputs = joined(list(cases(task)))
     want = expected(task, inputs)
@@ -464,18 +467,18 @@ def test_explanation_gives_the_reason():
     tie = explain_scale(task, bits(9, 1), float(np.float32(12 / 2688)))
     assert tie.sentence() == (
         "the largest magnitude is 9 (element 0); 9 / (6 * 0.004464285914...) = 335.999985... lies between 320 (0x7A) "
-        "and 352 (0x7B), at 1/2 - 4.69e-07 of the gap; nearest takes the nearer one: 320 (0x7A)."
+        "and 352 (0x7B), at 1/2 - 4.69e-07 of the gap; nearest rounds to the nearer one: 320 (0x7A)."
     )
-    assert "a tie, which goes to the even code: 320" in explain_scale(task, bits(2016), 1.0).sentence()
+    assert "a tie, which rounds to the even code: 320" in explain_scale(task, bits(2016), 1.0).sentence()
     assert (
         "is beyond the largest scale, so the scale is the largest: 448 (0x7E)"
         in explain_scale(task, bits(2689), 1.0).sentence()
     )
-    assert "= 448 is a scale; is the largest scale: 448" in explain_scale(task, bits(2688), 1.0).sentence()
+    assert "= 448 is a scale; it is the largest scale: 448" in explain_scale(task, bits(2688), 1.0).sentence()
     assert explain_scale(task, bits(0, 0), 1.0).sentence() == "no nonzero finite element: the scale is 0."
     assert "element 1 is inf, so the block is NaN: code 0x7F" in explain_scale(task, bits(1, np.inf), 1.0).rule
     up = make_task("quantize", "nvfp4", scale_rule="rceil")
-    assert "rceil takes the one above: 352" in explain_scale(up, bits(2016), 1.0).sentence()
+    assert "rceil rounds to the one above: 352" in explain_scale(up, bits(2016), 1.0).sentence()
     both = explain_scale(make_task("quantize", "nvfp4", scale_rule="four_over_six_absolute"), bits(6, 4.9), 1.0)
     assert "four over six maps the maximum to 4: the sum of absolute errors is" in both.rule
     step = explain_element(task, int(bits(1.25)[0]), 0x30, 0, 2.0)
@@ -488,7 +491,7 @@ def test_explanation_gives_the_reason():
 
 def test_a_wrong_explanation_raises(monkeypatch):
     monkeypatch.setattr(explain, "_rounded", lambda *args: (3, 2, 3, Fraction(1, 2), "nonsense"))
-    with pytest.raises(AssertionError, match="but the kernel gives 35"):
+    with pytest.raises(AssertionError, match="but the definition gives 35"):
         explain_scale(make_task("scale", "nvfp4"), bits(1), 1.0)
 
 

@@ -43,7 +43,8 @@ def pytest_run(path):
     environment = {"PYTHONPATH": f"{PLUGIN}:{root}", "PATH": "/usr/bin:/bin", "HOME": str(path.parent)}
     if numba.config.CACHE_DIR:  # reuse loops that other tests have compiled
         environment["NUMBA_CACHE_DIR"] = str(numba.config.CACHE_DIR)
-    # An installed mxnum registers its pytest plugin, so the test need not load the plugin.
+    # An installed mxnum registers the same plugin with pytest. Autoloading is off, so that only the
+    # option `-p pytest_mxnum` loads the plugin.
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     return subprocess.run(command, capture_output=True, text=True, cwd=path.parent, env=environment)
 

@@ -231,7 +231,10 @@ def test_nan_keeps_its_sign_in_elements_and_loses_it_in_floats():
 @pytest.mark.parametrize("sr_bits", [1, 2, 5, 8])
 @pytest.mark.parametrize("x", [0.6, 1.1, -1.9, 4.75, 2.0, 0.1, 1e-9])
 def test_stochastic_rounding_counts_match_the_fraction(sr_bits, x):
-    """Check that x's position in its gap is the share of random words that round away from zero."""
+    """Check the share of random words that round x away from zero.
+
+    The share is the position of x between its two neighbours, truncated to `sr_bits` bits.
+    """
     fmt = ELEMENTS["e2m1"]
     encode = make_encode(FLOATS["float64"], fmt, Rounding.SR, Overflow.SATURATE)
     align = make_align_random(sr_bits)

@@ -25,7 +25,10 @@ def signed(bits, width):
 
 
 def near(rng, element, source, factor):
-    """Return bits of a float near `factor` times a value (or mean of two values) of `element`."""
+    """Return the bits of a float near `factor` times a value of `element`.
+
+    In half of the cases, the mean of two values replaces the value.
+    """
     values = [Fraction(element.value(int(rng.integers(0, element.max_code + 1)))) for _ in range(2)]
     magnitude = factor * (sum(values) / 2 if rng.random() < 0.5 else values[0])
     bits = numbers.round_to(numbers.Exact("finite", bool(rng.integers(2)), magnitude), source)

@@ -1,4 +1,4 @@
-"""Tests that the definition of matrix units on arrays equals outputs of GPUs and the engine."""
+"""Tests that `fused_by_numpy` computes the same bits as GPUs and as the engine."""
 
 from __future__ import annotations
 

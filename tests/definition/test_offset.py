@@ -1,4 +1,4 @@
-"""Tests that asymmetric scaling equals exact rationals."""
+"""Tests that asymmetric scaling gives the results of exact rational arithmetic."""
 
 from __future__ import annotations
 

@@ -58,7 +58,10 @@ def test_random_float32_maxima_match_the_oracle(bits, element, rule):
 
 @pytest.mark.parametrize("element", samples.ELEMENTS)
 def test_the_value_just_below_a_power_of_two_keeps_the_lower_exponent(element):
-    """Check scales just below powers of two, where a float32 log2 is too large for 7,382 inputs."""
+    """Check the scales of numbers just below powers of two.
+
+    Computed by log2 in float32, the exponent of 7,382 such numbers is too large.
+    """
     fmt = ELEMENTS[element]
     floor = make_shared_scale(FLOATS["float32"], fmt, ScaleRule.FLOOR)
     for field in range(1, 255):
@@ -95,9 +98,9 @@ IDEMPOTENT = [
 
 
 def quantized_once_and_twice(source, element, rule, rounding, overflow, x, random):
-    """Return the values of quantized rows, and the values after quantizing these values again.
+    """Return the values of rows that are quantized once, and of rows that are quantized twice.
 
-    Both results are bit patterns. The input must not have NaN.
+    Both results are bit patterns. The input must not contain NaN.
     """
     float_type, target = FLOATS[source], ELEMENTS[element]
     encode, decode = make_encode(float_type, target, rounding, overflow), make_decode(target, float_type)

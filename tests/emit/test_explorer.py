@@ -136,7 +136,7 @@ def test_every_boundary(answers, case):
     ("module", "blocks"), [(reference, 100), pytest.param(mx, 10_000, marks=pytest.mark.full)], ids=["some", "all"]
 )
 def test_random_blocks(answers, fmt, module, blocks):
-    """Check random blocks; all pairs of a rounding mode and a scale rule take turns.
+    """Check random blocks, an equal share for each pair of a rounding mode and a scale rule.
 
     The fast tier compares a few blocks with the reference, which compiles nothing.
     """
@@ -177,7 +177,7 @@ def test_four_over_six(answers, rule):
     assert 20 < np.count_nonzero(np.asarray(plain) != np.asarray(q.scales)) < 100
 
 
-#: A script that returns the page's explanation of a block, and the scale that each rule gives it.
+#: A script that returns the page's explanation of a block, and the block's scale under each rule.
 STEPS = """(text) => {
     const state = stateOf(text), made = quantize(state), format = FORMAT[state.format];
     const fraction = ([n, d]) => `${n}/${d}`, exact = (a) => a && fraction(ratio(a, ONE));
@@ -534,7 +534,7 @@ def test_page_is_small_and_alone():
 
 
 def test_first_state(browser, tmp_path):
-    """Check that the page opens with the numbers, modes and user format of `explorer`'s call."""
+    """Check that the page opens with the numbers, format and modes that `explorer` was given."""
     path = tmp_path / "own.html"
     x = np.array([0.3, -5, np.nan], np.float32)
     path.write_text(explorer(x, "e3m4:bias=3,block=16", rounding="rtz", scale_rule="even", nonfinite="element"))

@@ -1,4 +1,4 @@
-"""Tests that emitted programs of formats, in all languages, equal the definition."""
+"""Tests that emitted reference models, in every language, compute the bits of the definition."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ pytestmark = [
 ]
 CAPABILITIES = [(9, 0), (10, 0)]
 #: Kernels that must use few registers, because only then can a multiprocessor run all its threads.
-#: Memory bandwidth limits the speed of these kernels.
+#: Memory bandwidth limits the speed of these kernels, so they need many threads.
 TUNED = [
     (kind, "float32", element, "rne") for kind in ("quantize", "fake_quantize") for element in ("e4m3", "e2m1", "int8")
 ]

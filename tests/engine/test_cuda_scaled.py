@@ -1,4 +1,4 @@
-"""Tests of the GPU's formulas on Python integers; proofs/theorems/scaled.py proves them."""
+"""Tests of the GPU's formulas on Python integers; proofs/theorems/scaled.py proves the formulas."""
 
 from __future__ import annotations
 

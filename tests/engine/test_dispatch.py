@@ -1,4 +1,4 @@
-"""Tests that arrays go to the engine of their device, and of the error for a missing engine."""
+"""Tests of the choice of an engine by an array's device, and of the error for a missing engine."""
 
 from __future__ import annotations
 

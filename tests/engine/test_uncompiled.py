@@ -25,9 +25,10 @@ WAYS = [
     {"format": "mxint4", "packed": True, "scale_rule": "even"},
     {"format": "mxfp4_e2m1", "rounding": "sr", "seed": 5, "stream": 3, "sr_bits": 9},
     {"format": "mxfp4_e2m1", "offset": "float16", "nonfinite": "element"},
-    # With `nonfinite="element"`, int8 needs a scan for NaN, which the compiled engine does.
+    # With `nonfinite="element"`, int8 needs a scan for NaN. The engine `uncompiled` leaves such
+    # calls to the compiled engine.
     {"format": "mxint8", "nonfinite": "element", "overflow": "ieee"},
-    {"format": "nvfp4", "packed": True},  # float scales, which the compiled engine computes
+    {"format": "nvfp4", "packed": True},  # float scales, also left to the compiled engine
 ]
 
 

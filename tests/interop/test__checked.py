@@ -51,8 +51,8 @@ def test_offsets_are_not_dropped_in_silence():
     ],
 )
 def test_elements_of_a_known_name_with_other_values_raise(fmt, call):
-    # Regression: only the element's name was compared, so elements with another bias were written
-    # as twice their value.
+    # Regression: only the element's name was compared. So codes of elements with another bias were
+    # written unchanged, and readers decoded them to twice their value.
     q = mx.quantize(np.ones((2, 64), np.float32), fmt)
     with pytest.raises(ValueError, match=r"(of|one of) .*e[24]m[13].*, not .*e[24]m[13]"):
         call(q)

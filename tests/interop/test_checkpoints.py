@@ -75,7 +75,7 @@ def test_a_folder_with_a_configuration(tmp_path):
     checkpoint = Checkpoint(tmp_path)
     assert checkpoint.tensor("a.weight").equals(q)
     assert checkpoint.tensor("b.weight").equals(other)
-    # JSON that is not a table raises an error, too, not only truncated JSON.
+    # Truncated JSON raises an error, and so does JSON whose content is not a table.
     for text, why in [
         ("{", "Expecting"),
         ("[]", "its content is a list, not a table"),

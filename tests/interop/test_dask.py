@@ -67,7 +67,7 @@ def test_mistakes_raise_before_anything_is_computed(da):
         for function in (mx_dask.quantize, mx_dask.fake_quantize):
             with pytest.raises(kind, match=message):
                 function(x, "mxfp4_e2m1", **options)
-    turned = da.from_array(words, chunks=(4, 32))  # random words may have other chunks than the array
+    turned = da.from_array(words, chunks=(4, 32))  # random words may be chunked differently from the array
     got = mx_dask.quantize(lazy + 1, "mxfp4_e2m1", rounding="sr", random_bits=turned).compute()
     assert got.equals(mx.quantize(np.ones((4, 128), np.float32), "mxfp4_e2m1", rounding="sr", random_bits=words))
     swapped = mx_dask.fake_quantize(da.ones((2, 64), dtype=">f4"), "mxfp4_e2m1")

@@ -129,7 +129,7 @@ def test_nvfp4_is_what_the_real_library_reads(gguf):
     read = gguf.quants.dequantize(made, gguf.GGMLQuantizationType.NVFP4)
     assert np.array_equal(read, mx.fake_quantize(x, "e2m1:block=16,scale=e4m3"))
     scales[0, 0, 0] = 0x7F  # gguf reads a NaN scale as zero
-    with pytest.raises(ValueError, match="'blocks' must be an array of scales below 127, not 127"):
+    with pytest.raises(ValueError, match="'blocks' must be an array whose scale codes are below 127, not 127"):
         mx_gguf.from_gguf_blocks(blocks, kind="NVFP4")
     wrong = mx.quantize(np.full((1, 64), np.nan), "e2m1:block=16,scale=e4m3")
     for q, message in [
@@ -183,7 +183,7 @@ def test_values_without_an_exact_counterpart_raise():
     fmt = "int8:block=32,scale=float16"
     small = mx.MXArray.from_parts(np.ones(32, np.uint8), np.full(1, 2.0**-20, np.float16), fmt)
     with pytest.raises(
-        ValueError, match=r"'q' must be an array whose scales are float16 numbers times 0.015625, not 9.5"
+        ValueError, match=r"'q' must be an array whose scales times 0.015625 are float16 numbers, not 9.5"
     ):
         mx_gguf.to_gguf_blocks(small, kind="Q8_0")
     with pytest.raises(
@@ -371,5 +371,5 @@ def test_every_scale_of_q8_0_is_written_exactly_or_not_at_all():
     assert np.array_equal(written[:, :2].copy().view(np.float16)[:, 0], d[fits])
     assert (~fits).sum() > 1000
     for scale in scales[~fits][::97]:
-        with pytest.raises(ValueError, match=r"whose scales are float16 numbers times 0\.015625"):
+        with pytest.raises(ValueError, match=r"whose scales times 0\.015625 are float16 numbers"):
             mx_gguf.to_gguf_blocks(array(np.array([scale])), kind="Q8_0")

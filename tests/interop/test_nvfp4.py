@@ -1,4 +1,4 @@
-"""Tests that NVFP4 files are read and written as compressed-tensors and ModelOpt do."""
+"""Tests that mxnum reads and writes NVFP4 files as compressed-tensors and ModelOpt do."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_global_scales_without_an_exact_reciprocal_raise():
 def test_tensor_scales_of_rows_are_refused(direction, shape):
     q = mx.quantize(np.ones(shape), "nvfp4", tensor_scale="row")
     with pytest.raises(
-        ValueError, match="'q' must be an array with one tensor scale, or one per index of the first of 3"
+        ValueError, match="'q' must be an array with one tensor scale or, with three or more axes, one for each"
     ):
         nvfp4.to_nvfp4(q, direction=direction)
 
@@ -211,7 +211,7 @@ def test_mistakes():
         (lambda: nvfp4.to_nvfp4(q, direction="decode", global_scale=one), "'global_scale' must be left out"),
         (lambda: nvfp4.to_nvfp4(mx.quantize(np.ones(32), "mxfp4_e2m1"), direction="decode"), "of E4M3 scales"),
         (lambda: nvfp4.to_nvfp4(mx.quantize(np.ones((2, 24)), "nvfp4"), direction="decode"),
-         r"'q' must be of a shape in whole blocks of 16 along the last axis, not \(2, 24\)"),
+         r"'q' must be of a shape whose last axis has a multiple of 16 elements, not \(2, 24\)"),
         (lambda: nvfp4.to_nvfp4(mx.quantize(np.ones((16, 2)), "nvfp4", axis=0), direction="decode"),
          r"'q' must be in whole blocks of 16 along the last axis, not \(16, 1\)"),
     ]:  # fmt: skip

@@ -73,7 +73,7 @@ def test_quantize_linear_gives_the_same_codes_at_every_boundary_and_every_scale(
         elements, scales = mx_onnx.to_onnx(q, "x")
         with np.errstate(all="ignore"):
             got = evaluated(onnx, "QuantizeLinear", x, scales, elements.data_type, block_size=32).view(np.uint8)
-        # The codes of blocks with NaN scales have no meaning: mxnum gives 0, and ONNX NaN.
+        # The codes of blocks with NaN scales have no meaning: mxnum writes 0, and ONNX writes NaN.
         usual = q.scales[:, 0] != 0xFF
         assert np.array_equal(got[usual], q.codes[usual])
         told += int(usual.sum())
@@ -94,7 +94,7 @@ def test_quantize_linear_saturates_or_not(onnx, fmt, overflow):
 
 
 def test_scales_of_int8_differ_by_2_to_the_6(onnx):
-    """Check that ONNX with `to_onnx`'s scales gives mxnum's integers, or -128 for -127."""
+    """Check that ONNX with `to_onnx`'s scales gives mxnum's integers, or -128 for mxnum's -127."""
     x = samples.generator("onnx int8").standard_normal((40, 32)).astype(np.float32)
     q = mx.quantize(x, "mxint8")
     _, scales = mx_onnx.to_onnx(q, "x")
@@ -115,7 +115,7 @@ def test_arrays_that_would_be_read_with_other_values_raise(onnx):
     elements, scales = mx_onnx.to_onnx(mx.quantize(np.full(32, 2.0**127), "mxint8"), "x")
     assert mx_onnx.from_onnx(elements, scales).scales == [254]
     scales.raw_data = bytes([249])
-    with pytest.raises(ValueError, match="'scales' must be of codes up to 248 for mxint8, not 249"):
+    with pytest.raises(ValueError, match="'scales' must be codes of at most 248 for mxint8, not 249"):
         mx_onnx.from_onnx(elements, scales)
     scales.raw_data = bytes([255])
     assert mx_onnx.from_onnx(elements, scales).scales == [255]
@@ -141,7 +141,7 @@ def test_scales_that_are_floats(onnx, fmt):
 
 def test_scales_that_onnx_cannot_store_raise(onnx):
     for fmt in ("nvfp4", "e2m1:block=16,scale=ue5m3", "e4m3:block=32,scale=float16,tensor_scale=float32"):
-        with pytest.raises(ValueError, match="'q' must be of e8m0, float32, bfloat16 or float16 scales and no tensor"):
+        with pytest.raises(ValueError, match="'q' must be an array with e8m0, float32, bfloat16 or float16 scales"):
             mx_onnx.to_onnx(mx.quantize(np.ones(32), fmt), "w")
     small = mx.MXArray.from_parts(
         np.ones(32, np.uint8), np.full(1, 2.0**-20, np.float16), "int8:block=32,scale=float16"
@@ -151,7 +151,7 @@ def test_scales_that_onnx_cannot_store_raise(onnx):
     ):
         mx_onnx.to_onnx(small, "w")
     elements, scales = mx_onnx.to_onnx(mx.quantize(np.ones(32), "mxfp8_e4m3"), "w")
-    with pytest.raises(ValueError, match="'format' must be one of e8m0 scales, not 'mx_e4m3_32_float32'"):
+    with pytest.raises(ValueError, match="'format' must be a format with e8m0 scales, not 'mx_e4m3_32_float32'"):
         mx_onnx.from_onnx(elements, scales, format="e4m3:block=32,scale=float32")
 
 

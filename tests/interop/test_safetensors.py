@@ -246,7 +246,7 @@ def test_big_endian_arrays_are_stored_little_endian(tmp_path):
 
 
 def test_tensors_of_torch_are_stored(tmp_path):
-    # Regression: a bfloat16 tensor of torch raised numpy's error message.
+    # Regression: `save` failed with numpy's error message for a bfloat16 tensor of torch.
     torch = pytest.importorskip("torch", reason="the extra torch is not installed")
     x = torch.arange(6.0).reshape(2, 3)
     tensors = {"h": x.to(torch.bfloat16).T, "e": x.to(torch.float8_e4m3fn), "q": mx.quantize(x, "mxfp4_e2m1")}
@@ -277,7 +277,7 @@ def test_tensors_of_torch_are_loaded(tmp_path):
 
 
 def test_tensors_that_would_be_lost_raise(tmp_path):
-    # Each call in this test would write a file that lacks a tensor or cannot be read.
+    # If these calls did not raise, each would write a file that lacks a tensor or cannot be read.
     q, x = example("mxfp4_e2m1"), np.zeros(3)
     wrong = [
         ({"w": q, "w.scales": x}, None, "not use the name 'w.scales', which belongs to a part of an MX array"),
@@ -287,14 +287,14 @@ def test_tensors_that_would_be_lost_raise(tmp_path):
         ({"__metadata__": x}, None, "not use the name '__metadata__', which belongs to the file's metadata"),
         ({"x": x}, {"mxnum.w": "{}"}, "'metadata' must not have the key 'mxnum.w', which describes an MX array"),
         ({"w": q}, {"mxnum.w": "{}"}, "'metadata' must not have the key 'mxnum.w'"),
-        ({"x": x}, {"k": "\ud800"}, "'metadata' must be of text that is Unicode"),
-        ({"\ud800": x}, None, "'tensors' must be of text that is Unicode"),
+        ({"x": x}, {"k": "\ud800"}, "'metadata' must be a mapping whose names and texts are valid Unicode"),
+        ({"\ud800": x}, None, "'tensors' must be a mapping whose names and texts are valid Unicode"),
     ]
     for tensors, metadata, message in wrong:
         with pytest.raises(ValueError, match=message):
             safetensors.save(tmp_path / "x", tensors, metadata)
     for tensors, metadata in (({3: x}, None), ({"x": x}, {"k": 3}), ({"x": x}, {3: "k"}), ({"x": x}, {"k": None})):
-        with pytest.raises(TypeError, match="of names and texts of type str, not"):
+        with pytest.raises(TypeError, match="a mapping whose names and texts are strings, not"):
             safetensors.save(tmp_path / "x", tensors, metadata)
     for tensors, metadata in (([x], None), ({"x": x}, "k")):
         with pytest.raises(TypeError, match="must be a mapping"):
@@ -302,7 +302,7 @@ def test_tensors_that_would_be_lost_raise(tmp_path):
     assert list(tmp_path.iterdir()) == []
     safetensors.save(tmp_path / "x", {"w": q}, {"k": "v"})
     file = safetensors.File(tmp_path / "x")
-    # `save` accepts metadata that describe an MX array of the saved file.
+    # `save` accepts `metadata` that describe an MX array, if the description fits the saved array.
     safetensors.save(tmp_path / "x", safetensors.load(tmp_path / "x"), file.metadata)
     assert safetensors.File(tmp_path / "x").metadata == file.metadata
 

@@ -147,8 +147,8 @@ def test_tensors_on_the_host_are_arrays_and_gradients_are_refused(torch):
 
 
 def test_negated_and_sparse_tensors_raise(torch):
-    # Regression: a negated view was accepted, although its memory has numbers of the other sign.
-    for change, message in (({"is_negated": True}, "stored with its sign"), ({"layout": "sparse"}, "dense")):
+    # Regression: a negated view was accepted, although its memory holds the negated numbers.
+    for change, message in (({"is_negated": True}, "without a lazy negation"), ({"layout": "sparse"}, "dense")):
         tensor = Tensor("float32")
         vars(tensor).update(change)
         with pytest.raises(ValueError, match=f"'x' must be {message}"):

@@ -239,7 +239,7 @@ def test_tensors_whose_memory_has_other_numbers_raise():
     with fake.FakeTensorMode():
         imagined = torch.ones(32)
     wrong = {
-        negated: r"stored with its sign \(tensor.resolve_neg\(\)\)",
+        negated: r"without a lazy negation \(tensor.resolve_neg\(\)\)",
         torch.eye(32).to_sparse(): r"dense \(tensor.to_dense\(\)\), not torch.sparse_coo",
         torch.ones(32, device="meta"): r"on the CPU or a CUDA device \(tensor.cpu\(\)\), not 'meta'",
         torch.ones(32).to_mkldnn(): "dense",

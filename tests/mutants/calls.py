@@ -113,7 +113,7 @@ def _register_pauses() -> None:
 
 
 def read(folder: Path) -> Calls:
-    """Return the calls of all tests whose files have a record in the folder."""
+    """Return the calls of all tests in the records of a folder, which are .json files."""
     merged: Calls = {}
     for path in sorted(folder.glob("*.json")):
         record = json.loads(path.read_text())

@@ -82,12 +82,12 @@ class Drawn:
 
 
 def draw(root: Path, count: int, seed: int) -> list[Drawn]:
-    """Return `count` random mistakes: draw the kind of each mistake first, then the mistake.
+    """Return `count` different random mistakes, or all possible mistakes if there are fewer.
 
-    Drawing kinds first makes a rare kind as likely as the numerous mistakes in constants and
-    arguments. Hashes of labels order the mistakes of a kind, so most drawn mistakes stay the same
-    after a change of the library. GPU kernels are left out, since the tests of GPU kernels need a
-    GPU or a simulator.
+    The kind of each mistake is drawn first, so that a rare kind is as likely as the numerous
+    mistakes in constants and arguments. Within a kind, hashes of the labels determine the order of
+    mistakes, so most drawn mistakes stay the same after a change of the library. GPU kernels are
+    left out, since the tests of GPU kernels need a GPU or a simulator.
     """
     files = sorted(
         path

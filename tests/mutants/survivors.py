@@ -14,8 +14,9 @@ from typing import Any
 from tests.mutants import calls, drawn, forked
 from tests.mutants.drawn import Drawn
 
-#: For each mistake, tests run in two calls of pytest, the quickest tests first. The recorded times
-#: of the tests in a call add up to at most `FIRST` or `SECOND` seconds.
+#: For each mistake, tests run in two calls of pytest, in the order of `Drawn.tests`. The recorded
+#: times of the tests in the first call add up to at most `FIRST` seconds, and those of both calls
+#: to at most `FIRST` + `SECOND` seconds. The first test runs even if it takes longer.
 FIRST, SECOND = 10.0, 60.0
 #: The assumed seconds of a test file without a record.
 UNKNOWN = 10.0
@@ -132,9 +133,10 @@ def summary(outcomes: Outcomes) -> str:
 
 
 def plant(copy: Copy, mistakes: list[Drawn], out: Path, again: bool, limit: float = LIMIT) -> int:
-    """Plant mistakes without an outcome, store and print the outcomes, and return the exit status.
+    """Plant the mistakes that have no stored outcome, store and print their outcomes.
 
-    With `again`, also plant mistakes that survived or ran out of time before.
+    With `again`, also plant mistakes that survived or ran out of time before. Return the exit
+    status: 0 if each mistake was killed or is equivalent, else 1.
     """
     for number, mistake in enumerate(mistakes, 1):
         before = read(out).get(mistake.label, {}).get("outcome", "")

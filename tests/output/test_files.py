@@ -199,7 +199,7 @@ def test_what_cannot_be_written_is_named(tmp_path, monkeypatch):
 
 
 def test_errors_of_readers_become_one_sentence_about_the_file(tmp_path):
-    # Regression: for damaged files, only two kinds of errors became messages about the file.
+    # Regression: `reading` turned only two types of errors into a message that names the file.
     path, told = tmp_path / "x.npz", {}
     for problem in (
         MemoryError("8 EiB"),

@@ -36,7 +36,7 @@ def test_an_emitted_header_is_proved_and_another_rounding_is_refuted(tmp_path):
     assert prove(header, "encode", "mxfp4_e2m1", function="m_encode", rounding="rtz")
     refuted = prove(header, "encode", "mxfp4_e2m1", function="m_encode")
     assert refuted.verdict == "refuted"
-    assert "rne takes the nearer one" in str(refuted) or "a tie" in str(refuted)
+    assert "rne rounds to the nearer one" in str(refuted) or "a tie" in str(refuted)
 
 
 #: Programs in C, each with a function `f` of a float and an integer.

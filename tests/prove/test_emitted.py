@@ -21,7 +21,8 @@ def case(language, *of, is_fast):
     return pytest.param(language, *of, marks=marks, id="-".join([language, *of]))
 
 
-#: The fast tier has one of a format's fourteen cases; the rounding mode varies with the format.
+#: Each format has fourteen cases: seven rounding modes in two languages. The fast tier runs one of
+#: them, whose mode and language vary with the format.
 ELEMENTS = [
     case(language, name, str(mode), is_fast=(j, k) == (i % len(Rounding), i % 2))
     for i, name in enumerate(FORMATS)

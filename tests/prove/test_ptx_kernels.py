@@ -1,4 +1,4 @@
-"""Tests that PTX kernels are refuted, or proved for every thread that stores a result."""
+"""Tests that right PTX kernels are proved for every storing thread, and wrong ones refuted."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_tritons_conversion_of_e5m2(tmp_path):
 
 
 def test_parameter_may_be_any_number_unless_ports_sets_it(tmp_path):
-    """Check a kernel that adds its last parameter to a code; only the parameter 0 is right."""
+    """Check a kernel that adds its last parameter to a code, and so is right only with 0."""
     path, settings = written(tmp_path, SCALED), {"source": "e2m1", "assume": ["nonnegative"]}
     assert prove(path, "encode", "mxfp4_e2m1", ports={"param_3": 0}, **settings)
     assert prove(path, "encode", "mxfp4_e2m1", ports={"param_3": 1}, **settings).verdict == "refuted"

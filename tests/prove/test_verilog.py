@@ -82,7 +82,7 @@ def test_an_undefined_bit_may_be_either(tmp_path):
         (
             "module f (input c, input e, input [31:0] x, output reg [7:0] code);"
             " always @(posedge (c & e)) code <= x[7:0]; endmodule",
-            r"a register whose clock is no input: f/code",
+            r"a register whose clock is not an input: f/code",
         ),
         (
             "module f (input c, input [31:0] x, output reg [7:0] code); reg [31:0] h;"

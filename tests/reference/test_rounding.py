@@ -221,7 +221,7 @@ def test_decode_rounds_the_product_once() -> None:
     assert decode(0xFE, "e4m3", dtype="bfloat16", scale=254) == 0xFF80
     assert value(0xFE, "e4m3", scale=254) == -448 * 2.0**127
     assert decode(1, "e5m2", dtype="float64", scale=0) == (1023 - 143) << 52
-    # -7.5 units of the smallest subnormal is a tie, which rounds to even.
+    # -7.5 times the smallest subnormal is a tie, which rounds to even.
     assert decode(0x3F, "e2m3", dtype="float16", scale=127 - 24) == 0x8008
     for name in ELEMENTS:
         for dtype, nan in CANONICAL_NAN.items():

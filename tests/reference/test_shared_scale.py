@@ -24,7 +24,7 @@ def test_scale_just_below_powers_of_two(name: str) -> None:
             below = float(np.nextafter(numpy_type(2.0**k) if k < 128 else numpy_type(INF), numpy_type(0)))
             if numpy_type is np.float64:
                 below = math.nextafter(2.0**k, 0.0)
-            if math.frexp(below)[0] < 1 - 2.0**-12:  # just below a subnormal power of two, floats have few bits
+            if math.frexp(below)[0] < 1 - 2.0**-12:  # subnormal floats are too far apart
                 continue
             codes = [shared_scale([below], name, scale_rule=rule) for rule in RULES]
             assert codes == [clamp(k - 1 - emax)] + 5 * [clamp(k - emax)]

@@ -66,7 +66,7 @@ def test_padding_rows_are_shifted_but_do_not_count_in_the_mean():
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_narrow_weights_are_summed_in_float32(dtype):
-    """Check a weight whose sum of rows, 80,000, is beyond float16, but whose mean is exact."""
+    """Check a weight whose sum of rows, 81,920, overflows float16, but whose mean is exact."""
     model = nn.Sequential(nn.Linear(4, 40, bias=False).to(dtype))
     with torch.no_grad():
         model[0].weight[:20], model[0].weight[20:] = 1024.0, 3072.0

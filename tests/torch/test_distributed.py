@@ -34,7 +34,10 @@ def test_two_processes_train_the_model_of_one(how, tmp_path):
 
 
 def test_a_sharded_head_is_centered_as_a_whole_one(tmp_path):
-    """Check two processes, which hold 17 and 16 of 33 rows; the vocabulary has 32 rows."""
+    """Check a last layer of 33 rows, of which two processes hold 17 and 16.
+
+    The vocabulary has only 32 symbols, so the 33rd row belongs to no symbol.
+    """
     (one, state), (two, other) = in_two_processes("center", tmp_path)
     assert len(one) == 17
     assert len(two) == 16

@@ -96,7 +96,7 @@ def test_a_compiled_model_has_the_same_bits_and_is_compiled_once():
 def test_torchs_compiler_keeps_every_rounding():
     """Check that compiled models round to bfloat16.
 
-    Without an operation of mxnum, torch's compiler would remove a cast to bfloat16 and back.
+    In compiled code, mxnum rounds by its own operation, because torch's compiler may remove casts.
     """
     cpp_builder = pytest.importorskip("torch._inductor.cpp_builder")
     try:
@@ -114,7 +114,7 @@ def test_torchs_compiler_keeps_every_rounding():
         assert all(torch.equal(a, b) for a, b in zip(step(model, compiled, x), want, strict=True))
 
 
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated")  # (by the compiler itself)
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated")  # torch's compiler causes this warning
 def test_functions_compile():
     x, w = numbers(4, 64), numbers(8, 64, seed=1)
     for call in (

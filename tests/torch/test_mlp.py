@@ -1,4 +1,4 @@
-"""Tests that a model in torch has the losses of mxnum's residual MLP at each step.
+"""Tests that a model in torch has the same loss at each step as mxnum's residual MLP.
 
 Both models use numpy's BLAS (``accumulate="blas"``) and the same loops; only the model in torch
 uses autograd. Equal losses show that both models round the same operands at the same points.

@@ -70,8 +70,8 @@ def test_compiled():
 
 
 def test_attention_of_an_unknown_kind_raises():
-    # Regression: with the attention "eager", a model raised an error when it ran, but a compiled
-    # model raised none.
+    # Regression: `emulate` accepted the attention "eager". The model raised an error only when it
+    # ran, and a compiled model raised none.
     model = llama()
     model.set_attn_implementation("eager")
     with pytest.raises(ValueError, match=r"must not name 'model.layers.0.self_attn', which .* by 'eager'"):

@@ -126,7 +126,7 @@ def test_scaled_mm_of_blocks_of_128():
         some = slice(128 * k, 128 * k + 128)
         part = mx.matmul(a[:, some], b[some], accumulate="hopper_fp8")
         scale = rows[:, k : k + 1] * tiles[k].repeat_interleave(128)[:200]
-        total = (scale.double() * part.double() + total).float().double()  # exact product: 24 + 14 bits fit float64
+        total = (scale.double() * part.double() + total).float().double()  # exact product: float64 holds 24 + 14 bits
     assert torch.equal(y, total.float())
     padded = torch.cat([tiles, torch.zeros(1, 2)])
     again = mxt.scaled_mm(a, b, rows, "BlockWise1x128", padded, "BlockWise128x128", output_dtype=None)

@@ -205,13 +205,13 @@ def _print_comparison(found: LawComparison) -> None:
     answer = "differ" if found.told_apart else "do not differ significantly in these runs"
     print(
         f"\nThe laws {answer}: they lie {found.distance:.2%} apart at sizes that both tables cover "
-        f"(p {found.p:.2g}), and at most {found.at_most:.2%}. {found.shared_cells} sizes are in both tables."
+        f"(p {found.p:.2g}; upper limit {found.at_most:.2%}). {found.shared_cells} sizes are in both tables."
     )
     rows = [
         (name.replace("_", " "), f"{value:+.4g}", _interval(interval))
         for name, (value, interval) in found.differences.items()
     ]
-    print_table("", ("", "this law minus that one", f"bootstrap, {found.level:.0%}"), rows)
+    print_table("", ("", "difference from the --against law", f"bootstrap, {found.level:.0%}"), rows)
 
 
 def _interval(ends: tuple[float, float]) -> str:

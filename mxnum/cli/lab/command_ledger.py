@@ -13,7 +13,8 @@ from mxnum.cli import options
 
 def ledger(
     only: Annotated[
-        str | None, typer.Option(metavar="IDS", help="Check only these claims, such as I6c,I7, and write no page.")
+        str | None,
+        typer.Option(metavar="IDS", help="Check only these claims, such as I6c,I7; write a page only with --out."),
     ] = None,
     results: Annotated[
         Path | None, typer.Option(help="Folder of the results of training runs (default: docs/lab/results).")

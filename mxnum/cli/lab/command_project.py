@@ -65,10 +65,11 @@ def project(
 ) -> None:
     """Compute the speed-up of a training step if linear layers use fewer bits.
 
-    The model sums the times of a transformer's matrix products. Each linear layer has three
-    products: the forward product, the gradient of its input and the gradient of its weights. The
-    time of a product is its number of FLOPs divided by the FLOP rate of its precision. If an option
-    is given as LOW:HIGH, every result is an interval.
+    The time of a step is the sum of the times of a transformer's matrix products, plus the times
+    given by `--other` and `--conversion`. Each linear layer has three products: the forward
+    product, the gradient of its input and the gradient of its weights. The time of a product is its
+    number of FLOPs divided by the FLOP rate of its precision. If an option is given as LOW:HIGH,
+    every result is an interval.
 
     Examples: `mxnum lab project`; `mxnum lab project fp4 --attention bf16`; `mxnum lab project fp8
     fp6/fp4 --shape llama-3-8b --fp8 1.6:2 --other 0.05:0.25`; `mxnum lab project fp8 --width 8192

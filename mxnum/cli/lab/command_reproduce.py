@@ -35,12 +35,13 @@ def reproduce(
     Some claims need no training. To check claims that need training, the command trains for
     minutes, or for hours with --full. The command writes `report.html` (one file, with
     figures), `claims.md` and the data. The report also lists the claims that the command cannot
-    decide, with the reason. After Ctrl-C or a kill, the same command continues and writes the
-    report again. The output folder must be empty, or made by this command.
+    decide, with the reason. If you run the same command again after Ctrl-C or a kill, it continues
+    where it stopped and writes the report again. The output folder must be empty, or made by this
+    command.
 
-    The exit status is 0 if the command finishes, whatever the verdicts. The exit status is 1 if a
-    check or a training run failed, and 130 after an interruption. An interrupted command also
-    writes a report, with the results so far.
+    The exit status is 0 if all checks and training runs finish, whatever the verdicts. The exit
+    status is 1 if a check or a training run failed, and 130 after an interruption. An interrupted
+    command also writes a report, with the results so far.
 
     Examples: `mxnum reproduce --quick`; `mxnum reproduce --only I6c,M4 --out mine`; `mxnum
     reproduce --full --only B2`.

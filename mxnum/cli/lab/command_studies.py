@@ -205,7 +205,7 @@ def _changes(texts: list[str]) -> dict[str, Any]:
 
 
 def _number(text: str) -> int | float | str:
-    """Return the int or the float that a text states, or the text itself if it states no number."""
+    """Return a text as an int if possible, else as a float if possible, else unchanged."""
     for kind in (int, float):
         try:
             return kind(text)

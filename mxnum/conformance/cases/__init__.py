@@ -1,1 +1,4 @@
-"""Cases for checks: every boundary (level 1), or random cases, many near boundaries (level 2)."""
+"""Cases for checks: cases at every boundary (level 1), or random cases (level 2).
+
+Many random cases lie near boundaries.
+"""

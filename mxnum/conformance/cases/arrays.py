@@ -30,7 +30,7 @@ def shapes_of(blocks: Blocks) -> list[Shape]:
     # The large shapes have more than 65,535 rows (the limit of some dimensions of a CUDA grid),
     # long rows, or many long rows.
     large = [_scaled(blocks, factors, 1) for factors in ((65_537, 1), (3, 21_846), (1030, 64))]
-    if min(blocks) > 1:  # a row of tiles has several rows of elements, so fewer suffice
+    if min(blocks) > 1:  # a row of tiles has several rows of elements, so fewer rows of tiles suffice
         large = [_scaled(blocks, factors, 1) for factors in ((2, 1025), (1030, 2), (45, 45))]
     kept = [shape for shape in [(1, 1), *small, *short, *tails, *large] if min(shape) > 0]
     return list(dict.fromkeys(kept))
@@ -82,7 +82,7 @@ def laid(array: Array, layout: str) -> Array:
 
 
 def as_memory(view: Array) -> Array:
-    """Return the numbers that a kernel reads if it takes a strided view for contiguous memory."""
+    """Return what a kernel reads if it mistakes a strided view for contiguous memory."""
     return np.lib.stride_tricks.as_strided(view, view.shape, (view.shape[1] * view.itemsize, view.itemsize))
 
 

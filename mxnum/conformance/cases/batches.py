@@ -85,7 +85,7 @@ def _codes_are(task: Task, inputs: Columns, what: np.ufunc) -> Array:
 
 
 class Coverage:
-    """Collects the inputs of judged cases and says what they cover."""
+    """The inputs of judged cases, and a sentence that says what they cover."""
 
     def __init__(self, task: Task) -> None:
         self.task = task

@@ -137,8 +137,9 @@ def _scale_codes(task: Task, rng: Generator, count: int, nan: bool = False) -> A
 
 
 def _anchors(task: Task, codes: Array, tensor: Array | None, largest: int) -> Array:
-    """Return bit patterns of block maxima, for scales near `codes` or halfway to the next code.
+    """Return bit patterns of block maxima near the thresholds of the scales `codes`.
 
+    Before rounding, the scale of most maxima is near one of `codes` or halfway to the next code.
     Some of the maxima are too large for the largest scale.
     """
     source, most = task.source, task.scale_number.max_code

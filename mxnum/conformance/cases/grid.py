@@ -45,9 +45,8 @@ def points(element: ElementFormat) -> Array:
 def past_midpoints(element: ElementFormat, source: ElementFormat, exponent: int = 0) -> Array:
     """Return bit patterns of numbers just past `m * 2**exponent`, for each midpoint m.
 
-    The distance from the midpoint is a fraction of the gap, or 1.5 ulps of a narrower float. Just
-    past a midpoint, two rounders differ if they keep different numbers of bits below the element's
-    last place.
+    The distance from the midpoint is a fraction of the gap, or 1.5 ulps of a narrower float. Such
+    numbers distinguish kernels that keep different numbers of bits below the element's last place.
     """
     grid = magnitudes(element)
     gaps, middles = grid[1:] - grid[:-1], (grid[1:] + grid[:-1]) / 2
@@ -60,7 +59,7 @@ def past_midpoints(element: ElementFormat, source: ElementFormat, exponent: int 
 
 
 def fractions_of_rules(element: ElementFormat) -> Array:
-    """Return each f, 1 <= f < 2, from which maxima f * 2**e get another scale or overflow."""
+    """Return each f in [1, 2) from which a maximum f * 2**e gets another scale or overflows."""
     top = element.max / 2.0**element.emax
     half = 2.0 ** -(element.mantissa_bits + 1)
     return np.unique([1.0, top, min(top + half, 2 - half), 2 - half, 1.5])
@@ -97,9 +96,9 @@ def with_neighbours(bits: Array, source: ElementFormat, reach: int = 1) -> Array
 def around_thresholds(element: ElementFormat, source: ElementFormat, exponents: Sequence[int]) -> Array:
     """Return bit patterns near the thresholds of scale rules.
 
-    The numbers lie two or three ulps from a threshold, or nearly half an ulp of a narrower float.
-    Such numbers reveal kernels with a threshold one ulp off, and kernels that first round inputs to
-    a narrower float.
+    The distance from a threshold is two or three ulps, or nearly half an ulp of a narrower float.
+    Such numbers distinguish kernels whose threshold is one ulp off from kernels with larger errors,
+    such as kernels that first round inputs to a narrower float.
     """
     fractions = np.unique([*(threshold(element, rule) for rule in ScaleRule), *fractions_of_rules(element)])
     values = np.ldexp(fractions[None], np.array(exponents)[:, None]).ravel()

@@ -145,12 +145,12 @@ def _unswizzled(scales: Array) -> Array | None:
 
 
 def _swizzled(scales: Array) -> Array | None:
-    """Undo a wrong unswizzling of scales; return None if swizzling would pad the scales."""
+    """Return the scales in swizzled order, or None if they have over 8 bits or need padding."""
     return swizzle_scales(scales).reshape(scales.shape) if _is_swizzled(scales) else None
 
 
 def _by_columns(array: Array) -> Array:
-    """Return the array that results from reading an answer's memory column by column."""
+    """Return the array that results from reading an array's memory in column-major order."""
     return array.ravel().reshape(array.shape[::-1]).T
 
 
@@ -192,7 +192,11 @@ def _previous(scales: Array) -> Array:
 
 
 def _at_previous_scales(task: Task, one: Answered) -> tuple[Columns, Columns] | None:
-    """Return cases and answers; make codes right in blocks that use the previous block's scale."""
+    """Return the cases and answers, with corrected codes.
+
+    If a block's codes are right at the scale of the previous block, the codes at the block's own
+    scale replace them.
+    """
     if "codes" not in one.answers:
         return None
     inputs, answers = block_columns(one.inputs, one.answers, one.blocks)

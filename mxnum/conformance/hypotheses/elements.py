@@ -31,7 +31,7 @@ def _codes(task: Task, inputs: Columns) -> Array:
 
 
 def roundings(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield (name, function) for each mistake in the direction of rounding or overflow."""
+    """Yield (name, function) for each mistake in rounding or in the handling of overflow."""
     other = Overflow.IEEE if task.overflow == Overflow.SATURATE else Overflow.SATURATE
     overflows = (task.overflow, other) if task.element.nan_code is not None else (task.overflow,)
     for overflow in overflows:

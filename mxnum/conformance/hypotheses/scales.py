@@ -16,8 +16,8 @@ from mxnum.formats import E8M0
 from mxnum.memory.dtypes import Array
 from mxnum.modes import ScaleRule
 
-#: Rare scale rules. If a wrong comparison in another rule gives the same answers, reports name it
-#: before the rare rule.
+#: Rare scale rules. If a rare rule and a wrong comparison in another rule give the same answers,
+#: reports name the wrong comparison first.
 _SELDOM = (ScaleRule.HALF_UP, ScaleRule.FLOOR_PLUS_ONE)
 #: Scale rules that do not compare the maximum with a threshold.
 _WITHOUT_THRESHOLD = (ScaleRule.FLOOR, ScaleRule.FLOOR_PLUS_ONE)
@@ -54,7 +54,7 @@ def scales(task: Task) -> Iterator[tuple[str, Answer]]:
         if rule in _SELDOM:  # rare rules come after wrong comparisons, which are likelier
             yield f"scale rule {rule}", by_rule(rule)
     yield "an exponent from a logarithm in float32", _by_logarithm
-    yield "a logarithm in float32 of the maximum over the largest element", _by_logarithm_of_quotient
+    yield "a logarithm in float32 of the maximum divided by the largest element", _by_logarithm_of_quotient
     yield "the largest scale for a block with infinity", lambda t, i: _of_infinity(t, i, E8M0.bias)
     yield "infinity taken for 2^128", lambda t, i: _of_infinity(t, i, 128 - t.element.emax)
     yield "a smallest scale code of 0x01", lambda t, i: np.maximum(right_scales(t, i), 1)

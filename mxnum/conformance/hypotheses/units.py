@@ -1,4 +1,4 @@
-"""Mistakes in products of matrix units: another registered unit, or one wrong field of the unit."""
+"""Mistakes in products of matrix units: another registered unit, wrong fields, and others."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def _vectors(task: Task, inputs: Columns, side: str) -> fused_by_numpy.Vectors:
 
 
 def unit_mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield names of mistakes, and functions that give the resulting values.
+    """Yield the name of each mistake, and a function that computes the answers with this mistake.
 
-    Registered units come first, then units with wrong fields, then other ways to sum.
+    Other registered units come first, then units with wrong fields, then other mistakes.
     """
     assert task.unit is not None
     for name, unit in _others(task):
@@ -81,7 +81,7 @@ def unit_mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def _others(task: Task) -> Iterator[tuple[str, MatrixUnit]]:
-    """Yield wrong units: registered units that take the operands, and the task's unit with changes.
+    """Yield wrong units: registered units for the same operands, and the task's unit with changes.
 
     Most changed units differ from the task's unit in one field, the others in two fields.
     """
@@ -162,7 +162,7 @@ def _fields_off(unit: MatrixUnit, k: int) -> Iterator[tuple[str, dict[str, Any]]
 
 
 def _changed(**changes: Callable[[Array], Array]) -> Answer:
-    """Return a function that computes the answers for changed inputs."""
+    """Return a function that applies `changes` to the inputs, and then computes the answers."""
     return lambda task, inputs: right_bits(task, {**inputs, **{name: f(inputs[name]) for name, f in changes.items()}})
 
 

@@ -1,1 +1,1 @@
-"""Judge answers and make the report: right answers, labels, explanations, and sentences."""
+"""Compute right answers, judge the answers of implementations, and explain mistakes in a report."""

@@ -105,7 +105,7 @@ class Groups:
                 self._examples[combination] = example(row)
 
     def include(self, other: Groups) -> None:
-        """Add the counts of other groups."""
+        """Add the counts and the examples of `other`."""
         for name, counts in other.counts.items():
             self.counts.setdefault(name, Counter()).update(counts)
         self.places.update(other.places)

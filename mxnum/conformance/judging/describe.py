@@ -123,7 +123,7 @@ def block_text(task: Task, x: Any) -> str:
 
 
 def shortened(texts: list[str]) -> str:
-    """Return entries as one text; repeats are counted, and long lists lose their middle."""
+    """Return entries as one text; count repeats, and omit the middle of a long list."""
     runs: list[tuple[str, int]] = []
     for text in texts:
         if runs and runs[-1][0] == text:

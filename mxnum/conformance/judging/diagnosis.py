@@ -47,8 +47,9 @@ class Explanation:
     at_any_scale: bool = True
     #: The classes whose cases the hypotheses explain; empty if they explain all classes.
     classes: tuple[str, ...] = ()
-    #: How many of the answers that the explanation does not cover contradict the hypotheses: the
-    #: hypotheses predict a different answer, and their answer is wrong.
+    #: The number of answers outside the explanation that contradict its hypotheses. An answer
+    #: contradicts a hypothesis if the hypothesis predicts a different answer, and this prediction
+    #: is wrong.
     contradicted: int = 0
 
     @property
@@ -151,7 +152,10 @@ class Diagnosis:
                 ]
 
     def _judged(self, output: Field, inputs: Columns, answers: Columns, labels: Columns) -> tuple[Array, Columns]:
-        """Return a mask of the rows on which hypotheses about a field are tried, and all inputs."""
+        """Return a mask of the rows on which hypotheses about a field are tried, and all inputs.
+
+        The inputs for hypotheses about codes include the scales that were answered.
+        """
         judged = (labels[output.name] != UNJUDGED).all(axis=1)
         if output.name != "codes":
             return judged, inputs
@@ -261,7 +265,7 @@ class Diagnosis:
         return replace(found, names=names, contradicted=least)
 
     def _contradictions(self, found: Explanation, name: str) -> int:
-        """Return how many answers that `found` leaves out contradict the hypothesis `name`."""
+        """Return the number of answers outside `found` that contradict the hypothesis `name`."""
         count = 0
         for one in _singles(self.task):
             if one.name != name or name == ZEROS or (one.field == found.field and not found.classes):

@@ -37,7 +37,8 @@ def signed(distance: float) -> str:
 class Distances:
     """The distances of wrong answers, and the number of answers that are too near zero."""
 
-    #: The largest signed distance (answer minus right answer), and the location of its case.
+    #: The distance of the largest magnitude, with its sign (answer minus right answer), and the
+    #: location of its case.
     largest: float = 0.0
     where: str = ""
     nearer: int = 0

@@ -26,13 +26,13 @@ CHOICES = {
     "overflow": "finite values beyond the largest saturate, or become infinity (NaN if the element has no infinity)",
     "infinity": "infinite inputs saturate, or become infinity (NaN if the element has no infinity)",
     "minus_zero": "a negative number that rounds to zero loses its sign",
-    "nan_code": "a NaN has another of the NaN codes (sign or payload)",
+    "nan_code": "a NaN has a different sign or payload",
     "nonfinite": "a NaN or an infinity makes the whole block NaN, or changes only its own element",
     "nan_block_codes": "element codes other than 0 in a block whose scale is NaN",
     "zero_scale": "the scale code of a block of zeros",
     "sr_bits": "the number of random bits that stochastic rounding uses",
     "sr_fraction": "stochastic rounding rounds the fraction of the gap to r bits, instead of truncating it to r bits",
-    "most_negative": "two's complement: numbers near -2 get the most negative code, which the library never produces",
+    "most_negative": "two's complement: numbers near -2 get the most negative code, which mxnum never produces",
     "nan_element": "a NaN becomes the largest value or zero (or the most negative integer) if the element has no NaN",
 }
 
@@ -236,7 +236,7 @@ def nan_codes(element: ElementFormat) -> dict[str, tuple[int, int]]:
 
 
 def _reaches_minus_two(task: Task, x: Array, scales: Array | None, random: Array | None, tensor: Array | None) -> Array:
-    """Return True for each number that would round to -2 or below if integers had no limit."""
+    """Return True for each number that would round to -2 or below if the element had no limit."""
     y = right.scaled(task, x, scales, tensor)
     signs = np.where(x >> (task.source.bits - 1), -1.0, 1.0)
     values = np.where(np.isnan(y), 0, signs * np.minimum(y, 4))
@@ -273,8 +273,8 @@ def scale_labels(task: Task, inputs: Columns, got: Array, want: Array, tallies: 
     alternative = right.right_scales(replace(task, nonfinite=other), inputs)[:, 0]
     has_nan = np.isnan(magnitude).any(axis=1)
     for kind, rows in (("NaN", has_nan), ("infinity", special & ~has_nan)):
-        # If NaN affects its own element only, a block whose finite numbers are all zero has the
-        # scale of a block of zeros.
+        # If a NaN or an infinity changes only its own element, a block whose finite numbers are all
+        # zero counts as a block of zeros, so any scale code is permitted except NaN.
         followed = rows & (got != want) & ((got == alternative) | (zero & known))
         tallies.add(Key("nonfinite", kind), followed, rows & (got == want))
         labels[followed] = LABELS["nonfinite"]

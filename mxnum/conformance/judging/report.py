@@ -83,8 +83,9 @@ class Report:
     profile: Profile
     cases: int
     bugs: int
-    #: `choices` counts the cases that each choice explains. `inconsistent` has two numbers for each
-    #: choice that only some answers follow: answers that follow it, and other answers that could.
+    #: `choices` counts the cases that each choice explains, unless `profile` accepts the choice.
+    #: `inconsistent` has an entry for each choice that only some answers follow: how many answers
+    #: follow the choice, and how many could follow it but do not.
     choices: dict[str, int]
     inconsistent: dict[str, tuple[int, int]]
     classes: dict[str, tuple[int, int]]
@@ -96,8 +97,8 @@ class Report:
     #: For each wrong part (such as "scale", or a class of elements), the first case with this part
     #: wrong.
     by_part: dict[str, Case]
-    #: Each explanation names mistakes, each of which alone reproduces all answers, right or wrong,
-    #: of one field, or of some classes of cases.
+    #: Each explanation names one or more mistakes. Any one of them reproduces all answers, right or
+    #: wrong, of one field, or of some classes of cases.
     explanations: list[Explanation]
     #: Lines of text about common causes of the wrong cases.
     causes: list[str]
@@ -229,7 +230,8 @@ class StochasticReport:
     draws: int = 0
     cases: int = 0
     problems: dict[str, list[str]] = field(default_factory=dict)
-    #: The legitimate choices that the kernel makes, and how many numbers follow each choice.
+    #: The legitimate choices that the kernel makes and that the argument `accept` does not name,
+    #: and how many numbers follow each choice.
     choices: dict[str, int] = field(default_factory=dict)
     #: The rules whose probabilities fit the answers.
     fits: list[str] = field(default_factory=list)

@@ -1,7 +1,8 @@
 """Compute the right answers with numpy, by the definition.
 
-Because numpy computes the answers, no time is spent on compilation. The module shares no code with
-the compiled loops, which may be the implementation under test.
+Because numpy computes the answers, no time is spent on compilation. The module does not run the
+compiled loops, which may be the implementation under test. There is one exception: compiled loops
+compute the scales of the rules "four over six", which depend on all elements of a block.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ def expected(task: Task, inputs: Columns) -> Columns:
 
 
 def right(task: Task, inputs: Columns, field: str) -> Array:
-    """Return the right answers in a field; codes of blocks are those at the scales in `inputs`."""
+    """Return the right answers for one output field.
+
+    Codes of blocks are computed at the scales in `inputs`, even if these scales are wrong.
+    """
     if field == "codes":
         return element_codes(task, inputs["x"], inputs["scale"], inputs.get("random"), tensor_scales(inputs))
     return expected(task, inputs)[field]
@@ -72,10 +76,11 @@ def tensor_scales(inputs: Columns) -> Array | None:
 
 
 def with_tensor(task: Task, inputs: Columns) -> Columns:
-    """Return the inputs with each row's tensor scale and maximum, if the format has tensor scales.
+    """Return the inputs with the columns ``largest`` and ``tensor_scale``.
 
-    Each row is a part of a tensor. The tensor's largest finite magnitude is the column ``largest``,
-    or the row's own maximum if that is larger.
+    Each row is a part of a tensor. The new column ``largest`` holds the tensor's largest finite
+    magnitude: the old ``largest``, or the row's own maximum if that is larger. If the format has no
+    tensor scale, the inputs are returned unchanged.
     """
     if not task.has_tensor:
         return inputs
@@ -99,10 +104,11 @@ def held(task: Task, scales: Array) -> Array:
 def element_codes(
     task: Task, x: Array, scales: Array | None, random: Array | None, tensor: Array | None = None
 ) -> Array:
-    """Return element codes at each row's scale (1 without `scales`), with ``nonfinite="element"``.
+    """Return the element codes of each row at the row's scale, with ``nonfinite="element"``.
 
-    If the element has no NaN, the library raises an error for a NaN. For a NaN without a code,
-    `element_codes` returns the code of the largest value instead; callers ignore this code.
+    If `scales` is None, all scales are 1. If the element has no code for NaN, the library raises an
+    error for a NaN, but `element_codes` returns the code of the largest value. Callers ignore this
+    code.
     """
     floats = as_floats(x, task.source)
     if task.element.nan_code is None:
@@ -117,9 +123,10 @@ def element_codes(
 
 
 def scaled(task: Task, x: Array, scales: Array | None, tensor: Array | None = None) -> Array:
-    """Return |x| divided by the scale of its row, in float64.
+    """Return abs(x) divided by the scale of its row and by the tensor scale, in float64.
 
-    The returned quotient is on the same side of each element value as the exact quotient.
+    The returned quotient lies on the same side of each element value, and of each midpoint between
+    two values, as the exact quotient.
     """
     if scales is None or task.format.scale.power_of_two:
         return as_magnitudes(x, task.source, scales)

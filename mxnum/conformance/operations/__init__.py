@@ -115,7 +115,7 @@ def _unit_task(
 
 
 def _operand_format(format: str | MXFormat, unit: MatrixUnit, block: int | str | None) -> MXFormat:
-    """Return the format of a unit's operands: an MX format, or a type of arrays."""
+    """Return the format of a unit's operands: an MX format, or an `ArrayFormat` without scales."""
     accepted = f"the format of {unit.takes} for unit {unit.name!r}"
     if isinstance(format, str) and format in unit.operands and not unit.scales and block is None:
         return ArrayFormat(FLOATS["float32"] if format == "tf32" else unit.formats[format], format)

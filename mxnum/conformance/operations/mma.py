@@ -22,7 +22,7 @@ SHOWN = 6
 
 
 class UnitProducts(ValueOperation):
-    """Compute a·b + c as a matrix unit does, for pairs of vectors."""
+    """The operation a·b + c of a matrix unit, for pairs of vectors a and b and an addend c."""
 
     settings, level_2 = ("accumulate", "k", "block"), 100_000
 
@@ -85,7 +85,7 @@ class UnitProducts(ValueOperation):
         distance = in_last_places(task, got["value"], want["value"])[0]
         texts = [describe.float_text(task.source, columns["value"]) for columns in (got, want)]
         text = f"{self.given(task, inputs)}: got {texts[0]}, want {texts[1]}"
-        return f"{text}, {signed(distance)} in the last place" if np.isfinite(distance) and distance else text
+        return f"{text}, {signed(distance)} units in the last place" if np.isfinite(distance) and distance else text
 
 
 @cache

@@ -220,7 +220,7 @@ class Quantize(Scale):
                 return f"{start}: {describe.scale(task, inputs, got, want)}"
             right = element_codes(task, inputs["x"], got["scale"], inputs.get("random"), tensor_scales(inputs))[0]
             is_nan = is_nan_scale(task, want["scale"])[0, 0]
-            start += " (not a block of NaN by choice)" if is_nan else " (scale by choice)"
+            start += " (by choice, not a block of NaN)" if is_nan else " (scale by choice)"
         if not wrong.size:  # the codes differ only by legitimate choices
             differing = np.flatnonzero(codes != right)
             wrong = differing[:1] if differing.size else np.zeros(1, np.int64)

@@ -192,8 +192,8 @@ def _of_scale(factor: Callable[[Array], Array]) -> Answer:
 def _product(factor: Callable[[Columns], Any], integer: Callable[[Array, int], Array] | None = None) -> Answer:
     """Return a function that multiplies the values of codes by `factor(inputs)`.
 
-    `integer(code, sign)` reads a code as an integer. If `integer` is None, codes are read
-    correctly.
+    `integer(code, sign)` reads a code as an integer; `sign` is the code with only the sign bit set.
+    If `integer` is None, codes are read correctly.
     """
 
     def answer(task: Task, inputs: Columns) -> Array:

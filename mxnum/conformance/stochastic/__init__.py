@@ -36,10 +36,10 @@ def check_stochastic(
     """Judge a callable that rounds with its own random bits, and return the report.
 
     Each number may only become one of its two neighbouring codes, and must become the code farther
-    from zero with the exact probability. The codes of zero, of values of the element and of
-    saturated numbers must not change from call to call. Scales must be right and not random. The
-    same seed must give the same bits, and different seeds must give different bits. The draws of
-    elements must be independent, in one call and in successive calls. If a callable
+    from zero with the right probability (see `sr_bits`). The codes of zero, of representable
+    numbers and of saturated numbers must not change from call to call. Scales must be right and not
+    random. The same seed must give the same bits, and different seeds must give different bits. The
+    draws of elements must be independent, in one call and in successive calls. If a callable
     violates one of these conditions, `ConformanceError` is raised.
 
     Parameters
@@ -48,12 +48,14 @@ def check_stochastic(
         The callable under test, called as ``function(x)`` or ``function(x, seed)``. Arguments and
         answers have the types that `check` describes. For ``encode``, x has the shape (n,) and the
         answers are element codes. For ``quantize``, x has the shape (n, block) and the answers are
-        ``(codes, scales)``. If the format has a tensor scale, x is a tensor, and a parameter called
-        ``largest`` or ``tensor_scale`` receives the tensor's largest magnitude or tensor scale.
+        ``(codes, scales)``. If the format has a tensor scale, x holds the blocks of one tensor. A
+        parameter called ``largest`` then receives the tensor's largest magnitude, and a parameter
+        called ``tensor_scale`` receives the tensor scale.
     sr_bits
-        The number of random bits that the callable claims, 1 to 64. The right probability is the
-        fraction of the gap, truncated to `sr_bits` bits; None means the exact fraction. The report
-        says which numbers of random bits fit the answers.
+        The number of random bits that the callable claims, 1 to 64. A number lies at some fraction
+        of the gap between its two neighbours, counted from the neighbour nearer to zero. The right
+        probability is this fraction, truncated to `sr_bits` bits; None means the exact fraction.
+        The report says which numbers of random bits fit the answers.
     seeded
         True if the callable takes a seed. If `seeded` is None, the callable is called with a seed
         if it needs two arguments, or if its second argument is called ``seed``.
@@ -62,9 +64,9 @@ def check_stochastic(
         least `power`. `bias` and `power` decide the number of draws: about 14 / bias² for each of
         about sixty cases, which takes seconds with the defaults.
     false_alarm
-        An upper limit for the probability that a right callable fails the check. The tests of
-        single cases, of groups of cases, and of dependence have a third of the limit each, divided
-        by the number of tests (Bonferroni).
+        An upper limit for the probability that a right callable fails the check. Each kind of test
+        (of single cases, of groups of cases, and of dependence) gets a third of the limit, divided
+        by the number of tests of this kind (Bonferroni).
     seed
         Seed of the cases and their order.
     accept, strict, arrays, scales

@@ -107,7 +107,7 @@ def constant(task: Task, delta: float, reach: float = math.inf) -> Chance:
             return found[0]
     raise ValueError(
         f"In at least one gap of format {task.format.name!r}, the number at {Fraction(delta)} of the gap "
-        f"must be exact in {task.source.name}."
+        f"must be exactly representable in {task.source.name}."
     )
 
 
@@ -174,7 +174,7 @@ class Levels:
 
     @classmethod
     def of(cls, false_alarm: float, cases: int) -> Levels:
-        """Make the levels by Bonferroni's correction.
+        """Return the levels for `cases` cases, with Bonferroni's correction.
 
         The tests of all cases together raise a false alarm with a probability of at most
         `false_alarm`, and so do the tests of all groups together.
@@ -265,7 +265,10 @@ def problems(task: Task, shares: Shares, sr_bits: int | None, levels: Levels, ke
 
 
 def explanations(shares: Shares, sr_bits: int | None, levels: Levels) -> list[str]:
-    """Return the rules that fit all cases: a number of random bits, or else a known mistake."""
+    """Return in words the rules that agree with all counts.
+
+    The rules are numbers of random bits, or known mistakes if no number of random bits agrees.
+    """
     if shares.fits(shares.probabilities(None), levels):
         enough = BITS[-1]
         while enough > 1 and shares.fits(shares.probabilities(enough - 1), levels):
@@ -282,7 +285,7 @@ def explanations(shares: Shares, sr_bits: int | None, levels: Levels) -> list[st
         # The random word 0 never rounds away from zero. If no word is 0, numbers round away from
         # zero more often than with 2**r equally likely words.
         if shares.fits(shares.probabilities(r) * (2.0**r / (2.0**r - 1)), levels):
-            found.append(f"random words of {r} bits, none of which is 0")
+            found.append(f"{r}-bit random words that are never 0")
     return found + [name for name, rule in MISTAKES.items() if shares.fits(rule(p, negative), levels)]
 
 

@@ -161,7 +161,8 @@ def echoes(halves: Sequence[Array], quarters: Sequence[Array], level: float) -> 
     return sorted(found, key=lambda echo: (-round(echo.strength, 2), abs(echo.calls), echo.distance))
 
 
-#: The probabilities of a generator are judged if its period is at least this many elements.
+#: If draws repeat, their probabilities are judged only if the period is at least this many
+#: elements.
 LEAST_PERIOD = 1024
 
 

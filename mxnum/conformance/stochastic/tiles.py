@@ -25,7 +25,8 @@ ELEMENTS = 1 << 21
 #: the column `OTHERS`.
 COLUMNS = 258
 OTHERS, NO_CODE = COLUMNS - 2, COLUMNS - 1
-#: How often each case occurs in a tile. A tile also has numbers with only one right code.
+#: The least number of times that each case occurs in a tile. A tile also has numbers with only one
+#: right code.
 REPEATS = 16
 #: Exponents of the powers of two by which blocks are multiplied.
 OFFSETS = (0, -3, 5, -40, 40)

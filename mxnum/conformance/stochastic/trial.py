@@ -297,7 +297,10 @@ class Trial:
         return len(self.report.problems) == before
 
     def constantly(self, delta: float, length: int) -> Tally:
-        """Return a tally for one number that occurs again and again."""
+        """Return a tally for at least `length` copies of one number.
+
+        The number lies at the fraction `delta` of the gap between its two neighbours.
+        """
         tile = constant_tile(self.task, constant(self.task, delta, self.reach), self.rng)
         return Tally(self.implementation, tile, -(-length // int(tile.shares[0])), self.rng)
 

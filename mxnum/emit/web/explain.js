@@ -73,18 +73,18 @@ function roundingRule(state, negative, odd, [n, d], i) {
     const word = Array.isArray(state.random) ? state.random[i] : state.random;
     const low = BigInt(SHARED.alignRandom(word | 0)), floor = (n << 30n) / d, away = floor + low >= 1n << 30n;
     const where = away ? "away from" : "toward";
-    return [`${mode} adds R to the first 30 fraction bits, ${floor} + ${low} ${away ? ">=" : "<"} 2^30, so the result goes ${where} zero`, away];
+    return [`${mode} adds R to the first 30 fraction bits, ${floor} + ${low} ${away ? ">=" : "<"} 2^30, so the result is rounded ${where} zero`, away];
   }
   const goesAway = (negative, odd, side) => rounding.away[6 * negative + 3 * odd + side] === "1";
   const away = goesAway(negative, odd, side), end = away ? "away from" : "toward";
   const isNearest = !goesAway(negative, odd, 0) && goesAway(negative, odd, 2), taken = away === Boolean(odd) ? "even" : "odd";
   const byParity = goesAway(negative, 0, side) !== goesAway(negative, 1, side);
   const bySign = goesAway(0, odd, side) !== goesAway(1, odd, side);
-  if (isNearest && side !== 1) return [`${mode} takes the nearer one`, away];
+  if (isNearest && side !== 1) return [`${mode} rounds to the nearer one`, away];
   if (isNearest && !byParity) return [`a tie, which ${mode} rounds ${end} zero`, away];
-  if (isNearest) return [`a tie, which ${mode} gives to the ${taken} code, here the one ${away ? "away from" : "nearer"} zero`, away];
-  if (byParity) return [`${mode} takes the neighbour whose code is ${taken}`, away];
-  return [bySign ? `${mode} goes ${away === Boolean(negative) ? "down" : "up"}` : `${mode} goes ${end} zero`, away];
+  if (isNearest) return [`a tie, which ${mode} rounds to the ${taken} code, here the one ${away ? "away from" : "nearer"} zero`, away];
+  if (byParity) return [`${mode} rounds to the neighbour whose code is ${taken}`, away];
+  return [bySign ? `${mode} rounds ${away === Boolean(negative) ? "down" : "up"}` : `${mode} rounds ${end} zero`, away];
 }
 
 function overflowRule(state, step, rounded, largestValue, saturates) {

@@ -147,7 +147,7 @@ def synchronize(stream: int | None) -> None:
 
 
 def memory(view: DeviceArray, signed: bool) -> tuple[Any, int]:
-    """Return a vector of a view's memory, and the index in it of the view's first element.
+    """Return a vector over a view's memory, and the vector index of the view's first element.
 
     The vector holds integers as wide as the view's elements. The index of the first element is
     above 0 only if a stride is negative.
@@ -322,8 +322,9 @@ def make_largest_of_block(lanes: int, largest_of_quad: Callable[..., Any]) -> Ca
 
     @dialect
     def by_exchange(own, vector, quad):
-        # All lanes that hold this block are here, because blocks begin at multiples of `lanes`.
-        # Other lanes of the warp may have left the loop.
+        # `members` names only the lanes of this block, because other lanes of the warp may have
+        # left the loop. The lanes of one block stay together, because blocks begin at multiples of
+        # `lanes`.
         members = ((1 << lanes) - 1) << (cuda.laneid & (WARP - lanes))
         if lanes > 16:
             own = np.int32(max(own, cuda.shfl_xor_sync(members, own, 16)))

@@ -191,9 +191,9 @@ def map_with_tensor(function: Callable[..., Any], how: str, sr_bits: int) -> Any
 
 @cache
 def find_first(source: ElementFormat, above_infinity: int) -> Any:
-    """Return a kernel that finds the first element, in C order, that is not finite.
+    """Return a kernel that finds the first infinity or NaN of an array, in C order.
 
-    If `above_infinity` is 0, the kernel finds infinities and NaN; if it is 1, only NaN. The kernel
+    If `above_infinity` is 1, the kernel finds the first NaN and ignores infinities. The kernel
     stores the index of the element in `found[0]`, unless `found[0]` is already lower.
     """
     MAGNITUDE_MASK = (1 << (source.bits - 1)) - 1

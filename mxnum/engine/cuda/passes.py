@@ -4,7 +4,7 @@ The operations take the same checked requests as the operations of `engine.quant
 requests hold a `DeviceArray`, which describes an array on a GPU, in place of each numpy array. All
 work is queued on the stream of the first array, and starts after the earlier work on the streams of
 the other arrays. The host waits for the GPU only where it must read data: to raise errors for NaN
-and infinity, and to check codes that the caller gave.
+and infinity, to check codes that the caller gave, and to compare arrays.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def fake_quantize(request: Request, out: DeviceArray | None = None) -> Any:
 def _run(
     request: Request, out: DeviceArray, stream: int | None, *, values: bool
 ) -> tuple[DeviceArray | None, DeviceArray | None]:
-    """Store codes in `out`, or quantized values if `values`, and return (scales, offsets).
+    """Store codes in `out`, or values if `values` is True, and return (scales, offsets).
 
     The scales are None if the kernel does not store them. The offsets are None without asymmetric
     scaling.

@@ -41,7 +41,7 @@ def fill_scales(
 def run_over(request: Request, out: DeviceArray, stream: int | None, *, values: bool) -> DeviceArray:
     """Quantize to a format with float scales, and return the scales.
 
-    The function stores codes in `out`, or the values of the codes if `values`.
+    `out` receives the codes, or the values of the codes if `values` is True.
     """
     asked, x, (how, sr_bits, key) = request.settings, request.x, random_source(request.random)
     scale = asked.format.scale

@@ -196,8 +196,8 @@ def _make_term(element: ElementFormat) -> Callable[..., Any]:
 def _bounds(a: ElementFormat, b: ElementFormat) -> tuple[int, int, int]:
     """Return (lowest, highest, bits) for the products of two element formats.
 
-    `lowest` and `highest` are the least and the greatest exponent of a product. `bits` is the
-    number of bits of the largest product, in units of 2**lowest.
+    `lowest` and `highest` are the least and the greatest exponent of a product. Every product has
+    at most `bits` bits, in units of 2**lowest.
     """
     low = high = bits = 0
     for element in (a, b):

@@ -46,7 +46,7 @@ def quantize_rows(
     """Return the kernel `quantize(quads, source, given_scales, scales, words, key, out)`.
 
     The kernel computes out = function(x, scale, random) for every element. `function` returns
-    codes, and the kernel stores the four codes of a quad as one 32-bit word. If `values`,
+    codes, and the kernel stores the four codes of a quad as one 32-bit word. If `values` is True,
     `function` returns bit patterns of the source format instead of codes, and the kernel stores no
     scales. The source format has at most 32 bits, because threads exchange magnitudes as 32-bit
     integers. `random` holds the arguments of `_make_randoms_of`.

@@ -59,8 +59,8 @@ FOUR = 6
 #: float64 numbers.
 _LEAST, _GREATEST = 2.0**-400, 2.0**400
 _SPLIT = 2.0**27 + 1
-#: One addition loses at most 4 * 2**-106 times the sum. So a sum of n errors loses at most n**2 *
-#: `_LOST` times the sum.
+#: A sum of n errors loses at most n**2 * `_LOST` times the sum. The sum has at most 2 * n terms,
+#: and adding the kth term loses at most about k * 2**-106 times the sum.
 _LOST = 2.0**-100
 
 

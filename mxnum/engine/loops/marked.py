@@ -48,7 +48,7 @@ class Finder:
     #: The scale code of blocks that hold a NaN or an infinity; -1 if the finite elements of these
     #: blocks determine the scale.
     nan_code: int
-    #: Read by the kernel.
+    #: The kernel receives this array as its argument `numbers`.
     numbers: Array
 
     def loop(self, x: Array, out: Array, scales: Array, tensor: Array) -> Callable[..., Any]:
@@ -140,9 +140,9 @@ class Converter:
     #: The kernel that converts elements, called as `(x, out, tables, random bits, numbers, (first
     #: element, width, rows, columns, run, stride of tables, given, offset of random bits))`.
     elements: Kernel
-    #: The type of the numbers in `tables`, and how many numbers each block has there; 0 if
-    #: each column has one number instead.
+    #: The type of the numbers in `tables`.
     constant: Any
+    #: How many numbers `tables` holds for each block; 0 if it holds one number for each column.
     constants: int
     #: The result for the elements of a block whose scale is NaN; unused if scales are floats.
     given: int = 0

@@ -50,7 +50,7 @@ def may_add(scales: Array, offsets: Array, element: ElementFormat) -> bool:
 
 
 def ordered_type(source: ElementFormat) -> Any:
-    """Return the integer type of the results of `make_to_ordered`, which sort like the numbers."""
+    """Return the type of the integers of `make_to_ordered`, which sort as the numbers sort."""
     return np.int32 if source.bits <= 32 else np.int64
 
 

@@ -1,8 +1,8 @@
 """Kernels that draw the random bits of elements, from an array of words or a Philox seed.
 
-A Philox counter yields four words. Compiled code computes the words of many counters at once, each
-word in the lower half of a 64-bit integer whose upper half is ignored. The product of two words
-fits in such an integer, so data moves between registers only after the last Philox round.
+A Philox counter yields four words. Compiled code computes the words of many counters at once. Each
+word is in the lower half of a 64-bit integer, and the upper half is ignored. A 64-bit integer has
+room for the product of two words, so data moves between registers only after the last Philox round.
 Each round needs the result of the round before, so the code alternates between several registers.
 """
 

@@ -34,9 +34,10 @@ from numba.np.numpy_support import from_dtype
 from mxnum.definition import word
 from mxnum.engine.machine import loop_cache
 
-#: numba's options for functions that only compiled code calls: no wrapper for calls from C.
+#: numba's options for functions that are inlined into compiled code. Such functions need no wrapper
+#: for calls from C.
 INLINED = {"forceinline": True, "no_cfunc_wrapper": True}
-#: numba's options for functions that are not inlined. A call then has all registers to itself.
+#: numba's options for functions that are not inlined, so that they can use all registers.
 NOT_INLINED = {"no_cfunc_wrapper": True, "error_model": "numpy", "forceinline": False}
 
 #: The type of `where`, the last argument of every kernel: eight integers such as the index of the
@@ -289,7 +290,7 @@ compile_directly(others_apart, _others_apart)
 
 
 def ask_for(array: Any, index: Any, count: int, ahead: int) -> None:
-    """Ask the processor to prefetch `count` elements, from `ahead` bytes after element `index` on.
+    """Ask the processor to prefetch `count` elements, starting `ahead` bytes after element `index`.
 
     `count` and `ahead` are compile-time constants. The addresses may lie outside the array, because
     a prefetch never faults.

@@ -2,7 +2,7 @@
 
 numba computes int32 + int32 in 64 bits, so a vector register holds only half as many numbers. A
 lane is a separate numba type for 32-bit integers, on which operators stay in 32 bits. A function
-returns right results on lanes if its intermediate results fit 32 bits. It is proved that all
+returns right results on lanes if its intermediate results fit in 32 bits. It is proved that all
 intermediate results fit if a function's word has 32 bits (see `mxnum.definition.word`).
 
 The functions of `rounding` also need float32 arithmetic. Functions such as `add_float32` do float32
@@ -55,7 +55,7 @@ def wide(value: Any) -> Any:
 
 
 def low_word(value: Any) -> Any:
-    """Return an int64 as a lane. The number must fit 32 bits."""
+    """Return an int64 as a lane. The number must fit in 32 bits."""
     machine = LOW_WORD.get(type(value))
     return value if machine is None else machine(value)
 
@@ -240,7 +240,7 @@ def _may_select(condition: Any, *both: Any) -> bool:
 
 
 def _operation(emit: Callable[[Any, Any, Any], Any], compares: bool = False) -> Any:
-    """Return an intrinsic with two operands: lanes, integers or vectors. `emit` makes its IR."""
+    """Return an intrinsic with two operands: lanes, integers or vectors; `emit` returns its IR."""
 
     @intrinsic
     def operation(context, a, b):

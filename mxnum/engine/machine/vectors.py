@@ -123,7 +123,9 @@ def store_nibbles(array: Any, index: Any, vector: Any) -> None:
 
 
 def total_float32(vector: Any) -> Any:
-    """Return the bits of the sum of sixteen float32 numbers, which are added in no fixed order.
+    """Return the bits of the sum of sixteen float32 numbers.
+
+    The sum adds the upper half of the numbers to the lower half until one number is left.
 
     Only compiled code can call this function.
     """

@@ -1,7 +1,7 @@
 """Arrays of packed codes.
 
-Element i of a row of w-bit codes begins at bit w * i of a little-endian stream. Zero bits fill the
-last byte of each row.
+Element i of a row of w-bit codes begins at bit w * i of a little-endian stream. Unused bits in the
+last byte of a row are 0.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def unpack(packed: Array, bits: int, length: int, out: Array | None = None) -> A
 def _as_rows(codes: Array, packed: Array, bits: int) -> tuple[Array, Array, int]:
     """Return the codes and the packed bytes as flat arrays, and the number of rows.
 
-    Rows that fill whole bytes are joined to a single row.
+    Rows that fill whole bytes are joined into a single row.
     """
     length = codes.shape[-1] if codes.ndim else 1
     count = 1 if length * bits % 8 == 0 else codes.size // length

@@ -73,9 +73,9 @@ def _together(bits: int) -> tuple[int, int, Any]:
 
 @cache
 def _pack_rest(bits: int) -> Any:
-    """Return `pack_rest(codes, start, stop, packed, place)`, which packs codes `start` to `stop`.
+    """Return `pack_rest(codes, start, stop, packed, place)`, which packs ``codes[start:stop]``.
 
-    The function takes one code at a time, and writes bytes from index `place` on.
+    The function packs one code at a time, and writes bytes from index `place` on.
     """
 
     @dialect
@@ -97,9 +97,9 @@ def _pack_rest(bits: int) -> Any:
 
 @cache
 def _unpack_rest(bits: int) -> Any:
-    """Return `unpack_rest(codes, start, stop, packed, place)`, which unpacks codes.
+    """Return `unpack_rest(codes, start, stop, packed, place)`, which unpacks ``codes[start:stop]``.
 
-    The function makes codes `start` to `stop` one at a time, and reads bytes from index `place` on.
+    The function unpacks one code at a time, and reads bytes from index `place` on.
     """
     MASK = (1 << bits) - 1
 

@@ -84,8 +84,8 @@ def add_to_rows(x: Array, row: Array) -> None:
 def sequential_loop() -> Any:
     """Return `multiply((a,), (b,), numbers, out)`, which computes fma sums in index order.
 
-    All arrays hold float32 bit patterns. Row i of `a` and row j of `b` give the sum `out[i, j]`.
-    `numbers` is empty.
+    All arrays hold float32 bit patterns. `out[i, j]` becomes the sum for row i of `a` and row j of
+    `b`. `numbers` is empty.
     """
     fma_float32 = make_fma_float32()
 

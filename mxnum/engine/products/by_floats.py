@@ -48,7 +48,8 @@ def in_sequence(a: Operand, b: Operand, out: Array, threads: int | None, to_floa
 
 
 def _in_sequence(x: Operand, to_float32: ToFloat32) -> _Side:
-    # If elements are normal float32 numbers, multiplying an element by its scale rounds only once.
+    # If the format has only normal float32 numbers, decoding is exact, and only the multiplication
+    # by scales rounds.
     if x.scales is not None and x.offsets is None and is_normal_float32(x.format):
         return _by_codes(x)
     return _Side(x.array.shape, lambda some: to_float32(x.rows(some), 1), x.format)
@@ -135,7 +136,7 @@ class _Side(NamedTuple):
     def pack(self, some: slice, panels: _Panels, bias: int = 0) -> None:
         """Write rows to `panels`. Elements are multiplied by scales unless `panels` has scales.
 
-        `bias` is added to all 8-bit integers of the left operand, to make them positive.
+        `bias` is added to all 8-bit integers of the left operand, so that none is negative.
         """
         if self.scales is None:
             pack(self.rows(some), panels.numbers)

@@ -87,8 +87,8 @@ def exactness_of(
     """Return the cheapest way to hold sums of `run` products exactly, or None if there is none.
 
     `instructions` is the result of `integers.instructions`. `extra` is 0 if scales are powers of
-    two; otherwise, the product of two scales has at most `extra + 2` bits. Then float32 is used
-    only if it holds this product, and float64 only if it holds a block sum times this product.
+    two. Otherwise, the product of two scales has at most `extra + 2` bits; float32 is used only if
+    it holds this product, and float64 only if it holds a block sum times this product.
 
     The result is None if an element other than zero is not a normal float32 number.
     """
@@ -189,7 +189,8 @@ def bits_to_spare(run: int) -> int:
 def widths(x: Operand, run: int) -> Array:
     """Return the width in bits of each column of blocks.
 
-    The width spans from the spacing of numbers in the least binade to the end of the greatest.
+    The width is the number of bits from the spacing of numbers in the least binade to the end of
+    the greatest binade.
     """
     element, starts = x.format, np.arange(0, x.array.shape[1], run)
     if element.integer:
@@ -201,10 +202,10 @@ def widths(x: Operand, run: int) -> Array:
 
 
 def bits_between(least: Array, greatest: Array, mantissa: int) -> Array:
-    """Return the number of bits from the last bit of `least` to the first bit of `greatest`.
+    """Return how many bits lie from the lowest bit of `least` to the highest bit of `greatest`.
 
-    Both arrays hold codes without sign bits. Each item of `least` is a nonzero code minus 1; if all
-    elements are zero, the item is 255, and the result is 0 bits.
+    Both arrays hold codes without sign bits, one for each column of blocks. An item of `least` is
+    the least nonzero code, minus 1. If all elements are zero, the item is 255, and the result is 0.
     """
     low, high = np.maximum((least + 1) >> mantissa, 1), np.maximum(greatest >> mantissa, 1)
     return np.where(greatest > 0, high - low + mantissa + 1, 0)

@@ -139,7 +139,7 @@ def factor_loop() -> Any:
     rounds to nearest even. All arrays hold bit patterns.
     """
     fma = make_fma_float32()
-    ZERO = -(1 << 31)  # Adding -0 changes no number, and no sign of a zero.
+    ZERO = -(1 << 31)  # x + -0 is x for every number x, and keeps the sign of a zero.
 
     def scale(product, left, right):
         for i in range(product.shape[0]):

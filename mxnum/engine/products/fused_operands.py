@@ -41,7 +41,7 @@ class Parts:
 
     @classmethod
     def of_scales(cls, scales: Array, scale: ScaleFormat) -> Parts:
-        """Return the significands, exponents and classes of scales, stored as in an MX array."""
+        """Return the significands, exponents and classes of the scales of an MX array."""
         if scale.number is not None:
             bits = signed_bits(np.ascontiguousarray(scales))
             return cls.of_codes(bits.astype(np.int64) & ((1 << (scale.number.bits - 1)) - 1), scale.number)
@@ -80,7 +80,8 @@ class Side:
     """One matrix of a product: its elements, and a scale for every `block` elements of a row."""
 
     elements: Parts
-    #: The scales of terms.
+    #: The scales that multiply the terms of a sum. All are 1 if the unit multiplies partial sums by
+    #: `factors` instead.
     scales: Parts
     #: The float32 scales by which partial sums are multiplied, as bit patterns.
     factors: Array

@@ -31,8 +31,7 @@ LANES = 16
 #: The number of rows of a tile, chosen so that the sums and exponents of all rows stay in
 #: registers.
 ROWS = 8 if llvmlite.binding.get_host_cpu_features().get("avx512f") else 4
-#: The greatest number of fraction bits with which 32-bit integers hold the sums of aligned
-#: products.
+#: The greatest number of fraction bits with which sums of aligned products fit in 32-bit integers.
 MOST_BITS = 26
 #: A number below the exponents of all products.
 _LOWEST = -(1 << 20)

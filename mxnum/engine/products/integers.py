@@ -93,10 +93,11 @@ def integers_of(element: ElementFormat) -> Integers | None:
 
 
 def word_for(a: ElementFormat, b: ElementFormat, run: int, given: str) -> str | None:
-    """Return the integer type for exact sums, or None; `given` comes from `instructions`.
+    """Return the integer type for exact sums of `run` products, or None if no type is possible.
 
-    The caller ensures that no sum of `run` products exceeds 2**24 units, so 32 bits hold every sum.
-    Without VNNI, a sum of 8-bit products is kept as two partial sums, which must fit 16 bits each.
+    `given` is the result of `instructions`. The caller ensures that no sum of `run` products
+    exceeds 2**24 units, so 32 bits hold every sum. Without VNNI, a sum of 8-bit products is kept as
+    two partial sums, which must fit 16 bits each.
     """
     x, y = integers_of(a), integers_of(b)
     if not given or x is None or y is None:
@@ -115,8 +116,9 @@ def new_panels(rows: int, length: int, width: int, word: str) -> Array:
 def pack(codes: Array, element: Integers, panels: Array, bias: int, starts: Array | None) -> None:
     """Store rows of codes in panels as integers, padded with zeros.
 
-    For 8-bit integers, `bias` is added to the integers of the left operand. For the right operand,
-    `starts` receives the sum of the integers of each block, times `-bias`.
+    `starts` is None for the left operand, and for 16-bit integers. If `starts` is None, `bias` is
+    added to 8-bit integers. Otherwise `starts` receives the sum of the integers of each block,
+    times `-bias`.
     """
     is_turned = codes.strides[0] < codes.strides[1]
     memory = np.ascontiguousarray(codes.T if is_turned else codes)

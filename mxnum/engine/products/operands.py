@@ -1,4 +1,4 @@
-"""Operands of products: arrays of floats, or the parts of MX arrays. Products sum over rows."""
+"""Operands of products: arrays of floats, or the parts of MX arrays. Products sum along rows."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ ToFloat32 = Callable[[Operand, int | None], Array]
 
 
 def stack(out: Array, a: Operand, b: Operand) -> tuple[Array, Operand, Operand]:
-    """Return `out` and both operands, with their batch axes joined to one axis.
+    """Return `out` and both operands, with their batch axes joined into one axis.
 
     Operands are broadcast over the whole batch.
     """
@@ -113,8 +113,8 @@ def matrices(out: Array, a: Operand, b: Operand) -> Iterator[tuple[Array, Operan
         yield out, a, b
         return
     if b.array.ndim == 2 and out.size and a.array.size:
-        # If the right operand is a single matrix, one product suffices: join the batch of left
-        # matrices to one matrix.
+        # If the right operand is a single matrix, one product suffices: join the left matrices
+        # of the batch into one matrix.
         a = a.viewed(lambda x: x.reshape(-1, x.shape[-1]), a.blocks[-2:])
         out = out.reshape(-1, out.shape[-1])
     batch = out.shape[:-2]

@@ -70,7 +70,7 @@ SHAPES = {word: _shape(word) for word in ("float32", "float64", *integers.IN_WOR
 
 
 class _Builder:
-    """Builds IR for a tile, with vectors of `shape.lanes` numbers.
+    """A builder of the LLVM IR for a tile, in vectors of `shape.lanes` numbers.
 
     `kind` is the numpy type of the panels, and `word` is the LLVM type of their numbers.
     """

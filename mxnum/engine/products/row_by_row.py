@@ -1,4 +1,7 @@
-"""Products without tiles: of two vectors, and of matrices with elements split into two parts."""
+"""Products without tiles: of two vectors, and of matrices whose elements are split if necessary.
+
+An element is split into two parts if float64 cannot hold the sum of a block exactly.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +49,9 @@ def by_blocks(
 ) -> None:
     """Add the float64 sum of each block, scaled and rounded once, to `out` in block order.
 
-    If `step` is given, each number of `a` is split into a multiple of `step` and a remainder, so
-    that float64 holds the sums of both parts. `out` holds the starting values of the sums.
+    If `step` is given, each number of `a` is split into a multiple of `step` and a remainder. Then
+    float64 holds the sum of the multiples and the sum of the remainders exactly. `out` holds the
+    starting values of the sums.
     """
     a, b = (_in_blocks(x, run) for x in (a, b))
     high = low = a

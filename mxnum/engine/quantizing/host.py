@@ -83,7 +83,7 @@ def fake_quantize(request: Request, out: Array | None = None) -> Array:
 
 
 def fake_quantizer(request: Request, out: Array) -> Callable[[], Array]:
-    """Return a function; each call quantizes the numbers that the request's array then holds.
+    """Return a function that, at each call, quantizes the current numbers of the request's array.
 
     The function takes no arguments, writes the values of the codes to `out`, and returns `out`.
 
@@ -108,8 +108,9 @@ def repeated(asked: Settings, out: Array) -> Callable[[Array, RandomBits | None]
     """Return a function that quantizes arrays in C order, and writes the values of codes to `out`.
 
     The function takes the numbers as a flat array of bit patterns, and the source of random bits.
-    The result is None if arrays need checks, or if loops cannot process all of an array at once.
-    Only one thread may call the function at a time.
+    The result is None if numbers must be checked for NaN or infinity, if scales are given, if `out`
+    is not in C order, or if loops cannot process a whole array at once. Only one thread may call
+    the function at a time.
     """
     loops = to_values_plan(asked, draw_from_seed(SR_BITS) if asked.rounding.is_stochastic else None).direct
     if not isinstance(loops, Loops) or asked.must_look or asked.scales_given or not out.flags.c_contiguous:
@@ -234,13 +235,13 @@ class BlockTransform(Protocol):
         """The dtypes of the scales and, if there are any, of the offsets."""
 
     def apply(self, asked: Settings) -> Operation:
-        """Return the operation that computes scales and offsets of blocks, and makes codes."""
+        """Return the operation that computes the scales, offsets and codes of blocks."""
 
     def apply_and_undo(self, asked: Settings) -> Operation:
         """Return the operation that quantizes, and decodes the codes to the type of the input."""
 
     def undo(self, asked: DecodingSettings) -> Operation:
-        """Return the operation that makes values from codes, scales and offsets."""
+        """Return the operation that computes values from codes, scales and offsets."""
 
 
 def transform_of(scale: ScaleFormat, has_offsets: bool) -> BlockTransform:
@@ -255,7 +256,7 @@ def transform_of(scale: ScaleFormat, has_offsets: bool) -> BlockTransform:
 
 @lru_cache(maxsize=4096)
 def to_codes_plan(asked: Settings, packed: bool, draw: Draw) -> Plan:
-    """Return the plan that makes codes, and the scales and offsets of blocks.
+    """Return the plan that computes the scales, offsets and codes of blocks.
 
     If `packed` is False, each code has a byte of its own.
     """
@@ -275,7 +276,7 @@ def to_values_plan(asked: Settings, draw: Draw) -> Plan:
 
 @lru_cache(maxsize=4096)
 def from_codes_plan(asked: DecodingSettings) -> Plan:
-    """Return the plan that makes the values of an MX array."""
+    """Return the plan that computes the values of an MX array."""
     transform = transform_of(asked.scale, asked.has_offsets)
     kinds = (asked.shape, numpy_dtype(asked.target)), *((asked.scales_shape, dtype) for dtype in transform.sides)
     packed_bits = asked.element.bits if asked.packed else 0
@@ -286,7 +287,7 @@ def from_codes_plan(asked: DecodingSettings) -> Plan:
 def encoding_plan(
     shape: tuple[int, ...], source: ElementFormat, target: ElementFormat, modes: tuple[Rounding, Overflow], draw: Draw
 ) -> Plan:
-    """Return the plan that makes codes of numbers without blocks."""
+    """Return the plan that encodes numbers without blocks."""
     kinds = ((shape, code_dtype(target.bits)),)
     return Plan(shape, (1,) * len(shape), encoding(source, target, *modes), draw, kinds)
 

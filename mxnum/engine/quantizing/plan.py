@@ -185,7 +185,7 @@ class Loops:
         return loop
 
     def _unpacked(self, packed: Array) -> Array:
-        """Return the unpacked codes, one byte each, in an array with the rows of the walk."""
+        """Unpack codes to one byte each, and return an array that has the rows of the walk."""
         of_rows = packed.reshape(self.walk.planes * self.walk.rows, -1)
         return unpack(of_rows, self.walk.bits, self.walk.columns)
 
@@ -232,7 +232,7 @@ def operation(conversion: Conversion, bits: int, shape: tuple[int, ...]) -> Oper
     """Return the operation that runs a conversion on arrays of `shape`, for codes of `bits` bits.
 
     The loops of the operation read or write packed codes if each row and each block begins at a
-    byte.
+    byte boundary.
     """
     length, is_float = shape[-1] if shape else 1, conversion.has_float_scales
     has_whole_rows = length * bits % 8 == 0 or length == prod(shape)
@@ -432,10 +432,10 @@ class Plan:
         run(part.x, part.out, part.sides, part.tensor_scale, None, words, 1)
 
     def _around_packed(self, walk: Walk) -> Run:
-        """Return the operation on contiguous arrays, whose codes may be packed.
+        """Return a `Run` for contiguous arrays, whose codes may be packed.
 
-        The operation unpacks codes to a temporary array, or packs codes from one. The temporary
-        array has a byte for each code.
+        The `Run` unpacks packed codes to a temporary array before the loops read them, or packs the
+        codes after the loops wrote them. The temporary array has a byte for each code.
         """
         run, reads, writes = self.operation.along(walk, self.draw), self.reads_packed, self.writes_packed
         if not (reads or writes):

@@ -151,5 +151,5 @@ def at_scale_one(conversion: Conversion) -> Operation:
 
 @lru_cache(maxsize=1024)
 def encoding(source: Any, target: Any, rounding: Rounding, overflow: Overflow) -> Operation:
-    """Return the operation that makes codes of floats at scale 1."""
+    """Return the operation that converts floats to codes at scale 1."""
     return at_scale_one(to_codes(Modes(source, target, rounding, overflow, ScaleRule.FLOOR, Nonfinite.ELEMENT, True)))

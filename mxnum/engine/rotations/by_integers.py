@@ -41,7 +41,7 @@ def butterflies(values):
 
 @dialect
 def place(digits, index, significand, position):
-    """Write significand * 2**position to column `index` of `digits`; |significand| < 2**53."""
+    """Write significand * 2**position to column `index` of `digits`; abs(significand) < 2**53."""
     first, shift = position // _DIGIT, position % _DIGIT
     sign = -1 if significand < 0 else 1
     magnitude = abs(significand)
@@ -82,7 +82,8 @@ def leading(digits, index):
         last -= 1
     if last < 0:
         return 0, 0, 0
-    # The significand takes the leading digit, and as many bits of the next two digits as fit.
+    # The significand consists of the leading digit and as many bits of the next two digits as fit.
+    # Its last bit is also set if a lower bit of the number is set, which rounds to odd.
     top = int(digits[last, index])
     middle = int(digits[last - 1, index]) if last > 0 else 0
     low = int(digits[last - 2, index]) if last > 1 else 0

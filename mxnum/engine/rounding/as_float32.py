@@ -1,4 +1,4 @@
-"""Converts numbers of every float type to float32 numbers that round to the same element, and back.
+"""Conversions of inputs from every float type to float32, and of results from float32 back.
 
 Every bfloat16 or float16 number is a float32 number. A float64 number is rounded to odd: the last
 bit of the float32 number is set if any discarded bit is set. Except for stochastic rounding, the
@@ -97,8 +97,8 @@ def to_odd_by_conversion(x: Any) -> Any:
 def make_widen(source: ElementFormat) -> Callable[..., Any]:
     """Return `widen(x)`, which returns the float32 bit pattern of a finite number.
 
-    `widen` rounds a float64 number to odd (`to_odd`), so that the result rounds to the same
-    element.
+    `widen` rounds a float64 number to odd (`to_odd_by_conversion`), so that the result rounds to
+    the same element.
     """
 
     @dialect

@@ -69,8 +69,9 @@ class Formulation(NamedTuple):
     """The functions with which a loop converts elements under scales that are floats."""
 
     #: `prepare(scale code, tensor scale, tables, block, room)` computes the constants of a block,
-    #: and returns True if the formulation is right for the two scales. `prepare` writes constant i
-    #: to `tables[i * room + block]`. The scale code and the tensor scale are 64-bit words.
+    #: and returns True if the formulation is right for the two scales. The tables have a row of
+    #: `room` entries for each constant, so `prepare` writes constant i of the block to
+    #: `tables[i * room + block]`. The scale code and the tensor scale are 64-bit words.
     prepare: Callable[..., Any]
     #: `at(tables, block, room)` returns the constants that were computed for a block.
     at: Callable[..., Any]
@@ -609,9 +610,10 @@ def make_narrow(target: ElementFormat) -> Callable[..., Any]:
 
 @cache
 def _make_value_of(element: ElementFormat, target: ElementFormat | None) -> Callable[..., Any]:
-    """Return `value(code, factor)`, which returns the bits, in `target`, of code value * factor.
+    """Return `value(code, factor)`, which returns the code's value times the factor.
 
-    If `target` is None, `value` returns the code itself.
+    The result is a bit pattern of the type `target`. If `target` is None, `value` returns the code
+    itself.
     """
 
     @dialect

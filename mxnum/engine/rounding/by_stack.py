@@ -1,10 +1,12 @@
 """NVFP4 in the float32 arithmetic of a software stack, for loops.
 
-`definition.stack_arithmetic` has the operations of each stack as functions of float32 numbers.
-Loops compile these functions unchanged. This module converts bit patterns to numbers and back, and
-rounds to E4M3 and E2M1 by float additions at scale 1. Loops handle only blocks in which no NaN or
-infinity can occur. Loops leave a block to the caller if the block holds NaN or infinity, if its
-factor is 0 or not finite, or if the value of the largest element code is not finite.
+`definition.stack_arithmetic` defines the operations of each stack as functions of float32 numbers.
+Loops call these functions unchanged. This module converts bit patterns to numbers and back, and
+rounds to E4M3 and E2M1 by float additions at scale 1.
+
+Loops do not convert a block if it holds NaN or infinity, if its factor is 0 or not finite, or if
+the value of its largest element code is not finite. If an array has such a block,
+`engine.quantizing.by_stack` converts the whole array with numpy.
 """
 
 from __future__ import annotations

@@ -59,8 +59,8 @@ class Constants(NamedTuple):
     #: gives the power of two that is added to |x|.
     up: int
     max_code: int
-    #: The magnitude codes of finite numbers that overflow: `above` for positive numbers, `below`
-    #: for negative ones.
+    #: The magnitude codes that replace codes larger than `max_code`: `above` for positive numbers,
+    #: `below` for negative ones.
     above: int
     below: int
     #: The float32 bits of `above` and `below` if these are NaN or infinity, else 0. `special_sign`

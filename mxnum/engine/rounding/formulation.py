@@ -29,7 +29,7 @@ from mxnum.modes import Overflow, Rounding, ScaleRule
 
 
 class Fast(NamedTuple):
-    """A fast function that serves all element formats, and the numbers that describe one."""
+    """A fast function for all element formats, and the numbers that describe one of the formats."""
 
     #: `function(x, scale, random, constants)` converts one number.
     function: Callable[..., Any]

@@ -1,4 +1,4 @@
-"""Subtracts the offsets of blocks from numbers, and adds them to values, in float32.
+"""Subtract the offsets of blocks from numbers, and add them to decoded values, in float32.
 
 Theorems say that the differences and the sums equal the results of `mxnum.definition`.
 """

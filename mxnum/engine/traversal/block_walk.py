@@ -23,7 +23,7 @@ PIECE = 4096
 #: phases of a loop.
 GROUP = 32
 #: A panel of columns has about `PANEL` elements, and at most `WIDEST_PANEL` columns. While a loop
-#: processes one panel, the next panel is fetched into the first caches.
+#: processes one panel, it prefetches the next panel into the caches.
 PANEL, WIDEST_PANEL = 1 << 14, 3072
 #: If blocks lie along rows, loops over bands process panels of about `ROW_PANEL` elements. The
 #: loops prefetch `ROW_PANEL` float32 numbers, so that one panel is fetched while the panel before
@@ -31,8 +31,8 @@ PANEL, WIDEST_PANEL = 1 << 14, 3072
 ROW_PANEL = 2048
 #: A thread with fewer than `ELEMENTS_PER_THREAD` elements costs more time than it saves.
 ELEMENTS_PER_THREAD = 1 << 19
-#: Blocks that lie along columns are first copied to rows if the array has fewer than NARROW columns
-#: and at least WORTH_A_COPY elements: a loop over so few columns is slower than the copy.
+#: Blocks that lie along columns are first copied to rows if the array has fewer than `NARROW`
+#: columns and at least `WORTH_A_COPY` elements. A loop over so few columns is slower than the copy.
 NARROW, WORTH_A_COPY = 8, 1 << 14
 
 #: Marks of groups of blocks. A group with the mark MIXED may hold NaN or infinities; a group with
@@ -109,7 +109,10 @@ class Walk:
 
     @cached_property
     def groups(self) -> int:
-        """The number of groups or panels in the array. Each one has a mark, for example `MIXED`."""
+        """The number of groups or panels in the array.
+
+        Each group or panel has a mark, for example `MIXED`.
+        """
         full, panel = self.columns // self.run * self.run, self.group * self.run if self.along_rows else self.panel
         return self.planes * -(-self.rows // self.k) * (-(-full // panel) + (full < self.columns))
 

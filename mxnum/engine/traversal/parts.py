@@ -54,10 +54,10 @@ def contiguous(array: Array) -> Array:
 def copy(source: Array, target: Array) -> None:
     """Store the elements of `source` in `target`, a separate array of the same shape and dtype.
 
-    numpy copies in the memory order of `target`. If `source` has another order, numpy reads each
-    element from another cache line than the element before. If the addresses of these lines are a
-    power of two apart, only a few lines fit into the cache. Therefore each tile is first copied in
-    the order of `source`; this copy stays in the cache until all its elements are read.
+    numpy copies in the memory order of `target`. If `source` has another order, numpy reads
+    successive elements from different cache lines. If the addresses of these lines are a power of
+    two apart, only a few lines fit into the cache. Therefore each tile is first copied in the order
+    of `source`; this copy stays in the cache until all its elements are read.
     """
     fast, slow = _innermost(target), _innermost(source)
     if fast == slow or min(source.shape[fast], source.shape[slow]) < _SIDE // 16:
@@ -158,7 +158,7 @@ class Arrays:
     #: The tensor scale of each block.
     tensor_scale: Array | None = None
     #: True if a loop computes the random words of consecutive elements from the index of the first
-    #: element. An array of words is then not read.
+    #: element. Then `words` is read only for elements that are not consecutive.
     first_will_do: bool = False
     writes_sides: bool = False
     #: Along the last axis, parts begin at multiples of `whole_rows` elements.

@@ -74,7 +74,7 @@ class Claim:
     how: str
     #: The runs that would decide the claim if the stored runs cannot decide it.
     scale: str = ""
-    #: The party that states the claim, and the default party of each item of the evidence.
+    #: The party that states the claim, and every item of the evidence that names no party.
     whose: Whose = Whose.PAPER
     #: Results files that the check needs. A tuple lists alternative files, the best first.
     needs: tuple[str | tuple[str, ...], ...] = ()

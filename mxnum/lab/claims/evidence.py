@@ -16,13 +16,13 @@ LEVEL = 0.05
 class Whose(StrEnum):
     """The party that states a number or a sentence of the evidence.
 
-    The verdict counts only the items of the first party below that states an item.
+    The verdict counts only the items of one party: the first in the order below that states any.
     """
 
     #: A paper.
     PAPER = "paper"
-    #: This project, which states an expectation, a derivation or a finding on other models that no
-    #: paper states.
+    #: This project. No paper states the item, which is an expectation, a derivation, or a finding
+    #: on models other than a paper's.
     OURS = "ours"
     #: This project. No paper states the number, which is recorded so that a change is noticed.
     KEPT = "kept"
@@ -141,11 +141,12 @@ class Evidence:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict by rule.
+        """The verdict that follows from the evidence by rule.
 
-        A paper's claim *differs* if a figure or a statement disagrees, and is *not reproduced* if
-        none of its statements holds. A claim of this project is *confirmed* or *corrected*. If a
-        paper states a part of the claim, only this part counts.
+        A paper's claim *differs* if a figure does not agree or a statement does not hold. It is
+        *not reproduced* if no figure agrees and no statement holds, and at least one statement is
+        refuted. A claim of this project is *confirmed* or *corrected*. If a paper states a part of
+        the claim, only this part counts.
         """
         if not self.parts:
             return Verdict.NOT_RUN
@@ -186,15 +187,15 @@ class Evidence:
 
 
 def ours(*items: Statement) -> list[Statement]:
-    """Return statements of this project for the row of a paper's claim, marked as such."""
+    """Mark statements in the row of a paper's claim as statements of this project."""
     return [replace(item, whose=Whose.OURS) for item in items]
 
 
 def answered(evidence: Evidence, answer: str, number: str = "") -> Evidence:
-    """Return the evidence with `number`; add `answer` only if every figure and statement holds.
+    """Return the evidence with `number`; add `answer` if all figures agree and all statements hold.
 
-    `number` defaults to the count of comparisons that agree. If the evidence has no answer, the
-    page shows the counts and the items that do not agree.
+    `number` defaults to the count of figures that agree. If the evidence has no answer, the page
+    shows the counts, the figures that do not agree, and the statements that do not hold.
     """
     agree = [c.agrees for c in evidence.comparisons]
     settled = all(agree) and all(s.holds for s in evidence.statements)
@@ -217,9 +218,10 @@ def decided(holds: bool, refuted: bool) -> bool | None:
 
 
 def below(values: Sequence[float], limit: float = 0.0, level: float = LEVEL) -> bool | None:
-    """Judge if the mean of values lies below a limit, by Student's t.
+    """Return True if the mean of values lies below a limit, False if above, by Student's t.
 
-    The result is None if `limit` lies between the confidence limits of the mean.
+    The result is None if `limit` lies between the confidence limits of the mean, or if there are
+    fewer than three values.
     """
     found = mean_interval(values, 1 - level)
     return None if found is None else decided(found[2] < limit, found[1] > limit)

@@ -1,7 +1,7 @@
 """Read stored studies of small language models: losses, gaps between arms, and lost runs.
 
-The checks follow rules that were written before the models were trained:
-`docs/lab/results/language/README.md` has them.
+The checks follow the rules in `docs/lab/results/language/README.md`, which were written before the
+models were trained.
 """
 
 from __future__ import annotations
@@ -72,7 +72,11 @@ def apart(table: Table, arm: str, other: str) -> list[float]:
 
 
 def mean_row(table: Table, arm: str) -> float:
-    """Return the norm of the last layer's mean row at the end of training, averaged over seeds."""
+    """Return the relative norm of the last layer's mean row, averaged over seeds.
+
+    The relative norm is measured at the end of training. It is the norm of the mean row, divided by
+    the root mean square norm of the rows after the mean row is subtracted.
+    """
     return float(np.mean([run["measured"]["common_weight"][-1] for run in table["arms"][arm]["runs"]]))
 
 
@@ -83,10 +87,11 @@ def words(values: Sequence[float]) -> str:
 
 
 def limit_of(table: Table, arm: str | None = None) -> float:
-    """Return the loss above which a run is lost: midway between entropy and a uniform guess.
+    """Return the loss above which a run is lost.
 
-    The entropy is that of the source of `arm` (default: the first arm). The entropy of a text is
-    unknown; for texts the limit is 2.5 nats.
+    This limit is midway between the entropy and the loss of a uniform guess. The entropy is that of
+    the source of `arm` (default: the first arm). The entropy of a text is unknown; for texts the
+    limit is 2.5 nats.
     """
     found = table["arms"][arm or next(iter(table["arms"]))]
     best = found["runs"][0]["entropy"]

@@ -213,7 +213,10 @@ def on_text(table: Table) -> list[Statement]:
 
 
 def without_the_mean_row(table: Table) -> list[Statement]:
-    """Judge E4M3's gap at a high learning rate when steps subtract the last layer's mean row."""
+    """Judge E4M3's gap at a high learning rate if the last layer's mean row is removed.
+
+    The mean row is subtracted from the layer's weight after each step.
+    """
     plain = {kind: f"{kind}, rate 0.192" for kind in ("E4M3, logits", "E4M3")}
     centred = {kind: f"{kind}, centred weight, rate 0.192" for kind in plain}
     fifth, half = (

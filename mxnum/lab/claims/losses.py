@@ -3,9 +3,9 @@
 The losses come from the tables ``plot/data/*.csv`` of the repository and the commit in `SOURCE`; a
 later commit deleted the tables. Each row is one run, with these columns:
 
-- ``arm``: the name of the table: the format of the weights, then the format of the activations,
-  such as ``fp8_e4m3_bfloat16``. If the name has ``quantize_only_fwd``, only the forward pass is
-  quantized.
+- ``arm``: the name of the run's table. The name gives the format of the weights, then the format of
+  the activations, as in ``fp8_e4m3_bfloat16``. If the name has ``quantize_only_fwd``, only the
+  forward pass is quantized.
 - ``label``: the precision of the weights in the run's settings, if it differs from the arm's.
 - ``params`` (embeddings included), ``tokens``.
 - ``final`` and ``least``: the final validation loss, and the least validation loss during training;

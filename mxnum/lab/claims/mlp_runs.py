@@ -17,8 +17,8 @@ from mxnum.lab.studies.statistics import Arm, Comparison, compare, mean_interval
 #: The level of significance of a difference between arms, after Holm's correction over the
 #: statements of a row.
 LEVEL = 0.01
-#: A final loss is the mean over this many bins at the end of the stored curve. These bins cover a
-#: fifth of the run.
+#: A final loss is the geometric mean of this many bins at the end of the stored curve. These bins
+#: cover a fifth of the run.
 LAST_BINS = 8
 #: A statement that no run is lost holds only if the upper 95 % limit (Wilson) of the share of lost
 #: runs is below this.
@@ -63,7 +63,10 @@ def words(values: list[float]) -> str:
 
 
 def below(values: list[float], limit: float = 0.0) -> tuple[bool | None, str]:
-    """Judge if the mean of values is below a limit; also return its confidence limits as text."""
+    """Return whether the mean of values is below a limit, and the text that `words` returns.
+
+    The first result is None if the limit lies between the confidence limits of the mean.
+    """
     return evidence.below(values, limit, LEVEL), words(values)
 
 
@@ -89,10 +92,10 @@ def draw_final_losses(ax: Any, context: Context) -> str | None:
 
 
 def none_away(table: Table, arm: str) -> tuple[bool, str]:
-    """Judge if an arm loses hardly any runs; also return the counts as text.
+    """Return whether an arm loses no runs, and the counts as text.
 
-    The verdict is True if no run is lost and the upper 95 % limit of the share of lost runs is
-    below `SHARE`.
+    The first result is True if no run is lost, and the arm has so many runs that the upper 95 %
+    limit of the share of lost runs is below `SHARE`.
     """
     away, runs = report.outcomes(table, arm)[Outcome.RUNAWAY], len(table["arms"][arm]["runs"])
     limit = wilson(away, runs)[1]
@@ -113,7 +116,7 @@ def over_rates(table: Table, kind: str, control: str = "FP32", event: str = "fir
 
 
 def hazard_of_e4m3(table: Table) -> Statement:
-    """Judge if E4M3 has more excursions per step than FP32, over the rates of a table."""
+    """Judge whether E4M3 has a higher hazard of an excursion than FP32, over a table's rates."""
     test = compare(over_rates(table, "E4M3"))
     what = "over three learning rates, the hazard of an excursion is higher in E4M3 than in FP32"
     if test.ratio is None:

@@ -62,7 +62,10 @@ def summary(report: Report, command: str) -> str:
 
 
 def headed(evidence: Evidence) -> list[tuple[str, Evidence]]:
-    """Return (heading, evidence) for each party; the heading is "" if papers state all items."""
+    """Return (heading, evidence) for each party (paper or project) that states items of `evidence`.
+
+    The heading is "" if the paper states all items.
+    """
     alone = list(evidence.parts) == [Whose.PAPER]
     return [("" if alone else HEADINGS[whose], part) for whose, part in evidence.parts.items()]
 
@@ -138,7 +141,11 @@ _OURS = (Verdict.CONFIRMED, Verdict.CORRECTED)
 
 
 def sentences(report: Report) -> list[str]:
-    """Return the main answers of a report: on runaways, stored studies, blocks, and all claims."""
+    """Return the four texts that sum up a report.
+
+    They are about runaways, stored studies, errors of single blocks, and the verdicts on all
+    claims, in this order.
+    """
     entries = {entry.claim.id: entry for entry in report}
     runaways, numbers = (_on_runaways(entries.get("I6c")), _on_numbers(entries.get("I1")))
     return [runaways, stored.sentence(), numbers, _on_claims(report)]
@@ -174,7 +181,7 @@ def _on_numbers(entry: Entry | None) -> str:
     if entry is None or entry.verdict not in _DECIDED:
         return "The effect of quantization on single blocks was not checked."
     if entry.verdict != Verdict.REPRODUCED:
-        return "Row I1 did not find the claimed error of blocks under the floor rule: look at this row first."
+        return "The error of blocks under the floor rule is not the claimed one: read row I1 first."
     return (
         "In E4M3 under the floor rule, a block overflows if its largest number has a mantissa above 1.75, and this "
         "number becomes up to an eighth too small (row I1). Under rceil no block overflows."

@@ -37,7 +37,7 @@ def planned(context: Context) -> dict[str, list[Course]]:
 
 
 def in_e4m3(context: Context) -> tuple[list[Course], list[Course]]:
-    """Return the planned runs of all arms in E4M3, and the planned runs in FP32."""
+    """Return the runs of all arms in E4M3, and the runs in FP32, both as `planned` returns them."""
     arms = planned(context)
     return [run for name, runs in arms.items() if name not in ("FP32", "E2M1") for run in runs], arms.get("FP32", [])
 

@@ -61,7 +61,11 @@ class ReportFolder:
         storage.write_json(self.diary, dict(facts) | {"environment": storage.environment()})
 
     def entry(self, id: str) -> Entry | None:
-        """Return a claim's stored entry; None unless code, machine and versions are unchanged."""
+        """Return a claim's stored entry, or None if nothing is stored.
+
+        The result is also None if the code, the machine or a version has changed since the entry
+        was stored.
+        """
         path = self._evidence(id)
         if not path.exists():
             return None

@@ -21,7 +21,7 @@ SIGMA = 5
 PARTS = 1 << 16
 #: The number of blocks in a sample: for blocks of 32 numbers, and for blocks of 16.
 BLOCKS, BLOCKS_OF_16 = 1 << 16, 1 << 17
-#: The largest magnitude that 2**20 N(0, 1) numbers usually reach.
+#: About the largest magnitude of the 2**21 N(0, 1) numbers of a sample.
 LARGEST = 5
 #: The tensor scale of NVFP4 for `LARGEST`: `LARGEST` / (largest element times largest scale), in
 #: float32.

@@ -26,9 +26,10 @@ ARMS = ("FP32", "E2M1", "E2M1, LN FP32", "LN E2M1", "E4M3")
 
 
 def counted(results: Path) -> dict[str, Any]:
-    """Return the numbers of jumps and lost runs, the hazard ratio, and the answers of I6a and I6b.
+    """Count the runs with a jump and the lost runs of each arm and rate, from the stored studies.
 
-    The counts for an arm and a rate come from the study with the most runs.
+    The counts for an arm and a rate come from the study with the most runs. The result also has the
+    hazard ratio of the study `hazard`, and the answers of claims I6a and I6b.
     """
     rows: dict[tuple[float, str], dict[str, Any]] = {}
     for study in STUDIES:

@@ -19,7 +19,7 @@ RULES = ("floor", "ceil", "even", "rceil")
 
 @cache
 def tensors() -> Mapping[str, Array]:
-    """Return synthetic weights and gradients, and activations with a size that varies by token."""
+    """Return synthetic weights and gradients, and activations whose magnitudes vary by token."""
     kinds = (synthetic.weights, synthetic.activations, synthetic.gradients)
     return {kind.__name__: kind(*SHAPE, seed=SEED) for kind in kinds}
 

@@ -207,8 +207,8 @@ def train(
     Parameters
     ----------
     measure_every
-        Measure the errors of the operands and the gradients of the logits at every multiple of this
-        number of steps; 0 means never.
+        Measure the rounding errors of the operands, and the gradient of the logits, at every
+        multiple of this number of steps; 0 means never.
     checkpoint
         A path. Training continues from the checkpoint if the file exists. Training writes the
         checkpoint every `checkpoint_every` steps, every `checkpoint_seconds` seconds and before an
@@ -310,7 +310,7 @@ def optimizer_of(setting: Setting, parameters: list[nn.Parameter]) -> torch.opti
 
 
 def rate_at(setting: Setting, step: int) -> float:
-    """Return the learning rate of a step: a rise, then a constant or a falling cosine."""
+    """Return the learning rate of a step: a linear warm-up, then a constant or a cosine decay."""
     rising = max(1, round(setting.warm_up * setting.steps))
     if step < rising:
         return setting.rate * (step + 1) / rising

@@ -30,8 +30,8 @@ class Encoded(NamedTuple):
 def encode(text: bytes, vocabulary: int) -> Encoded:
     """Return the text encoded with `vocabulary` symbols, the first 256 of which are the bytes.
 
-    If several pairs are equally common, the pair of the smallest symbols is merged first, so that a
-    text gives the same symbols on every machine.
+    If several pairs are equally common, the pair of the smallest symbols is merged first. So the
+    encoding of a text is the same on every machine.
 
     >>> encode(b"abab abab cab", 258).symbols.tolist()
     [257, 32, 257, 32, 99, 256]

@@ -30,8 +30,8 @@ class Setting:
     choices: int = 4
     ratio: float = 1.0
     #: The number of classes of words; a word is a sequence of `order` symbols. The same symbols can
-    #: follow all words of a class (`sources.Markov`). With 0 classes, `choices` symbols are drawn
-    #: for each word. A model needs fewer steps to learn fewer classes.
+    #: follow all words of a class (`sources.Markov`). With 0 classes, a hash of each word selects
+    #: its `choices` symbols. A model needs fewer steps to learn fewer classes.
     classes: int = 0
     source_seed: int = 0
 
@@ -40,8 +40,8 @@ class Setting:
     layers: int = 2
     heads: int = 2
     activation: Literal["gelu", "swiglu"] = "gelu"
-    #: The hidden width of the perceptron divided by `width`. SwiGLU uses 2/3 of this hidden width,
-    #: rounded up to a multiple of 32.
+    #: The hidden width of the MLP divided by `width`. SwiGLU uses 2/3 of this hidden width, rounded
+    #: up to a multiple of 32.
     expansion: int = 4
     norm: Literal["layer_norm", "rms_norm"] = "layer_norm"
     #: True for rotary positions; otherwise the model learns a vector for each position.

@@ -28,7 +28,7 @@ Array = Any
 
 
 class TorchNetwork:
-    """The networks of several runs, trained one after another; parameters are numpy arrays."""
+    """The networks of several runs, computed one after another; parameters are numpy arrays."""
 
     def __init__(self, experiment: Experiment, seeds: tuple[int, ...], device: str = "cpu"):
         for name in OPERANDS:
@@ -38,7 +38,7 @@ class TorchNetwork:
             errors.require(is_known, name, "an operand that mxnum.torch supports (machine 'cpu' supports all)", operand)
         rounds = experiment.precision.round_activation
         errors.require(
-            rounds, "round_activation", "True, because the layers of mxnum.torch round the activation", rounds
+            rounds, "round_activation", "True (the layers of mxnum.torch always round the activation)", rounds
         )
         self.experiment, self.seeds, self.device = experiment, seeds, device
         self.parameters = Parameters(experiment, len(seeds))
@@ -103,7 +103,7 @@ class TorchNetwork:
 
 
 class _Rounded(torch.autograd.Function):
-    """Rounds to bfloat16 in the forward and in the backward pass."""
+    """A function that rounds to bfloat16 in the forward and in the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, operand: Operand) -> Tensor:

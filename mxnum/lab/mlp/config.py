@@ -55,8 +55,8 @@ class Experiment:
     epsilon: float = 1e-8
     momentum: float = 0.0
     label_noise: float = 0.005
-    #: True to subtract from each input vector its mean. Layer norm hides the mean of an input from
-    #: the student, so the loss stays above a floor if inputs keep their means.
+    #: True to subtract the mean of each input vector from its components. Layer norm hides the mean
+    #: of an input from the student, so the loss stays above a floor if inputs keep their means.
     centred_inputs: bool = False
     steps: int = 4000
     precision: Recipe = field(default_factory=Recipe)
@@ -77,8 +77,8 @@ class Experiment:
     #: From this step on, the norms of W1 and W2 cannot exceed their values at this step.
     cap_norms_at: int | None = None
     #: The formats in which the moments of Adam (`moments`) and the parameters (`masters`) are
-    #: stored between steps: an MX format (scale rule floor, rounding to nearest even, blocks along
-    #: rows) or "bfloat16".
+    #: stored between steps: an MX format or "bfloat16". Blocks of an MX format lie along rows; the
+    #: scale rule is floor, and rounding is to nearest even.
     moments: str | None = None
     masters: str | None = None
 
@@ -87,7 +87,7 @@ class Experiment:
         for name, values in (("betas", self.betas), ("momentum", (self.momentum,))):
             errors.require(all(0 <= v < 1 for v in values), name, "at least 0 and below 1", getattr(self, name))
         low, high = self.gamma_start or (1, 1)
-        errors.require(low <= high, "gamma_start", "a lower and an upper bound", self.gamma_start)
+        errors.require(low <= high, "gamma_start", "two bounds, the lower bound first", self.gamma_start)
         for name in ("rate", "w1_rate", "beta_rate", "w1_start"):
             errors.require(getattr(self, name) > 0, name, "positive", getattr(self, name))
         turned = [name for name in OPERANDS if getattr(getattr(self.precision, name), "transform", None)]

@@ -1,9 +1,10 @@
 """Detect a divergence: 20 losses in a row above 100 times the least loss, or an infinite or NaN loss.
 
-A divergence is detected while a run trains. `interventions` acts shortly before a divergence, and
-`critical` judges a learning rate by whether a run diverges. A divergence does not show whether the
-loss comes back; `excursions` decides after the run whether the loss came back. In older stored
-studies, runs ended at the divergence. `is_near_spike` decides when to measure more often.
+A divergence is detected while a run trains. Two modules of `lab.studies` use divergences:
+`interventions` changes runs shortly before they diverge, and `critical` finds the learning rate
+from which runs diverge. A divergence does not show whether the loss comes back; `excursions`
+decides after the run whether the loss came back. In older stored studies, runs ended at the
+divergence. `is_near_spike` decides when to measure more often.
 """
 
 from __future__ import annotations

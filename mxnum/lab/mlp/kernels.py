@@ -57,9 +57,9 @@ def round_bf16(x, out, bf16):
 
 @_jit
 def largest_of_blocks(bits, largest):
-    """Write, for each row and offset, the bits of the largest magnitude over all blocks.
+    """Write, for each row and position in a block, the bits of the largest magnitude over blocks.
 
-    `bits` has the shape (rows, blocks, offsets). NaN counts as the largest magnitude.
+    `bits` has the shape (rows, blocks, positions). NaN counts as the largest magnitude.
     """
     for row in range(bits.shape[0]):
         found = largest[row]
@@ -74,7 +74,8 @@ def largest_of_blocks(bits, largest):
 def take_where(x, other, where):
     """Copy `other` to x where `where` is True.
 
-    x and `other` have the shape (rows, blocks, offsets), and `where` has the shape (rows, offsets).
+    x and `other` have the shape (rows, blocks, positions in a block), and `where` has the shape
+    (rows, positions in a block).
     """
     for row in range(x.shape[0]):
         chosen = where[row]

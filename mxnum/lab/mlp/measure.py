@@ -24,19 +24,22 @@ def measurements(network: Network | TorchNetwork, x: Array, y: Array, step: int)
     """Return measurements of each run, at the run's current parameters on a batch.
 
     ``zeta``
-        ||g~ - g|| / ||g||, the lower bound of the operator norm of zeta in g~ = (I + zeta) g. g~ is
-        the gradient in the run's precision, and g the gradient in float32 at the same parameters
-        and batch. The paper's released code logs the square of zeta.
+        ||g~ - g|| / ||g||, where g~ is the gradient in the run's precision, and g the gradient in
+        float32 at the same parameters and batch. The paper writes g~ = (I + zeta) g; the quotient
+        is a lower bound of the operator norm of zeta. The paper's released code logs the square of
+        the quotient.
     ``zeta_gamma``, ``zeta_beta``, ``zeta_bias``, ``zeta_w1``, ``zeta_w2``
-        zeta for the gradients of one kind of parameter.
+        The same quotient for the gradients of one kind of parameter.
     ``cosine``
         The cosine of the angle between the gradients in the run's precision and in float32.
     ``gradient_norm``
         The norm of the gradient in the run's precision; `float32_gradient_norm` is the norm in
         float32.
-    ``gamma_in_last_bin``, ``activations_in_last_bin``, ``gamma_error``, ``beta_error``
-        For each layer: the share of numbers beyond the largest value that their block can represent
-        under the floor rule, and the root mean square of the rounding error.
+    ``gamma_in_last_bin``, ``activations_in_last_bin``
+        For each layer, the share of numbers beyond the largest value that their block can represent
+        under the floor rule.
+    ``gamma_error``, ``beta_error``
+        For each layer, the root mean square of the rounding error.
     """
     runs, p = len(network.seeds), network.experiment.precision
     network.loss_and_gradients(x, y, step)

@@ -2,9 +2,10 @@
 
 Layer k computes h_k = W1_k LN(A_{k-1}) and A_k = A_{k-1} + W2_k phi(h_k) + c_k.
 
-A network computes several runs with different seeds together (see `kernels`). The parameters of one
-kind are an array of shape (layers, runs, ...). The arrays of all kinds of parameters are views of
-one flat vector, so that an optimizer step is one loop.
+One `Network` object holds the networks of several runs with different seeds, and computes them
+together (see `kernels`). The parameters of one kind are an array of shape (layers, runs, ...). The
+arrays of all kinds of parameters are views of one flat vector, so that an optimizer step is one
+loop.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class _Layer:
 
 
 class Network:
-    """The student network of several runs."""
+    """The student networks of several runs, which are computed together."""
 
     def __init__(self, experiment: Experiment, seeds: tuple[int, ...], machine: Machine = CPU):
         self.experiment, self.seeds, self.machine = experiment, seeds, machine
@@ -209,7 +210,7 @@ class _Pass:
         return self._quantized(tensor, operand, -2, name, layer).swapaxes(-1, -2)
 
     def _of_layers(self, kind: str, operand: Operand, axis: int, name: str) -> Callable[[int], Array]:
-        """Return a function `weight(k)`, which gives the quantized weight of layer k.
+        """Return a function `weight(k)`, which returns the quantized weight of layer k.
 
         `weight(k)` quantizes a weight just before the product that needs the weight, so that the
         quantized weight is still in the cache. With stochastic rounding all layers are quantized at
@@ -263,7 +264,7 @@ _BUFFERS |= dict.fromkeys(("h along batch", "z along batch", "w1", "w2", "w1 bac
 
 
 def quantized_product(precision: Recipe, bf16: int, machine: Machine = CPU) -> Any:
-    """Return `multiply(x, W)`, which gives x W^T with operands quantized as in the student.
+    """Return `multiply(x, W)`, which computes x W^T with operands quantized as in the student.
 
     Return None if the precision quantizes neither weights nor activations. The products of a
     quantized teacher use this function.

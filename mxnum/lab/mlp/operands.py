@@ -92,17 +92,18 @@ def rounded(
 
 
 def _released_bump(x: Array, operand: Operand, axis: int, out: Array) -> Array:
-    """Round by the scale rule of the paper's code, which takes the maxima over the wrong axis.
+    """Round by the scale rule of the released code, which takes the maxima over the wrong axis.
 
-    The rule finds, for each offset within a block, the largest magnitude over all blocks of the
-    row. The scales at an offset are doubled if the mantissa of the offset's maximum exceeds the
-    mantissa of the largest element value. So the scale can differ within a block.
+    For each position within a block, the rule finds the largest magnitude at this position over all
+    blocks of the row. If the mantissa of this magnitude exceeds the mantissa of the largest
+    element, the rule doubles the scales of the numbers at this position. So numbers of the same
+    block can have different scales.
     """
     fmt, along = operand.mx_format, axis % x.ndim
     block, length = operand.block_size or fmt.block, x.shape[along]
     if length % block:
         raise ValueError(f"Scale rule 'released_bump' needs rows of whole blocks of {block}, not {length} elements.")
-    offsets = (-1, length // block, block * math.prod(x.shape[along + 1 :]))  # shape: rows, blocks, offsets in a block
+    offsets = (-1, length // block, block * math.prod(x.shape[along + 1 :]))  # rows, blocks, positions in a block
     parts = np.ascontiguousarray(x).reshape(offsets)
     largest = np.empty((len(parts), offsets[2]), np.int32)
     kernels.largest_of_blocks(parts.view(np.int32), largest)
@@ -157,7 +158,7 @@ def affine(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor
 
 
 def _matched(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor: int) -> Array:
-    """Apply `operand.error` to gamma or beta, scaled to the RMS error of the floor rule."""
+    """Apply `operand.error` to gamma or beta, with the same RMS error as the floor rule."""
     floor = affine(x, Operand(operand.format, block_size=operand.block_size), seeds, step, tensor)
     size = _size(floor - x)
     if operand.error == "clamp":
@@ -178,8 +179,9 @@ def _cut(magnitudes: Array, size: Array) -> Array:
 
     The threshold is 0 if the error stays below `size` even when all numbers are clipped to 0. Let
     S1 be the sum of the k largest magnitudes, and S2 the sum of their squares. If the k largest
-    magnitudes are clipped at c, the squares of the errors sum to S2 - 2 c S1 + k c^2. So each k
-    gives a threshold c. The result is c of the least k such that exactly k magnitudes exceed c.
+    magnitudes are clipped at c, the squares of the errors sum to S2 - 2 c S1 + k c^2. For each k,
+    solving for the sum that `size` requires yields a threshold c. The function returns the c of the
+    least k for which exactly k magnitudes exceed c.
     """
     largest = np.flip(np.sort(magnitudes, axis=-1), axis=-1).astype(np.float64)
     count = np.arange(1, magnitudes.shape[-1] + 1)

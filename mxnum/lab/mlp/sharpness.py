@@ -75,12 +75,13 @@ def sharpness(training: Training, iterations: int = ITERATIONS) -> Sharpness:
     return Sharpness(e.rate * values, inverse_participation(modes), shares)
 
 
-#: The names of the arms that `followed` returns; all have width and batch of `studies.SMALL`.
+#: The names of the arms that `followed` returns. All arms have the width and the batch size of
+#: `studies.SMALL`.
 FOLLOWED = ("FP32", "LN E2M1", "LN frozen", "zeta 0.5", "FP32, rate 0.006")
 
 
 def followed() -> dict[str, Experiment]:
-    """Return, by the name of its arm, each experiment whose sharpness is measured."""
+    """Return the experiments whose sharpness is measured; the keys are the names of their arms."""
     base = Experiment(width=32, batch=64, rate=0.024)
     e2m1, frozen = Operand("mxfp4_e2m1"), Recipe(gamma=BFLOAT16, beta=BFLOAT16, vector="bfloat16")
     arms = (

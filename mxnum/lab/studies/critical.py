@@ -78,7 +78,7 @@ def sgd_limits(
     """
     known = _Kept(kept)
     plain = known.limits(experiment, seeds)
-    say(f"no injection: {', '.join(f'{low:.3g}' for low, _ in plain.values())}")
+    say(f"stable rates without noise: {', '.join(f'{low:.3g}' for low, _ in plain.values())}")
     rows = []
     for injection in conditions:
         limits = known.limits(experiment.but(injection=injection), seeds)

@@ -45,8 +45,8 @@ class Excursion:
     peak: float
     #: The sum of log10(loss / base) over the steps of the excursion.
     area: float
-    #: The first step at which the loss was back at the level above which an excursion starts. An
-    #: excursion ends at a lower level.
+    #: The first step at which the loss was back at or below the level above which an excursion
+    #: starts; None if it did not come back. An excursion ends only at or below a lower level.
     under: int | None = None
 
     def lasts_until(self, steps: int) -> int:
@@ -100,10 +100,10 @@ def _bases(loss: Array) -> Array:
 
 
 def _back(loss: Array, start: int, limit: float) -> int | None:
-    """Return the first step from `start` on at which the loss is down at the limit, or None.
+    """Return the first step, from `start` on, at which the loss is back at or below the limit.
 
-    The loss at the returned step, and at least half of the losses in the window that begins at this
-    step, must be at most the limit.
+    At least half of the losses in the window that begins at this step must be at or below the
+    limit, too. Return None if there is no such step.
     """
     low = loss <= limit
     counts = np.concatenate([[0], np.cumsum(low)])
@@ -165,7 +165,10 @@ class Course:
 
     @property
     def ends_high(self) -> bool:
-        """True if the final loss is above `RISE` times the base of the last counted excursion."""
+        """True if the final loss is above `RISE` times the last counted excursion's base.
+
+        Also True if an excursion counts and the final loss is not finite.
+        """
         return bool(self.counted) and (self.final is None or self.final > RISE * self.counted[-1].base)
 
     @property

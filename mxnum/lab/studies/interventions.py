@@ -232,7 +232,7 @@ def gather(
             )  # fmt: skip
             diverged[seed], all_branches[seed] = run["diverged"], branches(approach, plan)
     if not diverged:
-        raise NothingDivergedError("No seed diverged, so no intervention is possible; take more seeds or another arm.")
+        raise NothingDivergedError("No seed diverged, so no intervention is possible; try more seeds or another arm.")
     left = [b for each in all_branches.values() for b in each if b.outcome() is None]
     ways = dict.fromkeys(b.approach for b in left if not b.approach.state.exists())
     failed = run_all(list(ways), **how)
@@ -255,7 +255,8 @@ def _of_seed(each: list[Branch], diverged: int, plan: Plan) -> dict[str, Any]:
     if again != after and after <= plan.watch - IN_A_ROW:
         raise ValueError(
             f"The run in folder {str(approach.own)!r} diverged at step {diverged}, but the unperturbed control "
-            f"of seed {approach.seed} did not. The original run was made on another machine; use another folder."
+            f"of seed {approach.seed} did not diverge at this step. The original run was probably made on another "
+            "machine; use another folder."
         )
     return {"seed": approach.seed, "diverged": diverged, "start": approach.start, "outcomes": outcomes}
 

@@ -85,7 +85,7 @@ def stored(results: Path, name: str) -> dict[str, Any]:
 def read_run(path: Path, arm: str, configuration: Any) -> dict[str, Any]:
     """Return the stored data of a run; raise ValueError if its configuration is not the arm's.
 
-    The run may have another number of steps than the arm if the model can continue runs.
+    If the model can continue runs, the number of steps of the run may differ from the arm's.
     """
     stored: dict[str, Any] = storage.read_json(path)
     model = model_of(configuration)
@@ -107,8 +107,8 @@ def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-#: The lower limit that `summary` sets for a loss minus the least possible loss, because smaller
-#: differences are chance.
+#: `summary` replaces smaller differences between a loss and the least possible loss by this number,
+#: because such differences are chance.
 MOST_EXACT = 1e-3
 
 
@@ -244,7 +244,10 @@ def returns(table: dict[str, Any], name: str) -> Arm:
 
 
 def endings(table: dict[str, Any], name: str, control: str) -> list[float]:
-    """Return, for each seed, the log of the final loss divided by the control's final loss."""
+    """Return, for each seed, the logarithm of the ratio of the final losses of arm and control.
+
+    Seeds without both losses are left out.
+    """
     others = {run.seed: run.final for run in courses(table, control)}
     pairs = [(run.final, others.get(run.seed)) for run in courses(table, name)]
     return [math.log(ours / theirs) for ours, theirs in pairs if ours and theirs]
@@ -363,7 +366,10 @@ def _under_way_text(table: dict[str, Any]) -> str:
 
 
 def conclusions(table: dict[str, Any]) -> list[str]:
-    """Return a sentence on each arm: the result of its exact test at 1 %, corrected by Holm."""
+    """Return, for each arm, a sentence with the result of its exact test against the control.
+
+    The level is 1 %, after Holm's correction.
+    """
     controls, lines = _controls(table), []
     for name, test in compared(table, controls).items():
         ours, theirs = (arm_of(table, each) for each in (name, controls[name]))
@@ -452,7 +458,7 @@ def write(
     unfinished: bool = False,
     add: bool = False,
 ) -> dict[str, Any]:
-    """Make a table of a study's runs, write the table by `store`, and return the table.
+    """Make a table of a study's runs, write the table with `store`, and return the table.
 
     With `add`, the stored table's runs are added to the new table.
     """

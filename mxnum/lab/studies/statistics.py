@@ -2,8 +2,8 @@
 
 Runs that reach the horizon without an event are censored at the horizon. Tests are exact: if two
 arms do not differ, the two outcomes of a seed can be swapped. For n seeds a test counts all 2^n
-choices of the seeds to swap, so few seeds cannot give a small p-value.
-Confidence limits of a mean come from Student's t, with n - 1 degrees of freedom.
+choices of the seeds to swap, so few seeds cannot give a small p-value. Confidence limits of a mean
+come from Student's t, with n - 1 degrees of freedom.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ CONFIDENCE = 0.95
 
 
 def scipy_stats() -> Any:
-    """Return `scipy.stats`; raise an error without the extra ``experiments``."""
+    """Return `scipy.stats`; raise an error if the extra ``experiments`` is not installed."""
     return errors.package("scipy.stats", "experiments")
 
 
 @dataclass(frozen=True)
 class Arm:
-    """The times of one arm: the step of each run's event, or its last step if no event came."""
+    """The times of one arm: the step of each run's event, or the step of its censoring."""
 
     name: str
     times: tuple[int, ...]
@@ -101,8 +101,9 @@ def kaplan_meier(arm: Arm) -> tuple[Any, Any, Any, Any]:
 def sign_flip(values: Sequence[float]) -> float:
     """Return the exact two-sided p-value of the sign-flip test that values are symmetric about 0.
 
-    The test counts all 2^n choices of the signs, using the sorted sums of both halves of the
-    values. Zeros are left out.
+    The test covers all 2^n choices of the signs without listing them. For each sum of one half of
+    the values, a binary search counts the sums of the other half that are large enough. Zeros are
+    left out.
 
     >>> sign_flip([1.0, 2.0, 3.0]), sign_flip([])
     (0.25, 1.0)
@@ -157,7 +158,7 @@ class Comparison:
 
 
 def compare(strata: Iterable[tuple[Arm, Arm]], *, with_ratio: bool = True) -> Comparison:
-    """Compare arms by the exact log-rank test, stratified by a condition such as the rate.
+    """Compare arms by the exact log-rank test, stratified by a condition such as the learning rate.
 
     A stratum is a pair of arms under one condition. The score of a run is its number of events (0
     or 1) minus the number of events expected until its event or end. The log-rank statistic of a

@@ -194,7 +194,11 @@ def fraction() -> list[tuple[int, ...]]:
 
 
 def with_differences(signs: tuple[int, ...], format: str) -> Experiment:
-    """Return an experiment that follows the paper's code where the sign is +1, else its text."""
+    """Return the experiment with one sign for each of `DIFFERENCES`.
+
+    Where the sign is +1, the experiment follows the released code; where it is -1, the paper's
+    text.
+    """
     ln, frozen, tanh, bump, away, teacher = (sign > 0 for sign in signs)
     rounding = "rna" if away else "rne"
     operand = Operand(format, rounding=rounding, scale_rule="released_bump" if bump else "floor")

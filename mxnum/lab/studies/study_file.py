@@ -128,7 +128,7 @@ def _named(where: str) -> Iterator[None]:
 
 
 def folders_of(name: str, folder: str | Path | None = None) -> tuple[Path, Path]:
-    """Return `folder`/runs, for the runs, and `folder` (default: `name`), for the tables."""
+    """Return the folders for runs (`folder`/runs) and for tables (`folder`, default: `name`)."""
     folder = as_path(name if folder is None else folder, "folder")
     runs = folder / "runs"
     is_new = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))

@@ -1,4 +1,4 @@
-"""Fit a power law of Adam's 1 - beta2 and the rate to the height of a rise of the loss."""
+"""Fit the height of a rise of the loss by a power law in Adam's 1 - beta2 and the learning rate."""
 
 from __future__ import annotations
 
@@ -35,9 +35,8 @@ def heights(table: dict[str, Any], name: str) -> dict[int, float]:
 def slopes(table: dict[str, Any], kind: str) -> tuple[Limits, Limits] | None:
     """Return both exponents of the power law (1 - beta2)^a rate^b for heights, with 95 % limits.
 
-    The exponents come from a least-squares fit for each seed. Return None unless at least three
-    seeds have a run for every pair of beta2 and rate, and there are several values of beta2 and of
-    the rate.
+    The exponents come from a least-squares fit for each seed. Return None if fewer than three seeds
+    have a height for every pair of beta2 and rate, or if the pairs do not determine both exponents.
     """
     arms = cells(table, kind)
     found = {cell: heights(table, name) for cell, name in arms.items()}

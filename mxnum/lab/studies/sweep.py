@@ -101,7 +101,7 @@ Show = Callable[[State], None]
 
 
 def arm_directory(root: Path, arm: str) -> Path:
-    """Return the folder of an arm: its name, with "-" for all but letters, digits and dots."""
+    """Return an arm's folder: its name, with "-" in place of all but letters, digits and dots."""
     return root / re.sub(r"[^A-Za-z0-9.]+", "-", arm).strip("-")
 
 
@@ -216,7 +216,7 @@ def _keep_freed_memory() -> None:
 
 
 def _leave(number: int, frame: Any) -> None:
-    raise SystemExit  # on its way up, this exception removes partial files
+    raise SystemExit  # an exception, so that `with` statements remove their partial files
 
 
 def _end_with_the_parent() -> None:
@@ -361,7 +361,7 @@ def _announced(task: Task, failures: list[Failure], say: Say, count: str = "") -
 
 
 def every(seconds: float, say: Say) -> Show:
-    """Return a function that says the remaining time, at most once in `seconds` seconds."""
+    """Return a function that reports the progress, at most once every `seconds` seconds."""
     shown = time.monotonic()
     began: float | None = None
 

@@ -44,9 +44,10 @@ def at_the_end(table: dict[str, Any], arm: str) -> list[float]:
 
 
 def rows(table: dict[str, Any], arms: Sequence[str], *, ever: bool) -> list[tuple[str, ...]]:
-    """Count, for each arm, the runs that jump, and those at or above each threshold (`LINES`).
+    """Return a row for each arm: how many runs jump, and how many are at or above each threshold.
 
-    The compared number of a run is from `least_after` if `ever` is True, else from `at_the_end`.
+    The thresholds are `LINES`. The number that is compared with them comes from `least_after` if
+    `ever` is True, else from `at_the_end`.
     """
     found = []
     for arm in arms:

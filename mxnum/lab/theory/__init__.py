@@ -1,7 +1,7 @@
 """Theory of training in block formats: stability, logit gradients, scaling laws, speed-ups.
 
 - `stability`, `eigenmodes`: the stability of Adam under multiplicative noise in its gradients;
-- `crossing`, `compounding`: the dead zone of a clamped block; errors that compound over layers;
+- `crossing`, `compounding`: the dead zone of a clamped block, and errors that compound over layers;
 - `logit_gradients`, `logit_equilibrium`, `sampled_rest`: the effect of rounding the gradient of the
   logits;
 - `loss_tables`, `scaling_law`, `huber_law`, `law_comparison`: fit and compare scaling laws;

@@ -38,7 +38,7 @@ class DeadZone:
 
     #: The start of the dead zone, which ends at the crossing.
     lower: Fraction
-    #: The constant quantized value of the dead zone.
+    #: The constant value Q of weights in the dead zone.
     level: Fraction
     #: How the elements between 1/2 and 1 times the block maximum jump at the crossing.
     jumps: tuple[Jump, ...]

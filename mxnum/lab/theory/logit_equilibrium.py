@@ -1,15 +1,16 @@
 """Compute where logits come to rest if rounding changes their gradients, and suggest remedies.
 
-Symbol j follows a context with probability q_j, and the model predicts p_j. In units of c/N (factor
-on the loss over number of tokens), the mean gradient of logit j is
+Symbol j follows a context with probability q_j, and the model predicts p_j. With N tokens and a
+loss multiplied by c, the mean gradient of logit j, in units of c/N, is
 
     g_j = p_j (1 - q_j) - q_j (1 - p_j) (1 + b(p_j)).
 
-b(p) is the relative change that rounding causes in the target's component. Rounding is assumed to
-change no other component on average. Without rounding, b(p) is zero and the mean gradient of logit
-j is p_j - q_j. With rounding, the sum of the g_j is the drift, -sum q_j (1 - p_j) b(p_j): all
-logits move together, which does not change the loss. The differences of the logits are at rest if
-all mean gradients g_j are equal.
+The target of a token is the symbol that follows it. b(p) is the relative change that rounding
+causes in the target's component of a token's gradient. Rounding is assumed to change no other
+component on average. Without rounding, b(p) is zero and the mean gradient of logit j is p_j - q_j.
+With rounding, the sum of the g_j is the drift, -sum q_j (1 - p_j) b(p_j): all logits move together,
+which does not change the loss. The differences of the logits are at rest if all mean gradients g_j
+are equal.
 """
 
 from __future__ import annotations

@@ -84,8 +84,8 @@ class Shrinking:
     overflow_bias: float
     #: The share of the tokens for which the target's component is beyond the largest element.
     overflow: float
-    #: The sum of a token's rounded components, averaged over tokens, in units of c/N. It equals
-    #: E[A - Q] if rounding does not change the mean of the other symbols' components.
+    #: The sum of a token's rounded components, averaged over tokens, in units of c/N. The value is
+    #: E[A - Q], which assumes that rounding does not change the other components on average.
     sum: float
 
 
@@ -125,8 +125,8 @@ class LogitGradientBias:
     def pieces(self, binades: int = 1) -> list[Piece]:
         """Return the intervals of p in which the target's component rounds to one value.
 
-        The intervals are exact, end at p = 1 - 2**-binades, and apply to blocks along the
-        vocabulary.
+        The intervals are exact and apply to blocks along the vocabulary. They cover p from 0 to at
+        least 1 - 2**-binades.
         """
         found = []
         for s in reversed(self._scales(binades)):
@@ -195,7 +195,7 @@ class LogitGradientBias:
         return (Fraction(0) if s == 0 else self.ladder.begins[s] / self.unit), self.ladder.end(s) / self.unit
 
     def _pieces_at(self, s: int) -> Iterator[tuple[Fraction, Fraction, Fraction | None, bool]]:
-        """Yield (lower, upper, level, overflows) of each interval of 1 - p with one rounded value.
+        """Yield (lower, upper, level, overflows) for intervals of 1 - p that round to one value.
 
         The block has scale s. If `level` is None, the rounded value is right on average.
         """
@@ -234,7 +234,7 @@ class LogitGradientBias:
 
     @cached_property
     def _tables(self) -> tuple[Array, Array, Array]:
-        """For each scale: least block maximum, value, and True if this maximum is excluded."""
+        """The ladder's `begins` and `units`, in units of c/N as float64, and `open_below`."""
         begins, units = (
             np.array([float(x / self.unit) for x in each]) for each in (self.ladder.begins, self.ladder.units)
         )
@@ -302,7 +302,7 @@ def logit_gradient_bias(
     frequency: Any = 0,
     tensor_scale: Any = None,
 ) -> LogitGradientBias:
-    """Return the change of the target's component by rounding, as a function of the probability p.
+    """Return how rounding changes the target's component, as a function of the probability p.
 
     Parameters
     ----------
@@ -317,8 +317,8 @@ def logit_gradient_bias(
         tokens (in the product that gives the weight's gradient). 0 means blocks along the
         vocabulary.
     tensor_scale
-        The tensor scale of NVFP4 and similar formats. By default, the tensor scale suits tokens
-        with p = 0, whose largest component is c/N.
+        The tensor scale of NVFP4 and similar formats. The default is the tensor scale of a tensor
+        whose largest magnitude is c/N, the target's component of a token with p = 0.
 
     >>> logit_gradient_bias("mxfp8_e4m3", 2048, "6/5").shrinking(0.01).overflow
     0.0

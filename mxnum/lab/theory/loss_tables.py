@@ -63,7 +63,7 @@ def loss_table(parameters: Any, tokens: Any, losses: Any) -> LossTable:
     arrays = {"parameters": parameters, "tokens": tokens, "losses": losses}
     checked = {name: _positive(name, values) for name, values in arrays.items()}
     for name, values in checked.items():
-        errors.require(len(values) == len(checked["losses"]), name, "as long as 'losses' is", len(values))
+        errors.require(len(values) == len(checked["losses"]), name, "of the same length as 'losses'", len(values))
     errors.require(
         len(checked["losses"]) >= FEWEST_RUNS,
         "losses",

@@ -141,13 +141,14 @@ class ScalingFit:
         return float(self.law(n, d)), *middle(found, level)
 
     def profile(self, *, level: float = 0.9) -> dict[str, Interval]:
-        """Return the interval of each parameter in which the fit is not significantly worse.
+        """Return, for each parameter, the interval in which a fit is not significantly worse.
 
-        The test quantity is twice the increase of the summed Huber loss over its minimum, divided
-        by a scale that is estimated from the residuals. A fit is significantly worse if this
-        quantity exceeds the chi-squared quantile at `level`. If no value above (or below) the best
-        value makes the fit significantly worse, the interval has no upper (or lower) end; the lower
-        end of A, B or E is then 0.
+        For each value of one parameter, the other parameters are fitted anew. The test quantity is
+        twice the increase of the summed Huber loss over its minimum, divided by a scale that is
+        estimated from the residuals. A fit is significantly worse if this quantity exceeds the
+        chi-squared quantile at `level`. If no larger value makes the fit significantly worse, the
+        upper end is infinite. If no smaller value does so, the lower end is 0 for A, B and E, and
+        minus infinity for alpha and beta.
         """
         _check_level(level)
         size = np.abs(self.residuals)
@@ -260,7 +261,7 @@ def _profile_ends(table: LossTable, best: Array, delta: float, limit: float) -> 
     inner, reach = best[which], np.full(10, 1e-3)
     nearest, outside = np.repeat(best[None], 10, axis=0), np.zeros(10, bool)
     outer = inner
-    for _ in range(18):  # go outward, to at most 1e-3 * 2^17 = 131, until the fit is significantly worse
+    for _ in range(18):  # move outward, by at most 1e-3 * 2^17 = 131, until the fit is significantly worse
         outer = np.where(outside, outer, best[which] + sign * reach)
         found, loss = held(outer, nearest)
         outside = loss > limit

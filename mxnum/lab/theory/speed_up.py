@@ -45,7 +45,9 @@ class TransformerShape:
     def __post_init__(self) -> None:
         for name in ("layers", "width", "mlp_width", "heads", "kv_heads", "vocabulary", "context"):
             errors.positive_integer(name, getattr(self, name))
-        errors.require(self.kv_heads <= self.heads, "kv_heads", f"at most {self.heads}, the heads", self.kv_heads)
+        errors.require(
+            self.kv_heads <= self.heads, "kv_heads", f"at most {self.heads}, the number of heads", self.kv_heads
+        )
 
     @property
     def flops(self) -> dict[str, float]:

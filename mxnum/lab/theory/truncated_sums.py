@@ -117,7 +117,7 @@ class _Chain:
         return self._of_exponent[exponent]
 
     def run(self, steps: int) -> None:
-        """Run `steps` fused sums, beginning with the sum zero."""
+        """Run `steps` fused sums, starting from zero."""
         first, power = self.added(0)
         self.count(len(power))
         self.enter(self.states, 0, first, power)

@@ -30,8 +30,8 @@ class Maker:
 
     def __init__(self, problem: Problem, seed: int | tuple[int, ...], depths: tuple[int, ...] = ()) -> None:
         self.problem, self.random = problem, np.random.default_rng(seed)
-        #: The numbers of fraction bits of the rules to distinguish. Small terms often lie about
-        #: that many bits below the largest term.
+        #: The different numbers of fraction bits that the rules to distinguish keep. Small terms
+        #: often lie about one of these numbers of bits below the largest term.
         self.depths = depths
         a, b = problem.formats
         c = problem.result
@@ -164,7 +164,7 @@ class Maker:
         return a, b, c
 
     def residue(self) -> tuple[Array, Array, int]:
-        """Make two terms that cancel or almost cancel, and terms far above or below their sum."""
+        """Make two terms that cancel or almost cancel, and terms that are far larger or smaller."""
         a, b, c = self.blank()
         r, fmt, where, style = self.random, self.problem.result, self._some(3), int(self.random.integers(3))
         level = self.least if r.random() < 0.6 else int(r.integers(self.least, self.high + 1))
@@ -203,7 +203,7 @@ class Maker:
             else:
                 self._put(a, b, where[-1], top, negative)
             self._put(a, b, where[0], max(top - last, self.least), bool(r.integers(2)))
-            if r.random() < 0.4:  # The lower product breaks the tie even if the sum has only two terms.
+            if r.random() < 0.4:  # A slightly smaller product breaks the tie, even in a sum of only two terms.
                 self._lower(a, b, where[0])
         if len(where) > 1:
             deep = top - self._far(last + 1, SPAN + 3)
@@ -315,7 +315,8 @@ def one_of(problem: Problem) -> int:
 def first_cases(problem: Problem, count: int = 300, seed: int = 0) -> Cases:
     """Return the cases of the first round, with the share of each kind that `KINDS` gives.
 
-    The last case has no product, so that it shows whether the unit ignores the addend.
+    In the last case all products are zero and the addend is 1, so the answer shows whether the unit
+    ignores the addend.
     """
     maker = Maker(problem, seed)
     cases = [maker.make(max(round(count * share), 1), kind) for kind, share in KINDS.items()]
@@ -415,9 +416,10 @@ def _terms(problem: Problem, cases: Cases) -> tuple[Array, Array, Array, Array]:
 
 
 def _scales(problem: Problem, codes: Array) -> tuple[tuple[Array, Array, Array], int]:
-    """Return the scale of each product in the form of `decode`, and the scales' fraction bits.
+    """Return one operand's scale for each product, decoded, and the number of its fraction bits.
 
-    Scales of zero count as special values.
+    The decoded scales are a tuple like that of `decode`, but scales of zero count as special
+    values.
     """
     scale, codes = SCALES[problem.scale], np.repeat(codes, problem.block, axis=1)
     if scale.number is None:
@@ -429,10 +431,11 @@ def _scales(problem: Problem, codes: Array) -> tuple[tuple[Array, Array, Array],
 def ordinary(problem: Problem, cases: Cases, answers: Array) -> tuple[Array, Array]:
     """Return a mask of the ordinary cases, and one of the ordinary cases without carry overflow.
 
-    An ordinary case has no subnormal numbers, NaN or infinities. The terms of an ordinary case, and
-    all sums of its terms, stay away from the least exponents and from the largest number. In a case
-    without carry overflow, for each term's exponent e, the magnitudes of all terms with exponents
-    up to e add to less than 6 * 2**e. Then no sum needs more than 3 integer bits.
+    An ordinary case has no subnormal numbers, NaN or infinities. Its terms are not all tiny, and no
+    sum of its terms is subnormal or overflows.
+
+    In a case without carry overflow, no sum needs more than 3 integer bits. This is so if, for each
+    term's exponent e, the magnitudes of all terms with exponents up to e add to less than 6 * 2**e.
     """
     fmt = problem.result
     sig, exponent, points, odd = _terms(problem, cases)
@@ -440,8 +443,8 @@ def ordinary(problem: Problem, cases: Cases, answers: Array) -> tuple[Array, Arr
     magnitude = answers & ((1 << (fmt.bits - 1)) - 1)
     fine &= (magnitude <= fmt.max_code) & ((magnitude >> fmt.mantissa_bits != 0) | (answers == 0))
     exponent = np.where(sig != 0, exponent, -(10**4))
-    # The last bit of each term is at least the least normal number, so that no sum of terms is
-    # subnormal.
+    # The lowest set bit of each term is worth at least the least normal number. So no sum of terms
+    # is subnormal.
     last_bit = np.frexp((sig & -sig).astype(np.float64))[1] - 1 + exponent - points
     fine &= ((last_bit >= problem.sum.emin) | (sig == 0)).all(axis=1)
     order = np.argsort(exponent, axis=1)

@@ -1,9 +1,10 @@
-"""Compiled functions that evaluate the rules of the family, with integers, one case at a time.
+"""Compiled functions that evaluate the rules of `family` with integers, one case at a time.
 
 This module shares no code with `mxnum.definition` and `mxnum.reference`. A rule is a row of
 integers with the columns `COLUMNS`; a format is a row with the columns `BITS` to `KIND`.
-A number is a tuple: a signed significand, an exponent, 1 if negative, and a state, which is 0 for
-finite numbers. Sums work on tables of numbers, which are arrays of shape (numbers, 4).
+A number is a tuple (significand, exponent, negative, state). The significand is signed. `negative`
+is 0 or 1: the sign bit, from which zeros get their sign. The state of a finite number is 0. Sums
+work on tables of numbers, which are arrays of shape (numbers, 4).
 """
 
 from __future__ import annotations
@@ -36,9 +37,10 @@ IEEE, ALL_NAN, FINITE = range(3)
 #: The columns of the row of integers that describes a format. KIND is 2 for scales that are powers
 #: of two, 1 for formats with NaN or infinities, and 0 for all other formats.
 BITS, MANTISSA, BIAS, MAX_CODE, INFINITY, EMAX, KIND = range(7)
-#: Row numbers in the table of a problem's formats.
+#: Indices of rows in a table of formats, which has the formats of a `family.Problem`.
 A, B, SUM, RESULT, SCALE = range(5)
-#: States of a number: +infinity, -infinity, and NaN, the bitwise OR of the other two.
+#: The states of +infinity, -infinity and NaN. The state of a sum is the bitwise OR of the states of
+#: its terms, so the sum of +infinity and -infinity is NaN.
 PLUS, MINUS, NAN = 1, 2, 3
 #: The exponent of a zero if alignment ignores zeros. It is below all other exponents.
 NO_EXPONENT = -(10**6)
@@ -140,10 +142,11 @@ def _products(row: Array, formats: Array, point: int, order: Array, case: Any, t
 
 @_inner
 def _exact(table: Array, first: int, last: int, limbs: Array) -> Any:
-    """Return the exact sum of the terms in some rows, as an integer and the exponent of its unit.
+    """Return (integer, exponent of its unit): the sum of the terms in rows `first` to `last` - 1.
 
-    The caller has to subtract the terms' number of fraction bits from the exponent. If a sum is too
-    long for the integer, the last bit of the integer says whether any dropped bit is set.
+    The caller has to subtract the terms' number of fraction bits from the exponent. If the exact
+    sum is too long for the integer, its low bits are dropped. If any dropped bit is set, the last
+    bit of the integer is set, too.
     """
     least, high = 1 << 20, -(1 << 20)
     for i in range(first, last):
@@ -208,7 +211,7 @@ def _aligned(sig: int, distance: int, left: int, align: int) -> Any:
 
 @_inner
 def _fused(table: Array, first: int, last: int, row: Array, fmt: Array, point: int, limbs: Array) -> Number:
-    """Return the rounded sum of the terms in rows `first` to `last` of a table."""
+    """Return the rounded sum of the terms in rows `first` to `last` - 1 of a table."""
     largest, negative, state = table[first, 1], 1, 0
     for i in range(first, last):
         largest = max(largest, table[i, 1])
@@ -398,8 +401,8 @@ def fitting(
 ) -> Array:
     """Return a mask of the rules that give at most `wrong` wrong answers.
 
-    `zeros` is the mask of the sign bit if +0 and -0 count as equal, and 0 if they differ. If a
-    case refutes a rule, later rules are tried on this case earlier.
+    `zeros` is the mask of the sign bit if +0 and -0 count as equal, and 0 if they differ. A case
+    that refutes a rule moves towards the front of the order in which cases test later rules.
     """
     a, b, c = cases
     k, limbs = orders.shape[1], np.empty(_LIMBS, np.int64)

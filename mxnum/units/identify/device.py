@@ -1,4 +1,4 @@
-"""Runs `probe.cu` on a GPU, and writes the answers of each instruction to a file.
+"""Run `probe.cu` on a GPU, and write the answers of each instruction to a file.
 
 Existing files are kept, so that an interrupted run continues where it stopped.
 """
@@ -68,7 +68,7 @@ def _run(*command: str, given: str = "") -> str:
         raise RuntimeError(f"The probe needs a GPU with its driver and compiler; there is no {command[0]}.") from None
     if done.returncode:
         reason = " ".join((done.stderr or done.stdout).split())
-        raise RuntimeError(f"The probe needs a GPU that works; {command[0]} says: {reason}")
+        raise RuntimeError(f"The probe needs a working GPU; {command[0]} says: {reason}")
     return done.stdout
 
 

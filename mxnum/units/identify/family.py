@@ -81,15 +81,16 @@ class Rule:
     #: "plus": a zero result is +0. "ieee": a zero result has the sign that IEEE 754 gives to the
     #: sum.
     zero: str = "plus"
-    #: Results beyond the largest number become "infinity" or "largest", the largest number.
+    #: What a result beyond the largest number becomes: "infinity", or "largest" for the largest
+    #: number.
     overflow: str = "infinity"
     #: How infinite inputs are handled: "ieee" follows IEEE 754, "nan" makes every infinity a NaN,
     #: and "finite" reads the top exponent as an ordinary exponent.
     infinities: str = "ieee"
     #: The bits of every NaN result; -1 if the bits are not always the same.
     nan: int = 0x7FFFFFFF
-    #: The number of products that are added exactly to make one term. A term that adds several
-    #: products takes its exponent from the scales.
+    #: The number of products that are added exactly to make one term. The exponent of a term of
+    #: several products is the sum of the exponents of its two scales.
     group: int = 1
 
 
@@ -119,7 +120,7 @@ class Problem:
             errors.integer("block", self.block, 1, self.k)
             errors.require(self.k % self.block == 0, "block", f"a divisor of k ({self.k})", self.block)
             narrow = all(fmt.bits <= 8 for fmt in self.formats)
-            errors.require(narrow, "scale", "given with operands of at most 8 bits", self.scale)
+            errors.require(narrow, "scale", "left out if an operand has more than 8 bits", self.scale)
 
     @property
     def blocks(self) -> int:
@@ -174,7 +175,7 @@ def join(*some: Cases) -> Cases:
 
 
 def orders(k: int) -> list[tuple[int, int]]:
-    """Return the values of `Rule.order` in the family for K products."""
+    """Return the values that `Rule.order` can have for K products."""
     powers = [1 << i for i in range(k.bit_length())]
     return [(1, 1), *((w, s) for s in powers[1:] for w in powers if w * s < k), (1, -2)]
 

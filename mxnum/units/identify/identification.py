@@ -31,9 +31,9 @@ from mxnum.units.unit import OPERANDS, MatrixUnit
 
 #: The search for the nearest rule accepts rules with at most `FEW` wrong answers.
 FEW = 3
-#: Cases that separate rules are sought by comparing 2 * COMPARED rules at once.
+#: Each step of the search for cases that separate rules compares at most 2 * COMPARED rules.
 COMPARED = 32
-#: To separate rules, PART random cases and MIXED mixtures of two cases are tried at once.
+#: Each step of this search tries PART random cases and MIXED mixtures of two cases.
 PART, MIXED = 200, 1050
 #: Rules that give equal answers to this many further cases count as equivalent.
 POOL = 60_000
@@ -55,7 +55,7 @@ class Identification:
     #: The names of the registered units that reproduce every answer.
     registered: list[str] = field(default_factory=list)
     #: A table of all rules that reproduce the answers of ordinary cases (`cases.ordinary`). The
-    #: next round starts from the rules in `left`.
+    #: next round starts from the rules in `left`, or in `table` if `complete` is True.
     left: Array | None = field(default=None, repr=False)
     #: True if `rules` has every rule of the family that reproduces all answers.
     complete: bool = False
@@ -72,13 +72,13 @@ class Identification:
 
     @property
     def unit(self) -> MatrixUnit | None:
-        """A `MatrixUnit` for one of the rules; None if a `MatrixUnit` can state none of them."""
+        """A `MatrixUnit` that follows one of the rules; None if no `MatrixUnit` can follow any."""
         stated = (unit_of(rule, self.problem) for rule in self.rules)
         return next((unit for unit in stated if unit is not None), None)
 
     @property
     def nan_seen(self) -> bool:
-        """True if any answer is a NaN; without one, the bits of NaN results are unknown."""
+        """True if any answer is a NaN. If none is, the bits of NaN results are unknown."""
         return canonical(self.problem, self.answers)[1] is not None
 
     def contradictions(self) -> list[int]:
@@ -104,7 +104,8 @@ class Identification:
         depths = tuple(bits[bits > 0].tolist()) if len(bits) > 1 else ()
         found: list[Cases] = []
         for index in range(-(-pool // (PART + MIXED))):
-            # Each part compares the first rules (one of each core: `shuffled`) with other rules.
+            # Each step compares the first rules with another part of the table. `shuffled` puts one
+            # rule of each core first.
             start = index * COMPARED % len(rules)
             some = np.unique(np.concatenate([rules[:COMPARED], rules[start : start + COMPARED]]), axis=0)
             part = random_cases(self.problem, seed, index, depths)
@@ -190,7 +191,7 @@ def identify(
     rounds: int = 10,
     seed: int = 0,
 ) -> Identification:
-    """Call `f(a, b, c)` on probing cases, and return the rules of addition that give its answers.
+    """Call `f(a, b, c)` on cases, and return the rules of addition that reproduce its answers.
 
     Parameters
     ----------
@@ -208,7 +209,7 @@ def identify(
         The format of block scales (e8m0, e4m3 or ue5m3) and the length of a block.
     library
         The library whose arrays `f` takes: numpy, torch, cupy or numba. Arrays of cupy and numba
-        are on a GPU; bfloat16 numbers and floats of at most 8 bits are passed in them as codes.
+        are on a GPU. They hold bfloat16 numbers and floats of at most 8 bits as codes.
     count
         The number of cases of the first round.
     rounds

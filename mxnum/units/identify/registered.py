@@ -1,4 +1,4 @@
-"""Converts registered units to rules of the family, and rules to a `MatrixUnit`."""
+"""Convert registered units to rules of the family in `family.py`, and rules to a `MatrixUnit`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from mxnum.units.unit import ACCUMULATORS, OPERANDS, ZERO_EXPONENT, MatrixUnit
 def rule_of(unit: MatrixUnit, problem: Problem) -> Rule | None:
     """Return the rule by which a unit computes the instruction of a `Problem`.
 
-    The result is None if the unit lacks the instruction, or if the family lacks the rule.
+    The result is None if the unit lacks the instruction, or if no rule of the family describes how
+    the unit computes it.
     """
     operands, k = {problem.a, problem.b} <= set(unit.operands), problem.k
     if not operands or unit.accumulator != problem.accumulator or k not in unit.k or unit.promotion:

@@ -78,7 +78,7 @@ def _contradicted(found: Identification) -> list[str]:
     right = int(evaluate(rule, found.problem, found.cases.at(slice(index, index + 1)))[0])
     digits = found.problem.result.bits // 4
     near = f"{len(wrong)} of {count} answers contradict the nearest rule: {_one(rule)}."
-    few = "So few contradictions may come from wrong answers." if len(wrong) <= 3 else "The unit is outside the family."
+    few = "These few answers may be wrong." if len(wrong) <= 3 else "The unit is outside the family."
     return [
         "No rule of the family reproduces every answer.",
         f"{near} {few}",
@@ -88,7 +88,10 @@ def _contradicted(found: Identification) -> list[str]:
 
 
 def _unusual(rule: Rule) -> int:
-    """Return the number of fields that differ from their defaults; exact sums do not count."""
+    """Return the number of fields that differ from their defaults.
+
+    The value None of `fraction_bits` (exact sums) does not count as a difference.
+    """
     default = Rule(rule.terms)
     changed = sum(getattr(rule, name) != getattr(default, name) for name in _FIELDS)
     return int(changed) - (rule.fraction_bits is None)
@@ -106,7 +109,7 @@ def _values(name: str, values: list[Any]) -> str:
         return ", ".join("several" if v < 0 else f"0x{v:X}" for v in values)
     if name == "order":
         names = {(1, 1): "index order", (1, -2): "each pair of indices swapped (1, 0, 3, 2, ...)"}
-        dealt = [names.get((w, s), f"runs of {w} indices go in turn to {s} sums") for w, s in values]
+        dealt = [names.get((w, s), f"runs of {w} indices dealt in turn to {s} sums") for w, s in values]
         return " or ".join(dealt)
     if name == "fraction_bits" and len(values) > 1:
         finite = sorted(v for v in values if v is not None)

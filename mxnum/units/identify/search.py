@@ -1,9 +1,9 @@
 """Searches the family for the rules that reproduce all answers.
 
 First, structure cases (`cases.Maker.structure`) rule out most ways to group and order the products.
-Second, ordinary cases decide alignment, fraction bits and roundings; many rules are evaluated at
-once. Third, all cases decide the remaining fields (`SIDES`), whose values are tried in all
-combinations.
+Second, ordinary cases decide alignment, fraction bits, roundings and carry limits; many rules are
+evaluated at once. Third, all cases decide the remaining fields (`SIDES`), whose values are tried in
+all combinations.
 """
 
 from __future__ import annotations
@@ -152,10 +152,10 @@ class Search:
             self.base = {"nan": 0x7FFF}
 
     def _result_bits(self) -> tuple[int, ...]:
-        """Return the possible numbers of fraction bits, judged by the answers' trailing zeros.
+        """Return the possible values of `Rule.result_bits`, judged by the answers' trailing zeros.
 
-        Results may have more bits than the answers use, because answers with few terms use few
-        bits.
+        A sum may be rounded to more fraction bits than the answers use, because sums of few terms
+        use few bits.
         """
         m = self.problem.sum.mantissa_bits
         if self.problem.result is not self.problem.sum:
@@ -192,7 +192,10 @@ class Search:
         return found
 
     def cores(self, shapes: list[Rule]) -> Array:
-        """Return variants of `shapes` (other roundings and bits) that fit ordinary cases."""
+        """Return the rules that fit ordinary cases, among variants of `shapes`.
+
+        The variants differ in alignment, in roundings, and in numbers of bits.
+        """
         k, m = self.problem.k, self.problem.sum.mantissa_bits
         found, small = structural(self.problem, self.cases)
         order = self.random.permutation(np.flatnonzero(self.sparse))
@@ -215,7 +218,10 @@ class Search:
         return np.concatenate(kept)
 
     def _fits_structure(self, table: Array, found: Array, small: int) -> bool:
-        """Return True if the rule gives code `small` in the same structure cases as the unit."""
+        """Return True if the rule and the unit answer `small` in the same structure cases.
+
+        The rule is tried with few and with many fraction bits. At most `wrong` cases may differ.
+        """
         answers = self.evaluator.answers(
             varied(table, self.problem.k, fraction_bits=(1, SPAN + 2)), self.cases.at(found)
         )
@@ -223,12 +229,18 @@ class Search:
         return bool((different <= self.wrong).any())
 
     def _fitting(self, table: Array, order: Array, zeros: bool = False) -> Array:
-        """Return the rules that fit the cases in `order`; if `zeros`, signs of zeros may differ."""
+        """Return the rules that fit the cases in `order`.
+
+        If `zeros` is True, the sign of a zero may differ.
+        """
         sign = 1 << (self.problem.result.bits - 1) if zeros else 0
         return self.evaluator.fitting(table, self.cases.at(order), self.answers[order], sign, self.wrong)
 
     def with_sides(self, cores: Array) -> Array:
-        """Return rules that differ from `cores` only in `SIDES` fields and give the answers."""
+        """Return rules that give the answers.
+
+        The rules differ from `cores` only in the carry limit and in the fields in `SIDES`.
+        """
         fine = self.random.permutation(np.flatnonzero(self.fine))
         # In ordinary cases the fields in `SIDES` seldom matter, except for the sign of a zero.
         telling = self.random.permutation(np.flatnonzero(~self.fine | (self.answers == 0)))

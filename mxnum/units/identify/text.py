@@ -1,6 +1,7 @@
-"""Writes cases as text: a header of ``# key: value`` lines, then one case a line in hexadecimal.
+"""Write cases as text, and read cases with their answers from text.
 
-A line holds the K codes of a, the K codes of b, and the bits of c. A line with an answer ends with
+A header of ``# key: value`` lines comes first, then one line of hexadecimal words for each case. A
+line holds the K codes of a, the K codes of b, and the bits of c. A line with an answer ends with
 the bits of the answer d. The codes of an operand's scales follow the codes of its elements.
 """
 
@@ -41,7 +42,8 @@ def widths(problem: Problem) -> list[int]:
 def read_answers(lines: Iterable[str]) -> tuple[Problem, Cases, Array]:
     """Return the problem, the cases and the answers that lines of text hold.
 
-    A line that is not a case with an answer raises ValueError.
+    The function ignores empty lines. If a line is neither part of the header nor a case with its
+    answer, the function raises ValueError.
     """
     header: dict[str, str] = {}
     rows: list[list[int]] = []
@@ -75,7 +77,7 @@ def _row(text: str, number: int, problem: Problem) -> list[int]:
     """Return the numbers of a line; raise ValueError if a word is not a code of the right size."""
     words, bits = text.split(), widths(problem)
     if len(words) != len(bits):
-        raise ValueError(f"Line {number} must have {len(bits)} words, a, b, c and the answer d, not {len(words)}.")
+        raise ValueError(f"Line {number} must have {len(bits)} words (a, b, c and the answer d), not {len(words)}.")
     try:
         row = [int(word, 16) for word in words]
     except ValueError:

@@ -50,7 +50,7 @@ def test_errors_are_one_sentence(run):
 
 
 def test_wrong_arguments_raise_before_checks_run(run, tmp_path, monkeypatch):
-    """Check that wrong arguments raise errors before any check runs and any page is written."""
+    """Check that wrong arguments raise errors before a check runs or a page is written."""
     monkeypatch.setattr(CLAIMS["M9"], "run", lambda context: pytest.fail("it was run"))
     run("lab", "ledger", status=2)
     (tmp_path / "docs" / "lab").mkdir(parents=True)

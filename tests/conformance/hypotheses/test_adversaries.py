@@ -109,7 +109,7 @@ def normal(codes):
 
 
 def compared_otherwise(rule, fraction, step):
-    """Return a quantizer with wrong scales for blocks whose maximum is at the rule's threshold.
+    """Return a kernel with wrong scales for blocks whose maximum is at the rule's threshold.
 
     At the rule's threshold, the mantissa of the maximum is 2 * `fraction`.
     """
@@ -127,7 +127,7 @@ def compared_otherwise(rule, fraction, step):
 
 
 def from_five(x):
-    """Round 5 to 6, as a kernel does that compares with the midpoint by >= instead of >."""
+    """Round 5 to 6, like a kernel that compares with the midpoint by >= instead of >."""
     codes, of_scales = blocks(x)
     y = np.ldexp(np.abs(x).astype(float), 127 - of_scales.astype(int))
     return np.where(y == 5, codes | 1, codes), of_scales
@@ -219,7 +219,7 @@ def in_blocks(a, a_scales, b, b_scales):
 CEIL, RCEIL, EVEN = ({**SCALE, "scale_rule": rule} for rule in ("ceil", "rceil", "even"))
 E5M2, E3M2 = {**E4M3, "format": "mxfp8_e5m2"}, {"format": "mxfp6_e3m2"}
 
-#: Cases: the mistake, the kernel, the modes that the kernel claims, and the verdict.
+#: Name of the mistake, kernel, arguments of `check`, and a pattern that the error must match.
 WRONG = [
     # Bits, types and shapes
     ("upper nibble", lambda x: e2m1(x) | 0xA0, E2M1, "right codes in the lowest 4 bits, with other bits above them.*0xA4, which does not fit in 4"),

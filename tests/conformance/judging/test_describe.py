@@ -21,7 +21,7 @@ def test_encode():
     text = task.operation.describe(task, inputs, {"code": column([0x59], np.uint8)}, want)
     assert text == (
         "x = bits:41880000 (17): got 0x59 (18), want 0x58 (16), 1 code too high. 17 lies between 16 (0x58) "
-        "and 18 (0x59), at 1/2 of the gap; a tie, which rne gives to the even code, here the one nearer zero."
+        "and 18 (0x59), at 1/2 of the gap; a tie, which rne rounds to the even code, here the one nearer zero."
     )
 
 

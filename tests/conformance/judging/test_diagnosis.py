@@ -60,7 +60,7 @@ def test_consistent_choice_does_not_contradict_a_hypothesis():
 
 
 def test_two_mistakes_at_once_are_named(monkeypatch):
-    """Check that a kernel with two mistakes gets a verdict that names both."""
+    """Check that the explanation of a kernel with two mistakes names both."""
 
     def both():
         for inputs, answers in halves(Rounding.RNA):

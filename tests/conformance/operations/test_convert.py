@@ -20,7 +20,7 @@ BYTES = np.arange(256, dtype=np.uint8)
 
 
 def converter(source, target, **modes):
-    """Return a right converter of codes, by way of float32; its NaN has a single code."""
+    """Return a correct converter of codes, by way of float32; it converts every NaN to one code."""
     return lambda x, *random: mx.encode(
         mx.decode(x, source), target, **modes, **({"random_bits": random[0]} if random else {})
     )

@@ -71,7 +71,7 @@ def test_constant_lies_exactly_at_the_fraction():
         task = make_task("encode", "mxint8", source=source)
         assert [constant(task, delta).delta for delta in (0.5, 0.25)] == [Fraction(1, 2), Fraction(1, 4)]
     one_gap = make_task("encode", "int3:block=32", source="bfloat16")
-    with pytest.raises(ValueError, match=r"the number at .* of the gap must be exact in bfloat16"):
+    with pytest.raises(ValueError, match=r"the number at .* of the gap must be exactly representable in bfloat16"):
         constant(one_gap, 1 - 2.0**-20)
 
 

@@ -77,7 +77,8 @@ def test_wrong_scales_are_reported_once():
 def test_answers_that_are_not_codes_are_reported():
     """Check that the report names answers that are not codes, in any integer type."""
     assert counted(np.array([-1, 0, 15, 16, 300]), 4).tolist() == [NO_CODE, 0, 15, NO_CODE, NO_CODE]
-    # Regression: the byte 200 became `NO_CODE`, 257, which a byte (numpy before 2.5) stores as 1.
+    # Regression: the code 200 became `NO_CODE` in an array of bytes, in which numpy before 2.5
+    # stores `NO_CODE` (257) as 1.
     assert counted(np.array([200, 15], np.uint8), 4).tolist() == [NO_CODE, 15]
     task = make_task("encode", "mxfp4_e2m1")
     tile = make_tile(task, chances(task, Generator(0), 1 / 16), Generator(1))

@@ -29,7 +29,7 @@ def unseeded(x, generator=np.random.default_rng(7)):
 
 
 def by_floor(x, seed):
-    """Draw whether to round up; other kernels draw whether to round away from zero."""
+    """Round stochastically, by drawing whether to round up, not whether to round away from zero."""
     below, delta = kernels.fractions(x)
     up = np.where(np.signbit(x), 1 - delta, delta) > 1 - kernels.uniform(seed, x.shape)
     return kernels.signed(below + (up != np.signbit(x)) * (delta > 0), x)
@@ -129,7 +129,7 @@ WRONG = {
     ),
     "words that are never 0": (
         lambda x, seed: kernels.with_bits(4, seed, x, least=1),
-        {"Shares": "", "fits": "those of random words of 4 bits, none of which is 0"},
+        {"Shares": "", "fits": "those of 4-bit random words that are never 0"},
     ),
     "a free-running LFSR": (kernels.lfsr(), {"Dependent draws": "repeat with a period of 4095 elements"}),
     "noise, then truncation": (

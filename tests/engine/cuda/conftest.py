@@ -5,8 +5,8 @@ runs the tests in the simulator:
 
     NUMBA_ENABLE_CUDASIM=1 NUMBA_DISABLE_JIT=1 python -m pytest tests/engine/cuda
 
-`NUMBA_DISABLE_JIT=1` saves time, because the CPU's loops, with which the tests compare results, are
-then not compiled.
+The tests compare results with those of the CPU's loops. `NUMBA_DISABLE_JIT=1` saves the time to
+compile these loops.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def test_floats_are_used_only_where_it_is_proved():
 
     float32, e4m3 = FLOATS["float32"], ELEMENTS["e4m3"]
     assert scales_to_float32(float32, e4m3, RNE, SATURATE)
-    assert scales_to_float32(float32, ELEMENTS["int8"], RNE, IEEE)  # nothing to overflow to
+    assert scales_to_float32(float32, ELEMENTS["int8"], RNE, IEEE)  # saturates, because int8 has no infinity or NaN
     impostor = ElementFormat("e4m3", exponent_bits=4, mantissa_bits=3, bias=9)
     for source, element, rounding, overflow in (
         (FLOATS["float64"], e4m3, RNE, SATURATE),

@@ -1,4 +1,4 @@
-"""Tests that the GPU benchmark runs, and notices if GPU and CPU results differ.
+"""Tests that the GPU benchmark runs, and that it notices if GPU and CPU results differ.
 
 The tests run in the simulator, where the measured times are meaningless.
 """

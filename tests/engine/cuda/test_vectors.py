@@ -40,7 +40,7 @@ def test_other_layouts_do_not_run_in_vector_kernels(device, used):
         mx.quantize(there, "mxfp8_e4m3", **layout).dequantize()
     mx.quantize(device(x[:, :64]), "mxint4", offset="float16").dequantize()
     mx.quantize(there[:, 3:67], "mxfp8_e4m3")
-    mx.quantize(device(x[:, :64].astype(np.float64)), "mxfp8_e4m3")  # magnitudes of two words
+    mx.quantize(device(x[:, :64].astype(np.float64)), "mxfp8_e4m3")  # float64 has more than 32 bits
     assert used == []
     q = mx.quantize(device(x[:, :64]), "mxfp8_e4m3")
     used.clear()

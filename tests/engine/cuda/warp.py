@@ -1,8 +1,9 @@
 """A warp that executes PTX on the host, so that compiled kernels run without a GPU.
 
-The lanes run one after another, and wait for each other at shuffle instructions. A shuffle that
-names a lane which does not take part is an error, as on a GPU. Instructions do what NVIDIA's manual
-of the PTX ISA says. Unknown instructions raise an error.
+The lanes run one after another, and wait for each other at shuffle instructions. A shuffle raises
+an error if its mask names a lane that does not reach the shuffle; on a GPU, the behaviour would be
+undefined. Instructions do what NVIDIA's manual of the PTX ISA says. Unknown instructions raise an
+error.
 """
 
 from __future__ import annotations
@@ -229,7 +230,11 @@ def compute(env: dict[str, int], name: str, modifiers: list[str], operands: list
 
 
 def selected(eight_bytes: int, selector: int) -> int:
-    """Return byte `selector` & 7, or the byte's sign bit eight times if `selector` & 8 is not 0."""
+    """Return the byte that a selector of the PTX instruction prmt selects.
+
+    The byte has the index `selector` & 7. If `selector` & 8 is not 0, the result is the sign bit of
+    this byte, repeated eight times.
+    """
     byte = eight_bytes >> 8 * (selector & 7) & 0xFF
     return (0xFF if byte >> 7 else 0) if selector & 8 else byte
 

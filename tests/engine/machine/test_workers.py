@@ -1,4 +1,4 @@
-"""Tests that threads do every piece of work once, keep answers in order, and raise errors."""
+"""Tests that threads do every piece of work once, return results in order, and raise errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of packing codes to a bit stream from any byte on; test_arrays tests whole rows."""
+"""Tests of packing codes into a bit stream that starts at any byte of an array.
+
+test_arrays tests the packing of whole rows.
+"""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def test_in_sequence_what_has_to_be_converted():
 
 
 def test_threads_and_chunks_share_the_work(monkeypatch):
-    """Check results if the work is cut into small or large chunks, for several threads."""
+    """Check results when several threads split the work into small or large chunks."""
     monkeypatch.setattr(by_floats, "MULTIPLICATIONS_PER_THREAD", 1)
     monkeypatch.setattr(row_by_row, "PRODUCTS_PER_THREAD", 1)
     for chunk, (m, n) in product((1, 1 << 14), ((40, 100), (70, 3), (3, 70), (130, 40), (40, 40))):

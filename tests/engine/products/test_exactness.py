@@ -43,7 +43,7 @@ def test_plans():
 
 
 def needed_bits(a, b, run):
-    """Return, for each block, the number of bits that the largest possible sum takes."""
+    """Return, for each block, the number of bits that the largest possible sum needs."""
     result = []
     for start in range(0, a.shape[1], run):
         sides = []
@@ -57,7 +57,10 @@ def needed_bits(a, b, run):
 @pytest.mark.parametrize("order", [np.ascontiguousarray, np.asfortranarray])
 @pytest.mark.parametrize("pair", [("e5m2", "e5m2"), ("e5m2", "e4m3"), ("e4m3", "e5m2"), ("e5m2", "int8")])
 def test_blocks_that_float64_might_not_hold_are_found(pair, order):
-    """Check that blocks are found if their sums need over 53 bits, and never if under 45 bits."""
+    """Check that `widths` finds every block whose sums need more than 53 bits.
+
+    A block whose sums need fewer than 45 bits must not be found.
+    """
     rng = samples.generator("wide", *pair)
     for run in (1, 7, 32):
         codes = [rng.integers(0, ELEMENTS[n].max_code + 1, (5, 20 * run - run // 2), np.uint8) for n in pair]

@@ -36,7 +36,7 @@ def check_integers(a, b, **how):
 
 
 def check_pairs():
-    """Check all pairs of formats in all orders of memory, with and without incomplete tiles."""
+    """Check all pairs of formats and of memory orders, with and without incomplete tiles."""
     shapes = [(9, 70, 130, 32), (5, 67, 96, 16), (66, 5, 37, 64), (4, 16, 16, 8), (1, 70, 70, 32), (8, 129, 1100, 44)]
     words = set()
     for turn, pair in enumerate(product(NARROW, NARROW)):

@@ -18,7 +18,10 @@ from tests.engine.machine.test_float_environment import pytestmark as where_the_
 
 
 def numbers(shape, *key, dtype=np.float32):
-    """Return numbers of many magnitudes, and some NaN, which fast loops leave to other loops."""
+    """Return numbers of many magnitudes, a few of them NaN.
+
+    Fast loops leave the blocks with NaN to other loops.
+    """
     rng = samples.generator("plans", shape, *key)
     with np.errstate(over="ignore"):
         x = (rng.standard_normal(shape) * np.exp2(rng.integers(-30, 30, shape))).astype(dtype)

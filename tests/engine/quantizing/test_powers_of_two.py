@@ -65,7 +65,8 @@ def test_the_commonest_conversions_have_their_constants_compiled_in():
 def test_what_is_marked_is_redone_and_nothing_else(walk, place, monkeypatch):
     """Check that NaN and subnormal numbers change only codes of their block.
 
-    Loops mark a group of blocks that other loops must compute again. No mark may be left.
+    The fast loop marks each group of blocks that another loop must compute again. After the call,
+    all marks must be clear.
     """
     x = samples.generator("marks").standard_normal(walk.elements).astype(np.float32)
     scales = np.zeros(walk.elements, np.uint8)
@@ -94,7 +95,7 @@ def test_loops_have_one_shape_for_rows_and_columns():
 
 
 def test_words_of_any_order_go_with_their_elements():
-    """Check arrays and random words in Fortran order against those in C order."""
+    """Check that arrays and random words in Fortran order and in C order give equal results."""
     for shape, options in (
         ((200, 104), {"block_size": 16}), ((5000, 64), {}), ((300, 150), {"block_size": 17}),
         ((130, 331), {"block_shape": (4, 8), "sr_bits": 7}), ((96, 40), {"axis": 0}),

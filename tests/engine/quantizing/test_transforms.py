@@ -123,7 +123,7 @@ def test_without_trust_in_the_hardware(monkeypatch):
 
 
 def test_offsets_and_scales_of_ones_own():
-    """Check given offsets, some of them infinite, and every scale code."""
+    """Check `dequantize` with given offsets, some of them NaN, and with every scale code."""
     rng = samples.generator("own")
     codes = rng.integers(0, 16, (64, 64), dtype=np.uint8)
     scales = np.resize(np.arange(256, dtype=np.uint8), (64, 2))

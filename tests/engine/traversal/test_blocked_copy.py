@@ -1,4 +1,4 @@
-"""Tests that copies made tile by tile equal numpy's copies, and of the order of axes in memory."""
+"""Tests of the order of axes in memory, and that copies made tile by tile equal numpy's copies."""
 
 from __future__ import annotations
 

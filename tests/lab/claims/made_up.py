@@ -65,7 +65,7 @@ def mlp_recipes(tmp_path, name, losses):
 
 
 def ends(loss, spread=0.002, seeds=8):
-    """Return runs whose final loss is `loss` with some noise."""
+    """Return runs whose final losses are `loss` * 1.3**seed with some noise."""
     rng = np.random.default_rng(int(loss * 1000))
     curves = [[9.0] * 32 + [loss * 1.3**seed * (1 + spread * rng.standard_normal())] * 8 for seed in range(seeds)]
     return [{"seed": seed, "curve": curve} for seed, curve in enumerate(curves)]
@@ -84,8 +84,8 @@ def arm(gap, error=None, spread=1e-3):
 def ending(*losses):
     """Return an arm of language models whose runs end at the given losses.
 
-    The entropy, the best loss, is 1. A model that predicts all symbols as equally likely has
-    loss 5.
+    The entropy, which is the lowest possible loss, is 1. A model that predicts all symbols as
+    equally likely has loss 5.
     """
     found = [{"seed": s, "evaluation": loss, "entropy": [1, 1]} for s, loss in enumerate(losses)]
     return {"experiment": {"vocabulary": math.exp(5)}, "runs": found}

@@ -51,7 +51,7 @@ def test_figures_are_part_of_the_page(store, id):
 
 
 def test_a_run_that_failed_does_not_cost_the_figure_of_the_others(store):
-    """Check that a figure is drawn even if FP32 lacks a seed that the recipes have."""
+    """Check that a figure is drawn even if the FP32 arm lacks a seed that other arms have."""
     path = store.results / "recipes.json"
     table = json.loads(path.read_text())
     del table["arms"]["recipe FP32"]["runs"][0]

@@ -125,7 +125,7 @@ def test_failures_are_told_and_the_rest_is_used(tmp_path, counted, fake, monkeyp
 
 
 def test_full_reproduction_computes_limits_and_interventions(tmp_path, monkeypatch):
-    """Check that full reproductions run interventions, and that two compute SGD's limits once."""
+    """Check that full reproductions run interventions, and that the second reuses SGD's limits."""
     sgd = Experiment(width=32, layers=2, batch=32, steps=80, optimizer="sgd", rate=5, precision=ARMS["E2M1"].precision)
     monkeypatch.setitem(studies.STUDIES, "small", studies.Study("small", "?", {"E2M1": sgd}, 2, "E2M1"))
     monkeypatch.setattr(reproduction, "PLAN", Plan(lead=10, watch=20, perturbed=1, every=5))

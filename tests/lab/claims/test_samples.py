@@ -1,4 +1,4 @@
-"""Tests that the error bars of sampled means contain a formula's value, and no wrong value."""
+"""Tests that error bars of sampled means contain the right values, and exclude wrong values."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def test_where_selects_the_emulated_modules(where, one, some, without):
 
 
 def test_measuring_changes_nothing_and_gives_operand_errors():
-    """Check that measuring changes no loss, and that the measured error is that of the weights."""
+    """Check that measurements change no loss, and that they find the weights' rounding error."""
     import mxnum as mx
 
     setting = TINY.but(recipe={"weights": "mxfp4_e2m1"}, where="last")

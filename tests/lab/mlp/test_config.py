@@ -68,7 +68,7 @@ def test_descriptions():
         (lambda: Experiment(betas=(0.9, 1.0)), "'betas' must be at least 0 and below 1"),
         (lambda: Experiment(momentum=-0.5), "'momentum' must be at least 0 and below 1"),
         # Regression: with the bounds reversed, every initial gamma was 0.95.
-        (lambda: Experiment(gamma_start=(0.95, 0.9)), "must be a lower and an upper bound"),
+        (lambda: Experiment(gamma_start=(0.95, 0.9)), "must be two bounds, the lower bound first"),
         (lambda: Experiment.from_dict({"widht": 3}), "did you mean 'width'"),
         (lambda: Experiment.from_dict({"precision": {"weights": {"fromat": "mxint8"}}}), "did you mean 'format'"),
         (

@@ -280,7 +280,10 @@ def test_what_language_models_cannot_do_is_said_before_anything_runs(how, told, 
 
 @pytest.mark.parametrize("most", [None, 0.0])
 def test_only_arms_at_rest_have_a_sampled_rest(most, tmp_path, monkeypatch):
-    """Check that arms without a prediction, and arms that learn nothing, have no `sampled_rest`."""
+    """Check that only centred arms with MX gradients have `sampled_rest`.
+
+    If the control has learnt nothing, no arm has `sampled_rest`.
+    """
     if most is not None:
         monkeypatch.setattr(studies, "MOST_NOISE", most)
     path = tmp_path / "tiny.toml"

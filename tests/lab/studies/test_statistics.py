@@ -193,7 +193,7 @@ def test_power_draws_pairs_with_replacement():
     early = Arm("a", tuple(range(10, 22)), (True,) * 12, tuple(range(12)))
     never = Arm("b", (100,) * 12, (False,) * 12, tuple(range(12)))
     assert power((early, never), 16, 0.01, draws=20) == 1.0
-    assert power((never, early), 16, 0.01, draws=20) == 0.0  # The first arm has its events later.
+    assert power((never, early), 16, 0.01, draws=20) == 0.0  # The first arm has no events.
     assert power((early, never), 6, 0.01, draws=20) == 0.0  # Six pairs cannot give p below 1 / 32.
     mixed = Arm("a", tuple(range(10, 16)) + (100,) * 6, (True,) * 6 + (False,) * 6, tuple(range(12)))
     assert 0 < power((mixed, never), 12, 0.01, draws=200) < 1

@@ -1,4 +1,4 @@
-"""Tests that comparing two laws finds known differences, and seldom any between equal laws."""
+"""Tests that comparing two laws finds known differences, and seldom tells equal laws apart."""
 
 from __future__ import annotations
 

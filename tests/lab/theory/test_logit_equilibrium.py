@@ -22,7 +22,7 @@ def test_without_a_bias_the_equilibrium_is_the_source():
 def test_a_constant_bias_has_its_fixed_point():
     """Check the fixed point p_j = (D + q_j (1 - s)) / (1 - s q_j) for a constant bias s.
 
-    D is the common value of all mean gradients."""
+    At the equilibrium, the mean gradients of all logits are equal to D."""
     s, q = 1 / 15, 1 / 16
     found = logit_rest(SIXTEEN, logit_gradient_bias("mxfp8_e4m3", 2048))
     slide = float(found.p[0])

@@ -95,7 +95,7 @@ def test_files_that_are_refused(tmp_path):
 def test_sequences_that_are_refused():
     with pytest.raises(ValueError, match=r"'tokens' must be at least 3 different numbers, not 1"):
         loss_table(N, np.full(9, 1e8), L)
-    with pytest.raises(ValueError, match=r"'parameters' must be as long as 'losses' is, not 8"):
+    with pytest.raises(ValueError, match=r"'parameters' must be of the same length as 'losses', not 8"):
         loss_table(N[:8], D, L)
     with pytest.raises(ValueError, match=r"'losses' must be positive and finite, not nan at index 3"):
         loss_table(N, D, np.where(np.arange(9) == 3, np.nan, L))

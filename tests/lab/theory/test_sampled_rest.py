@@ -33,7 +33,10 @@ def test_equilibrium_equals_logit_rest_if_targets_alone_overflow(count, fmt, alo
 
 
 def test_overflow_of_other_components_lowers_the_excess():
-    """Check that sampling gives less excess loss than `logit_rest` if other components overflow."""
+    """Check `sampled_logit_rest` if components other than the target's overflow.
+
+    Its excess loss must then be below the excess loss of `logit_rest`.
+    """
     q = choices(16, 256)
     derived = logit_rest(q, logit_gradient_bias("mxfp8_e4m3", 512)).excess
     found = [sampled_logit_rest(q, tokens=512, noise=noise, rows=256).excess for noise in (0.003, 0.01, 0.1)]

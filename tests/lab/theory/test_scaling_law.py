@@ -89,16 +89,18 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
             for name in ("A", "B", "E", "alpha", "beta"):
                 inside[kind] += ends[name][0] <= getattr(TRUTH, name) <= ends[name][1]
                 assert ends[name][0] < getattr(fit.law, name) < ends[name][1]
-    # Intervals of one fit correlate, so the test requires 75 %, not 90 %, to contain the truth.
+    # The intervals of one fit are correlated, so the test requires only that 75 % of them contain
+    # the truth, not 90 %.
     assert min(inside.values()) > 0.75 * 5 * tables
 
 
 def test_a_profile_is_no_narrower_for_a_delta_far_below_the_noise():
-    """Check that profiles have the same width for two values of delta far below the noise.
+    """Check that the intervals of `profile` have the same width for two deltas far below the noise.
 
-    With both values of delta, fits minimize absolute errors. Regression: with 2 % of noise and the
-    default delta, the 90 % interval contained the truth in only half of the tables. A delta a
-    hundred times smaller made the interval ten times narrower.
+    With so small a delta, fits practically minimize absolute errors, so the width should not depend
+    on delta. Regression: with 2 % of noise and the default delta, the 90 % interval contained the
+    truth in only half of the tables. With a delta a hundred times smaller, the interval was ten
+    times narrower.
     """
     losses = noisy(TRUTH, 0.02)
     ends = [fit_scaling_law(N, D, losses, delta=delta).profile() for delta in (1e-3, 1e-5)]
@@ -111,7 +113,7 @@ def test_profile_ends_where_the_loss_has_risen_by_the_same_amount():
     fit = fit_scaling_law(N, D, noisy(TRUTH, 0.004))
     low, high = fit.profile()["alpha"]
 
-    def held(alpha):  # another optimizer fits the other parameters at a fixed alpha
+    def held(alpha):  # fit all parameters but alpha, with scipy's optimizer
         from scipy.optimize import minimize
 
         def loss(p):

@@ -95,8 +95,9 @@ def test_random_units_are_identified(seed):
 
 @pytest.mark.parametrize("seed", [272, 669, 884])
 def test_units_that_few_cases_distinguish_from_others_are_identified(seed):
-    # Regression: the cases had no residue of two small products below a large one (272), no exact
-    # cancellation of products with fractions (669), and, for this seed, no addend alone (884).
+    # Regression: for each of these seeds, one kind of case was missing. The missing kinds were the
+    # residue of two small products below a large one (272), the exact cancellation of products with
+    # fractions (669), and an addend without products (884).
     check_unit(*random_unit(seed, _SMALL), seed)
 
 

@@ -91,7 +91,7 @@ def _by_kernels(fmt: str, rule: str) -> tuple[float, float]:
 
 
 def sample(mu: float, sigma: float, key: int) -> Array:
-    """Return blocks of 32 normal numbers with mean `mu` and standard deviation `sigma`."""
+    """Return blocks of 32 Gaussian numbers with mean `mu` and standard deviation `sigma`."""
     rng = np.random.default_rng([SEED, key])
     return (mu + sigma * rng.standard_normal((BLOCKS, 32))).astype(np.float32)
 

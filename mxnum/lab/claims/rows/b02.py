@@ -17,9 +17,9 @@ from mxnum.output import palette
 CLAIM = Claim(
     "B2",
     "Stability under multiplicative noise",
-    "If noise multiplies each gradient of SGD on a quadratic by 1 + zeta, where zeta has mean b > -1 and deviation "
-    "s, SGD is stable exactly if learning rate times curvature is below 2(1+b)/((1+b)^2+s^2). So clamping, whose b "
-    "is negative, raises the limit.",
+    "Suppose that noise multiplies each gradient of SGD on a quadratic by 1 + zeta, where zeta has mean b > -1 and "
+    "standard deviation s. Then SGD is stable exactly if the learning rate times the curvature is below "
+    "2(1+b)/((1+b)^2+s^2). So clamping, whose b is negative, raises the limit.",
     "`mxnum.lab.theory` derives the formula; simulations must match the formula.",
     whose=Whose.OURS,
     needs=("sgd-limits.json",),
@@ -79,7 +79,7 @@ def _on_the_mlp(row: dict[str, Any]) -> Statement:
 
 
 def on_a_quadratic(bias: float, deviation: float, of_limit: float) -> Comparison:
-    """Compare the mean squared weight's growth per step in simulated SGD with the formula."""
+    """Simulate SGD, and compare the growth per step of the mean squared weight with the formula."""
     steps, runs = 3, 400_000
     rng, x = np.random.default_rng(SEED), np.ones(runs)
     rate = of_limit * float(stability_limit(bias, deviation**2))

@@ -32,11 +32,11 @@ SHIPPED = "released code, E2M1"
 
 @CLAIM.check
 def _check(context: Context) -> Evidence:
-    """Judge which of six differences between the paper's text and code delay the rise of the loss.
+    """Judge which of six differences between the paper's text and code change when the loss rises.
 
-    The runs form a fractional design of resolution IV, and the delays are paired by seed. Eight
-    seeds cannot give a p-value below 1 / 128, so the level of significance is 5 %, after Holm's
-    correction.
+    The runs form a fractional factorial design of resolution IV, and the tests pair runs by seed.
+    Eight seeds cannot give a p-value below 1 / 128, so the level of significance is 5 %, after
+    Holm's correction.
     """
     table = context.json("factorial.json")
     names, signs = list(studies.get("factorial").arms), studies.fraction()
@@ -134,10 +134,11 @@ def released_code(context: Context) -> Statement:
 
 
 def _diverges(runs: list[Course], controls: list[Course], whole: bool) -> bool | None:
-    """Judge if runs diverge and the FP32 runs of the same seeds do not.
+    """Judge whether the runs diverge and the FP32 runs of the same seeds do not.
 
-    The result is None if seeds disagree or are too few, or if no run diverges and the runs are not
-    finished (`whole` is False).
+    Return True if each run has an excursion without a return, and FP32 ran longer without an
+    excursion. Return False if no run has an excursion and the runs are finished (`whole`). In all
+    other cases, or if there are too few seeds, the result is None.
     """
     others = {run.seed: run for run in controls}
     pairs = [(run, others[run.seed]) for run in runs if run.seed in others]

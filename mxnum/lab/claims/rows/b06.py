@@ -137,8 +137,9 @@ def at_the_size_of_the_paper(context: Context) -> list[Statement]:
 def _rises_at_less(own: dict[float, list[Course]], controls: dict[float, list[Course]]) -> bool | None:
     """Judge if low precision makes the loss rise at a lower learning rate than FP32 does.
 
-    The result concerns the lowest rate at which any loss rises: True if all low-precision losses
-    rise there and no FP32 loss does, False if all FP32 losses rise there, otherwise None.
+    The lowest rate at which any loss rises decides, among the rates with enough runs. Return True
+    if at this rate all low-precision losses rise and no FP32 loss does. Return False if all FP32
+    losses rise there, and otherwise None.
     """
     for rate in sorted(own.keys() & controls.keys()):
         ours, theirs = ([bool(run.counted) for run in kind[rate]] for kind in (own, controls))
@@ -212,8 +213,8 @@ def lost_to_the_drift(table: Table) -> list[Statement]:
             f"{at}: with rceil {listed[f'{logits}, rceil']}, with the factor {listed[f'{logits}, factor']}",
         ),
         Statement(
-            "E2M1 with the rule 'even' also loses runs, but none if the gradient is centred; E2M1 drifts from another "
-            "cause than E4M3",
+            "E2M1 with the rule 'even' also loses runs, but none if the gradient is centred; E2M1 and E4M3 drift for "
+            "different reasons",
             decided(again and never == 0, counts[even][-1] <= 1 or never >= sum(counts[even])),
             f"{at}: {listed[even]}, centred {listed[f'{even}, centred']}",
         ),

@@ -24,8 +24,8 @@ from mxnum.lab.claims.samples import (
 CLAIM = Claim(
     "B7",
     "Stochastic NVFP4 is biased",
-    "Stochastic rounding to NVFP4 is biased: if the E4M3 scale is rounded down, the block's largest number is "
-    "clamped. For N(0, 1) the gain is 0.99657 and the mean squared error 0.0188. With a head-room of 17/16 before "
+    "Stochastic rounding to NVFP4 is biased: if the E4M3 scale is rounded down, the block's largest number "
+    "saturates. For N(0, 1) the gain is 0.99657 and the mean squared error 0.0188. With a head-room of 17/16 before "
     "the scale is chosen, the gain is 1.00003 and the mean squared error 0.0236.",
     BY_FORMULA,
     whose=Whose.OURS,
@@ -59,8 +59,8 @@ def _check(context: Context) -> Evidence:
     statements = [
         kernels_agree(samples),
         Statement(
-            "the bias comes from numbers that are clamped; with head-room, only numbers beyond the range of the tensor "
-            "scale are clamped",
+            "the bias comes from numbers that saturate; with head-room, only numbers beyond the range of the tensor "
+            "scale saturate",
             plain.gain < 0.999 and 1 - ample.gain < 1e-5,
             f"without head-room, {100 * plain.overflow:.2f}% of the numbers overflow and the gain is {plain.gain:.6f}; "
             f"with head-room, {100 * ample.overflow:.1g}% overflow and the gain is {ample.gain:.7f}",
@@ -78,11 +78,11 @@ def _check(context: Context) -> Evidence:
     ]
     note = (
         "The claimed numbers come from a sample that was drawn for this ledger. The numbers found are exact for a "
-        f"tensor whose largest magnitude is {LARGEST}. A gain above 1 is impossible, because clamping lowers the "
-        "gain and stochastic rounding without clamping is unbiased."
+        f"tensor whose largest magnitude is {LARGEST}. A gain above 1 is impossible, because saturation lowers the "
+        "gain and stochastic rounding without saturation is unbiased."
     )
     answer = (
-        "NVFP4 with stochastic rounding is biased by clamping, and head-room or rceil removes the bias. The "
+        "NVFP4 with stochastic rounding is biased by saturation, and head-room or rceil removes the bias. The "
         "claimed numbers came from a sample and are up to "
         f"{max(abs(c.found - c.claimed) for c in comparisons):.5f} off."
     )

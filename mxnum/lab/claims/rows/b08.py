@@ -15,9 +15,9 @@ from mxnum.lab.claims.samples import BLOCKS_OF_16, LARGEST, OF_NVFP4, kernels_ag
 CLAIM = Claim(
     "B8",
     "Block sizes under E4M3 scales",
-    "One paper claims that smaller blocks with E4M3 scales can raise the error of narrow tensors, and that UE5M3 "
-    "scales prevent this (arXiv 2601.19026). Another paper claims that underflow and a naive choice of scale cause "
-    "the larger error (arXiv 2605.08565).",
+    "One paper claims that smaller blocks with E4M3 scales can raise the error of narrow tensors (tensors with a small "
+    "standard deviation), and that UE5M3 scales prevent this (arXiv 2601.19026). Another paper claims that underflow "
+    "and a naive choice of scale cause the larger error (arXiv 2605.08565).",
     "`mxnum.analysis` gives the exact mean squared error for blocks of 8 to 128 numbers and seventeen standard "
     "deviations; two samples must match it.",
 )

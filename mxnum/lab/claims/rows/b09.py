@@ -59,7 +59,7 @@ def _check(context: Context) -> Evidence:
         f"4 in {100 * absolute_share:.1f}% of blocks",
     )
     note = (
-        "One sample gives how much four over six lowers the error, for both ways of choosing a scale. The error bar "
+        "One sample shows how much four over six lowers the error, for both ways of choosing a scale. The error bar "
         f"is {SIGMA} standard errors."
     )
     answer = (

@@ -15,7 +15,7 @@ from mxnum.memory.dtypes import Array
 CLAIM = Claim(
     "B10",
     "The Hadamard transform by crest factor",
-    "With a Hadamard transform of 16, 4-bit integers with NVFP4's scales (NVINT4) have a smaller error than NVFP4 "
+    "After a Hadamard transform of size 16, NVINT4 (4-bit integers with NVFP4's scales) has a smaller error than NVFP4 "
     "(arXiv 2510.25602). Whether the transform lowers the relative error depends on the crest factor of the block.",
     "The kernels quantize four tensors with increasingly heavy tails.",
 )
@@ -52,8 +52,8 @@ def _is_less(difference: Array) -> bool | None:
 
 
 NOTE = (
-    "The errors are relative errors of single blocks of 16, rounded to nearest even, with the tensor scale of each "
-    "tensor."
+    "An error is the squared error of a block of 16, divided by the block's sum of squares. Numbers are rounded to "
+    "nearest even, with the tensor scale of their tensor."
 )
 
 
@@ -102,19 +102,19 @@ def _check(context: Context) -> Evidence:
             means(1.0, 2.0),
         ),
         Statement(
-            "the transform lowers the error of E2M1 if the crest factor is below 2",
+            "the transform lowers the error of NVFP4 if the crest factor is below 2",
             lowers(NVFP4, 1.0, 2.0),
             "in blocks without outliers, the transform leaves fewer numbers where E2M1 is coarse",
         ),
         Statement(
-            "the transform raises the error of E2M1 if the crest factor is above 2.4",
+            "the transform raises the error of NVFP4 if the crest factor is above 2.4",
             raises(NVFP4, 2.4, 4.01),
             "; ".join(means(low, high) for low, high in pairwise(CRESTS)),
         ),
     ]
     evidence = Evidence((), statements, NOTE, {"seed": SEED, "blocks": BLOCKS, "error bar": f"{SIGMA} sigma"})
     answer = (
-        f"With the transform NVINT4 has a smaller error than NVFP4 on all {len(found)} tensors. The transform lowers "
-        "the error of NVINT4 above a crest factor of 2.4 and raises it below 2; for E2M1 the opposite holds."
+        f"With the transform, NVINT4 has a smaller error than NVFP4 on all {len(found)} tensors. The transform lowers "
+        "the error of NVINT4 above a crest factor of 2.4 and raises it below 2; for NVFP4 the opposite holds."
     )
     return answered(evidence, answer, next(iter(beats)))

@@ -13,10 +13,11 @@ from mxnum.lab.studies.statistics import Comparison, compare, corrected
 CLAIM = Claim(
     "B12",
     "What each part of a 4-bit recipe does",
-    "Results at a learning rate of .024 suggest that 4-bit layer norm alone makes the loss jump sooner, but the "
-    "loss comes back; that 4-bit products alone delay the jump; and that only both together make runs run away.",
+    "Results at a learning rate of .024 suggest three effects. 4-bit layer norm alone makes the loss jump sooner, but "
+    "the loss comes back. 4-bit products alone delay the jump. Only both together cause runaways.",
     "The recipe and its parts are trained at two more learning rates, on 24 fresh seeds, with tests that were "
-    "fixed before the runs. Single operands, scale rules and roundings are trained at .024.",
+    "fixed before the runs. Arms with one operand in 4 bits, or with another scale rule or rounding, are trained "
+    "at .024.",
     whose=Whose.OURS,
     needs=("parts.json", "delay.json"),
     command="mxnum lab sweep parts --out parts",
@@ -50,9 +51,9 @@ def _check(context: Context) -> Evidence:
     counts = {name: _jumps_text(delay, name, test) for name, test in first.items()}
     statements = [
         *of_parts(table),
-        Statement("at rate 0.024 4-bit products alone delay the jump", later["products"] or None, counts["products"]),
+        Statement("at rate 0.024, 4-bit products alone delay the jump", later["products"] or None, counts["products"]),
         Statement(
-            "at rate 0.024 a single operand in 4 bits is enough to delay the jump",
+            "at rate 0.024, a single operand in 4 bits is enough to delay the jump",
             any(later[name] for name in SINGLE) or None,
             "; ".join(f"{name} {counts[name]}" for name in SINGLE),
         ),
@@ -63,7 +64,7 @@ def _check(context: Context) -> Evidence:
     ]
     away, runs = [sum(arm.events for arm in each) for each in arms], sum(arm.runs for arm in arms[0])
     answer = (
-        f"At rates .034 and .048, {away[0]} of {runs} runs are lost with everything in 4 bits, {away[1]} with "
+        f"At rates .034 and .048, {away[0]} of {runs} runs are runaways with everything in 4 bits, {away[1]} with "
         f"4-bit products alone, {away[2]} with 4-bit layer norm alone, {away[3]} in FP32."
         + " At rate .024, 4-bit products delay the jump." * later["products"]
         + " Undecided: the delay at higher rates." * (statements[0].holds is None)

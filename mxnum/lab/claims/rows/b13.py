@@ -14,8 +14,8 @@ CLAIM = Claim(
     "What Hopper's FP8 sums cost a language model",
     "Expected: in a small language model in FP8, the sums of Hopper's unit raise the loss by less than .002 nats, so "
     "promotion to float32 lowers the loss by less than .002 nats.",
-    "Four arms in FP8, which differ only in how they sum, and float32 are trained on eight seeds. The tests were fixed "
-    "before the runs (`docs/lab/results/language/README.md`).",
+    "Five arms are trained on eight seeds: four in FP8, which differ only in how they sum, and one in float32. The "
+    "tests were fixed before the runs (`docs/lab/results/language/README.md`).",
     "A large model, whose forward pass also has sums of 4,096 and more products, would decide the claim.",
     whose=Whose.OURS,
     needs=("language/accumulators.json",),

@@ -160,7 +160,7 @@ def _check(context: Context) -> Evidence:
     )
     note = (
         "Errors are those of summation alone: each sum is compared with the exact sum of the same products of E4M3 "
-        "elements. A regression of the error on the result gives how much the sums of the matrices shrink. Each "
+        "elements. A regression of the error on the result shows how much the sums of each matrix product shrink. Each "
         f"result is a {SIDE} x {SIDE} matrix. The means of sums of positive numbers are over {DOTS} dot products."
     )
     configuration = {"seed": SEED, "error bar": f"{SIGMA} sigma", "K": list(LENGTHS)}
@@ -168,7 +168,7 @@ def _check(context: Context) -> Evidence:
 
 
 def of_shrinking(context: Context, found: dict[int, dict[tuple[str, str], Errors]]) -> list[Statement]:
-    """Judge if the sums of all matrices shrink, and those of positive numbers shrink as derived."""
+    """Judge whether sums shrink for all matrices, and as derived for positive numbers."""
     context.tell("bounds of the mean")
     derived = [within_bounds(unit, k) for unit in (PLAIN, PROMOTED) for k in LENGTHS]
     every = [errors for of in found.values() for errors in of.values()]

@@ -42,7 +42,7 @@ def _check(context: Context) -> Evidence:
     ]
     statements = [
         Statement("the gap falls within a binade", all(a > b for a, b in pairwise(binade))),
-        Statement("all gaps equal the derived gaps", np.allclose(gaps, derived(), rtol=1e-12, atol=0)),
+        Statement("all gaps equal those of `mxnum.analysis`", np.allclose(gaps, derived(), rtol=1e-12, atol=0)),
     ]
     answer = (
         f"E4M3 has {len(values)} positive codes, and within a binade the relative gap falls from {binade[0]:.1f} to "
@@ -55,7 +55,7 @@ def _check(context: Context) -> Evidence:
 def _draw(ax: Any, context: Context) -> str:
     found = derived()
     ax.step(np.arange(1, len(found) + 1), found, where="mid", lw=1)
-    ax.set(xlabel="code", ylabel="relative gap to the next, %", yscale="log")
+    ax.set(xlabel="code", ylabel="relative gap to the next value, %", yscale="log")
     ax.yaxis.set_major_formatter("{x:g}")
     return (
         "The relative gap above each positive code of E4M3. The gap falls over the seven subnormals, and then within "

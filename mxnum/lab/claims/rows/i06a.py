@@ -13,9 +13,8 @@ CLAIM = Claim(
     "E4M3 diverges at the paper's size",
     "A residual MLP that is stable in FP32 diverges in MXFP8 E4M3 with the same seed, initial weights and batches.",
     BY_TRAINING,
-    "Fresh pairs of runs at d = 512, 4 layers, batch 2048, rate 6e-4, for 12,000 steps, each of two hours on one core, "
-    ""
-    "would decide how often E4M3 diverges.",
+    "Fresh pairs of runs at d = 512, 4 layers, batch 2048, rate 6e-4, for 12,000 steps would decide how often E4M3 "
+    "diverges. Each run takes two hours on one core.",
     needs=(paper_size.FILE,),
     command=command("paper-scale"),
 )
@@ -45,7 +44,7 @@ def _check(context: Context) -> Evidence:
     by_arm = "; ".join(
         f"{name} {paper_size.described(of)}" for name, of in arms.items() if name not in ("FP32", "E2M1")
     )
-    note = f"An excursion is a loss above 20 times the least running median. The runs of each arm: {by_arm}."
+    note = f"An excursion starts at a loss above 20 times the least running median. The runs of each arm: {by_arm}."
     configuration = {"study": "paper-scale", "seeds": sorted({run.seed for run in runs})}
     number = f"{beside} of {len(runs)} against {of_fp32} of {len(fp32)}"
     return Evidence((), [first, *ours(second)], note, configuration, answer * bool(beside), number)

@@ -34,10 +34,10 @@ RATE = "rate 0.034"
 def _check(context: Context) -> Evidence:
     """Judge if runs in E2M1 run away sooner than runs in FP32 on the same seeds.
 
-    The confirmatory test is the exact paired log-rank test of the steps at which runaways begin,
-    two-sided, at `LEVEL`, on the seeds of `quick`. If the study `parts` is stored, the same test is
-    applied to its seeds. If the study `recovery` is stored, a rule that was fixed before the runs
-    of `recovery` is applied, too.
+    The confirmatory test is the exact paired log-rank test of the steps at which runaways begin. It
+    is two-sided, has the level `LEVEL`, and uses the seeds of the study `quick`. If the study
+    `parts` is stored, the same test is applied to its seeds. If the study `recovery` is stored, the
+    function also applies `_by_the_first_rule` to it, and judges if the arm `LN E2M1` loses no run.
     """
     table = context.json("quick.json")
     if not {"FP32", "E2M1"} <= set(table["arms"]):

@@ -59,8 +59,8 @@ def _check(context: Context) -> Evidence:
     ]
     p = min((test.p for test in found.values() if test.p is not None), default=1.0)
     answer = (
-        f"With layer norm, E2M1 jumps in {' and in '.join(normed)}. Undecided: E4M3 at the paper's size, and "
-        f"whether chance explains all {len(found)} differences between arms."
+        f"With layer norm, the loss in E2M1 jumps in {' and in '.join(normed)}. Undecided: E4M3 at the paper's size, "
+        f"and whether chance explains all {len(found)} differences between arms."
     )
     open_ = bool(normed) and all(s.holds is None for s in statements)
     return Evidence((), statements, report.note(table), settings(table), answer if open_ else "", f"least p {p:.2g}")

@@ -32,8 +32,8 @@ CLAIM = Claim(
     "What keeps language models stable",
     "Two mitigations keep language models of 2e17 to 4.8e19 FLOP stable in all FP8 formats: bf16 activations and "
     "layer norm, or quantization of the forward pass alone. E4M3 weights with bf16 activations match bf16. The "
-    "forward pass is a third of the work, so quantizing it alone saves at most 33 % of the time, and FP8 at twice "
-    "bf16's rate makes training 1.2 times as fast.",
+    "forward pass is a third of the work, so quantizing it alone saves at most 33 % of the time. If FP8 is twice as "
+    "fast as bf16, quantizing the forward pass alone makes training 1.2 times as fast.",
     "The losses that the authors published, and later deleted from their repository, show which runs end above their "
     "own "
     "least loss, and the gap to bf16 at the same parameters and tokens. `mxnum.lab.theory.project_shares` "
@@ -63,9 +63,9 @@ def _check(context: Context) -> Evidence:
     gap, most = mean_interval(losses.gaps(BF16_ACTIVATIONS["E4M3"]).values())[0], max(furthest.values())
     short = [what for what, budget in furthest.items() if budget < most]
     answer = (
-        f"None of {runs} runs with a mitigation goes astray at sizes at which bf16 does not. On average, the least "
-        f"loss of E4M3 weights with bf16 activations differs from bf16's by {gap:+.4f} nats. Undecided: {most:.2g} "
-        f"FLOP, at which {len(short)} of {len(furthest)} arms have no runs."
+        f"None of {runs} runs with a mitigation ends more than {ASTRAY} above its least loss, except where bf16 does. "
+        f"On average, E4M3 weights with bf16 activations change bf16's least loss by {gap:+.4f} nats. Undecided: "
+        f"{most:.2g} FLOP, where {len(short)} of {len(furthest)} arms have no runs."
     )
     return Evidence(
         comparisons,
@@ -78,7 +78,7 @@ def _check(context: Context) -> Evidence:
 
 
 def _by_budget(runs: Iterable[Run]) -> str:
-    """Return, as text, how many of the runs with each compute went astray."""
+    """Return, as text, how many runs went astray at each training budget in FLOP."""
     counts: dict[float, list[bool]] = {}
     for run in runs:
         counts.setdefault(run.budget, []).append(run.astray)
@@ -105,7 +105,7 @@ def _stable(what: str, arm: str, hazards: set[tuple[int, int]]) -> Statement:
 
 
 def _matches() -> Statement:
-    """Judge if the whole interval of E4M3's mean gap to bf16 lies within ±`GRID` / 2."""
+    """Judge whether the whole interval of E4M3's mean gap to bf16 lies within ±`GRID` / 2."""
     e4m3 = BF16_ACTIVATIONS["E4M3"]
     found, bad = losses.gaps(e4m3), {run.cell for name in (BF16, e4m3) for run in _astray(name)}
     mean, low, high = mean_interval(found.values())
@@ -136,8 +136,8 @@ def _note(hazards: set[tuple[int, int]]) -> str:
     gone = [run for run in there if run.astray]
     ours = next(run for run in there if run.arm == BF16)
     return (
-        f"Runs without a mitigation that go astray: {without}. Of {len(arms)} arms, "
-        f"{len(there)} recorded both losses at one size (N = {worst[0]:,}, D = {worst[1]:,}). {len(gone)} of these go "
+        f"Runs without a mitigation that go astray: {without}. At one size (N = {worst[0]:,}, D = {worst[1]:,}), "
+        f"{len(there)} of {len(arms)} arms recorded both a final and a least loss. {len(gone)} of these go "
         f"astray, bf16 among them (final loss {ours.final:.3f}, least {ours.least:.3f}). All runs "
         "share one seed, so the cause seems to be a batch and its learning rate, not a format. E4M3 throughout never "
         "goes astray by this measure, but it has few runs at large compute. Its loss is above bf16's; with a "
@@ -170,10 +170,9 @@ def _draw(ax: Any, context: Context) -> str:
         budgets = sorted({run.budget for run in runs})
         shares = [np.mean([run.astray for run in runs if run.budget == budget]) for budget in budgets]
         ax.plot(budgets, shares, "os^Dv*"[i % 6] + "-", ms=4, lw=1, label=name, color=palette.COLOURS[i % 7])
-    ax.set(xlabel="FLOP", ylabel="share of models above their least loss", xscale="log")
+    ax.set(xlabel="FLOP", ylabel="share of models that go astray", xscale="log")
     ax.legend(fontsize=8)
     return (
-        f"The share of language models that end more than {ASTRAY} above their own least loss, by compute. "
-        f""
-        "In the arms that are not shown, no model does."
+        f"The share of language models that go astray (end more than {ASTRAY} above their own least loss), by "
+        "training FLOP. In the arms that are not shown, no model goes astray."
     )

@@ -28,9 +28,9 @@ CLAIM = Claim(
     "Scaling laws hold with mitigations",
     "With the mitigations, fits of Chinchilla's law are valid again. The released fit for E4M3 weights with bf16 "
     "activations has A = 2822.48, B = 20445.4, E = 0.53531, alpha = 0.52362 and beta = 0.55335.",
-    "`mxnum.lab.theory.fit_scaling_law` fits the losses that the authors published. The fit must give the released "
-    "numbers. The law of each arm must give a lower loss for more parameters and for more tokens, and must fit its "
-    "runs as well as bf16's law fits bf16's runs of the same sizes.",
+    "`mxnum.lab.theory.fit_scaling_law` fits the losses that the authors published. The fit must reproduce the "
+    "released numbers. The law of each arm must give a lower loss for more parameters and for more tokens, and must "
+    "fit its runs as well as bf16's law fits bf16's runs of the same sizes.",
     takes=tuple(f"language/{name}.json" for name in LADDERS),
 )
 #: The numbers that the released notebook prints for E4M3 weights with bf16 activations, each with
@@ -73,9 +73,9 @@ def _check(context: Context) -> Evidence:
     ]  # fmt: skip
     configuration = {**losses.SOURCE, "Huber": 1e-3, "starts": released.starts, "draws": DRAWS, "seed": SEED}
     answer = (
-        f"The fit gives the released numbers. The laws of the {len(MITIGATED)} mitigated arms fit as well as "
-        f"bf16's law; the laws of the {len(THROUGHOUT)} arms without a mitigation do not. This rule was fixed "
-        "after the numbers had been seen."
+        f"The fit reproduces the released numbers. The laws of the {len(MITIGATED)} mitigated arms fit as well as "
+        f"bf16's law; the laws of the {len(THROUGHOUT)} arms without a mitigation do not. The rule for a valid law "
+        "was fixed after the numbers had been seen."
     )
     return answered(Evidence(comparisons, statements, "\n\n".join(filter(None, notes)), configuration), answer)
 
@@ -87,7 +87,11 @@ def fit(arm: str, loss: str = "least", all_runs: bool = False) -> ScalingFit:
 
 
 def validity(arm: str) -> tuple[bool, str]:
-    """Judge if an arm's law gives larger sizes a lower loss, and fits as well as bf16's law."""
+    """Return whether an arm's law is valid, and the numbers that show it.
+
+    By a valid law, the loss falls with parameters and tokens. A valid law also fits as well as
+    bf16's law.
+    """
     gaps = losses.gaps(arm)
     parameters, tokens = zip(*gaps, strict=True)
     starts = [fit(name).law.as_parameters for name in (arm, BF16)]
@@ -156,9 +160,10 @@ def _of_the_grid() -> str:
     rounded = fit_scaling_law(table.parameters, table.tokens, np.round(table.losses / GRID) * GRID)
     plain = fit(BF16).law
     return (
-        f"Rounding: except in bf16, the losses of all arms are multiples of {GRID}; only 8 losses in the arm 'E4M3 "
-        f"with bf16' are not. If bf16's losses are rounded in the same way, alpha is {rounded.law.alpha:.3f} instead "
-        f"of {plain.alpha:.3f}, and beta {rounded.law.beta:.3f} instead of {plain.beta:.3f}."
+        f"Rounding: bf16's losses are not rounded. In the other arms, all losses are multiples of {GRID}, except 8 "
+        f"losses in the arm 'E4M3 with bf16'. If bf16's losses are rounded in the same way, alpha is "
+        f"{rounded.law.alpha:.3f} instead of {plain.alpha:.3f}, and beta {rounded.law.beta:.3f} instead of "
+        f"{plain.beta:.3f}."
     )
 
 
@@ -176,9 +181,8 @@ def _of_the_compute() -> str:
             f"smaller models ({len(largest)} runs)"
         )
     return (
-        "Compute: the largest models of bf16, E4M3 with bf16 and forward only have 2.2e19 FLOP, not 4.8e19. Of the "
-        "arms "
-        f"with larger models, {'; '.join(parts)}."
+        "Compute: in the arms 'bf16', 'E4M3 with bf16' and 'forward only', the largest models have 2.2e19 FLOP, not "
+        f"4.8e19. In two arms with larger models, {'; '.join(parts)}."
     )
 
 
@@ -248,6 +252,6 @@ def _draw(ax: Any, context: Context) -> str:
     law_figures.scaling_law(fit(E4M3), ax=ax)
     ax.set_title("")
     return (
-        "Points: the losses of E4M3 weights with bf16 activations. Line: the least loss that the fitted law gives at "
-        "each compute."
+        "Points: the losses of E4M3 weights with bf16 activations. Line: the lowest loss that the fitted law "
+        "predicts for each amount of compute."
     )

@@ -13,8 +13,8 @@ CLAIM = Claim(
     "Rounding: to nearest in the forward pass, stochastic for gradients",
     "Weights and activations are best rounded to nearest even, and gradients stochastically.",
     BY_TRAINING,
-    "Training runs with each rounding for each operand on several seeds would decide the claim; language "
-    "models would decide the paper's numbers.",
+    "Training runs with each rounding for each operand on several seeds would decide the claim. Runs of language "
+    "models would decide whether the paper's numbers are right.",
     needs=("recipes.json",),
     takes=language_models.RECIPE_FILES,
     command=mlp_runs.command("recipes"),
@@ -35,8 +35,8 @@ def _check(context: Context) -> Evidence:
             statements.append(Statement(what, *mlp_runs.below(mlp_runs.gaps(table, names[1], names[0]))))
     statements += of_language_models(context)
     note = (
-        f"Losses of the MLP are means of the last {mlp_runs.LAST_BINS} of 40 evaluations, compared on the same "
-        f"seeds. {ONE_SOURCE}"
+        "Each run of the MLP is divided into 40 parts; its final loss is the geometric mean of the median losses of "
+        f"the last {mlp_runs.LAST_BINS} parts. Final losses are compared on the same seeds. {ONE_SOURCE}"
     )
     return Evidence((), statements, note, mlp_runs.settings(table), *_answer(context, statements))
 

@@ -42,7 +42,7 @@ def _check(context: Context) -> Evidence:
     )
     of_e2m1 = {c.what.removeprefix("E2M1 "): c.found for c in comparisons if c.what.startswith("E2M1")}
     answer = (
-        f"The kernels have the derived mean squared error in all {len(samples)} cases. The error of E2M1 is least "
-        f"with {min(of_e2m1, key=of_e2m1.__getitem__)}."
+        f"The mean squared error of the kernels agrees with the formula in all {len(samples)} cases. The error of "
+        f"E2M1 is least with {min(of_e2m1, key=of_e2m1.__getitem__)}."
     )
     return answered(Evidence(comparisons, [kernels_agree(samples)], note, CONFIGURATION), answer)

@@ -20,7 +20,8 @@ CLAIM = Claim(
     "R-MSE predicts the loss",
     "The normalized R-MSE of quantized tensors correlates with the gap in training loss.",
     BY_TRAINING,
-    "The final losses of runs in many formats would decide the claim; language models would decide the paper's number.",
+    "The final losses of runs in many formats would decide the claim. Runs of language models would show how strong "
+    "the correlation is.",
     needs=("recipes.json",),
     takes=language_models.RECIPE_FILES,
     command=mlp_runs.command("recipes"),

@@ -18,7 +18,7 @@ CLAIM = Claim(
     "three recipes reduce the gap to about 0.02 nats: E2M1 with 'even', E2M1 with 'ceil' and E3M0 with 'ceil'. MXFP6 "
     "and MXFP8 end close to BF16.",
     BY_TRAINING,
-    "Language models would decide the claim; the residual MLP gives only hints.",
+    "Large language models would decide the claim; the residual MLP gives only hints.",
     needs=("recipes.json",),
     takes=language_models.RECIPE_FILES,
     command=mlp_runs.command("recipes"),
@@ -38,7 +38,7 @@ LABELS = {
     "E4M3 floor": "E4M3", "E2M3 floor": "E2M3", "E3M2 floor": "E3M2",
     **dict(zip(("E2M1 even", "E2M1 ceil", "E2M1 with E3M0 gradients"), NAMED, strict=True)),
 }  # fmt: skip
-#: The largest number that rounds to the paper's 0.02 nats.
+#: Gaps below this limit round to the paper's 0.02 nats or less.
 NEAR = 0.025
 
 
@@ -56,9 +56,10 @@ def _check(context: Context) -> Evidence:
     statements += in_4_bits(context.json("recipes-4bit.json")) if context.has("recipes-4bit.json") else ()
     statements += of_language_models(context)
     note = (
-        "The loss of the residual MLP, whose layer norm is in bfloat16, is its relative mean squared error, averaged "
-        f"over the last {mlp_runs.LAST_BINS} of 40 evaluations. The loss of the small language model is its final "
-        f"loss on a Markov source. {ONE_SOURCE}"
+        "The layer norm of the residual MLP is in bfloat16, except in FP32. The loss of the MLP is its mean squared "
+        "error. Each run is divided into 40 parts; the final loss is the geometric mean of the median losses of the "
+        f"last {mlp_runs.LAST_BINS} parts. The loss of the small language model is its final loss on a Markov source. "
+        f"{ONE_SOURCE}"
     )
     return Evidence((), statements, note, mlp_runs.settings(table), *_answer(context, statements))
 
@@ -75,7 +76,7 @@ def in_4_bits(table: dict[str, Any]) -> Iterator[Statement]:
         holds, _ = mlp_runs.below([ours[s] - none[s] - (worst[s] - none[s]) / 2 for s in seeds])
         gap, of_floor = (mlp_runs.words(mlp_runs.gaps(table, arm, plain)) for arm in (name, floor))
         numbers = (
-            f"gap {gap}; gap of E2M1 with floor, rounded to nearest, {of_floor}" if len(seeds) > 2 else "too few runs"
+            f"gap {gap}; gap of E2M1 with floor and nearest rounding: {of_floor}" if len(seeds) > 2 else "too few runs"
         )
         if recipe == "E3M0 ceil, SR gradients":  # the paper's recipe has E3M0 only in gradients
             holds, numbers = None, f"{numbers}; E3M0 is in all operands here, and only in the gradients in the paper"
@@ -100,7 +101,7 @@ def of_language_models(context: Context) -> list[Statement]:
 
 
 def _answer(context: Context, statements: list[Statement]) -> tuple[str, str]:
-    """Return two texts: the recipes of the paper that end near bfloat16, and the gap of E4M3."""
+    """Return two texts: the answer, with the paper's recipes near bfloat16, and the gap of E4M3."""
     tables = [table for _, table in of_recipes(context)]
     if not tables:
         return "", ""
@@ -112,7 +113,7 @@ def _answer(context: Context, statements: list[Statement]) -> tuple[str, str]:
     papers = [s for s in statements if "floor and FP32" in s.what and s.whose is Whose.PAPER]
     on_mlp = [s.holds for s in papers if s.holds is not None]
     answer = (
-        f"Language models end within {NEAR} nats of bfloat16 with {near}, but not with {far}. On MLPs, "
-        f"{sum(on_mlp)} of {len(on_mlp)} 4-bit recipes halve the gap. Undecided: large models."
+        f"Language models end within {NEAR} nats of bfloat16 with {near}, not with {far}. On MLPs, "
+        f"{sum(on_mlp)} of {len(on_mlp)} 4-bit recipes halve E2M1 floor's gap. Undecided: large models."
     )
     return answer, f"E4M3 {found['E4M3 floor']:+.3f} nats"

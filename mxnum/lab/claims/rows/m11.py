@@ -17,9 +17,9 @@ CLAIM = Claim(
     "For a 405B model, a training step becomes 2.73 times as fast with MX4, 2.48 times with MX4 in the MLPs only, "
     "2.31 times with MX6 weights and activations and MX4 gradients (2.11 if MX6 has FP8's rate, 2.4 if it has "
     "FP4's), and 1.72 times with FP8.",
-    "`mxnum.lab.theory.project` models the speed-up by stated rates, shares and costs, here for the shape of Llama-3 "
-    "405B. The check computes the parameters that the published numbers imply, and tests if one set of parameters "
-    "gives them all.",
+    "`mxnum.lab.theory.project` computes a speed-up from given rates, shares and costs, here for the shape of Llama-3 "
+    "405B. The check computes the parameters that the published numbers imply, and tests whether one set of "
+    "parameters gives all these numbers.",
     "The authors' model of the hardware, or the hardware, would decide the claim.",
 )
 SHAPE = "llama-3-405b"
@@ -162,8 +162,8 @@ def _six_bits(models: list[Calibration]) -> list[Statement]:
     readings = [1 / ((3 - fast) / 3 / FP8 + fast / 3 / MX4) for fast in (2, 1, 0)]
     return [
         Statement(
-            "if MX6 has FP8's rate, the speed-up 2.11 comes from forward products at this rate and gradient products "
-            "at FP8's or FP4's rate",
+            "forward products at FP8's rate and gradient products at FP8's or FP4's rate give the speed-up 2.11 of "
+            "MX6 at FP8's rate",
             any(abs(reading - AT_FP8) <= PUBLISHED[names[0]][1] + 0.005 for reading in readings),
             "with two, one and no gradient product at FP4's rate the speed-up is {:.2f}, {:.2f}, {:.2f}".format(
                 *readings

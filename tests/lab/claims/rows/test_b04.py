@@ -23,8 +23,9 @@ def test_b4(tmp_path):
     names = list(studies.get("factorial").arms)
     arms = {n: runs(NEVER if row[0] > 0 else ALWAYS) for n, row in zip(names, studies.fraction(), strict=True)}
     found = b04.CLAIM.run(mlp(tmp_path, "factorial", arms))
-    # The statements: the loss rises more often or sooner with the settings of the paper's code than
-    # of its text; one of the differences shifts the rise; the code diverges at the paper's size.
+    # First statement: the loss rises more often or sooner with the released code's settings than
+    # with the text's. Second: some of the six differences change the step of the rise. Third: the
+    # released code diverges at the paper's size.
     assert [s.holds for s in found.statements] == [False, True, None]
     assert found.statements[1].numbers.count("runs with the code's setting") == 1
     change = f"In E2M1, 1 of 6 differences shift the loss's rise (later: {studies.DIFFERENCES[0]}; "

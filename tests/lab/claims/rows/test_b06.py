@@ -108,7 +108,10 @@ def test_what_the_drift_costs():
 
 
 def test_four_bits_in_two_layers():
-    """Check statements about two layers in 4 bits; float32 has a loss of 1 nat, and guessing 5."""
+    """Check statements about two layers in 4 bits.
+
+    The loss of float32 is 1 nat, and the loss of a model that guesses is 5 nats.
+    """
     ends = {"float32": (1, 0), "E2M1": (6, 2), "E2M1, all but the last layer": (1.2, 0), "E2M1, logits": (4, 2)}
     ends |= {"E2M1, logits, centred": (1.1, 0), "E2M1 even, SR gradients": (2, 0)}
     ends |= {"E2M1, forward only": (1.1, 0), "E2M1, gradients alone": (5, 2)}
@@ -139,7 +142,7 @@ def test_lost_in_other_settings():
     def settings(floor, rceil):
         kinds = {"float32": 0, "E4M3": floor, "E4M3 rceil": rceil}
         arms = {f"deep, {kind}": gap for kind, gap in kinds.items()}
-        # In the arms "wide", even float32 does not learn the task.
+        # In the "wide" arms, even float32 does not learn the task.
         arms |= {f"wide, {kind}": 3.5 + gap for kind, gap in kinds.items()}
         arms = {
             name: {

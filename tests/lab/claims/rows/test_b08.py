@@ -1,4 +1,4 @@
-"""Tests of claim B8 on blocks whose errors rise, and on blocks whose errors do not."""
+"""Tests that smaller blocks have larger errors only where claim B8 says so."""
 
 from __future__ import annotations
 

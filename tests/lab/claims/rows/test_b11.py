@@ -66,7 +66,7 @@ def test_the_stored_study(checked):
 
 
 def test_numbers_state_differences_inside_the_limits(checked):
-    """Check that statements give measured differences, even those within the limits."""
+    """Check that statements show measured differences, even differences within the limits."""
     evidence = checked("B11").evidence
     numbers = {s.what: s.numbers for s in evidence.statements}
     assert (

@@ -34,7 +34,7 @@ def test_each_part_of_the_recipe_has_a_test(tmp_path):
     found = b12.CLAIM.run(here)
     assert [s.holds for s in found.statements] == [True] * 5 + [None]
     assert found.answer == (
-        "At rates .034 and .048, 24 of 24 runs are lost with everything in 4 bits, 0 with 4-bit products "
+        "At rates .034 and .048, 24 of 24 runs are runaways with everything in 4 bits, 0 with 4-bit products "
         "alone, 0 with 4-bit layer norm alone, 0 in FP32. At rate .024, 4-bit products delay the jump."
     )
     assert found.note.startswith("At rate 0.024 the jump comes later than in FP32 in these arms: products (exact test")

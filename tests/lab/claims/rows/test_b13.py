@@ -14,8 +14,9 @@ pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
 def arms(fp8=0.004, hopper=0.0, promoted=0.0, recipe=0.0, spread=1e-3):
     """Return a study with given final losses.
 
-    `fp8` is how far FP8's final loss lies above float32's; the other arguments say how far the
-    final losses of their arms lie above FP8's.
+    `fp8` is the amount by which FP8's final loss exceeds float32's. `hopper`, `promoted` and
+    `recipe` are the amounts by which the final losses of these arms exceed FP8's. `spread` says how
+    much an arm's difference from float32 varies from seed to seed.
     """
     gaps = {"float32": 0.0, b13.FP8: fp8, b13.HOPPER: fp8 + hopper, b13.PROMOTED: fp8 + promoted}
     gaps |= {b13.RECIPE: fp8 + recipe}

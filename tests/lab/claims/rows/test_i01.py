@@ -1,4 +1,7 @@
-"""Tests of claim I1: its answer says what rounding alone gives; its check notices a wrong rule."""
+"""Tests of claim I1: the answer names the result of rounding without clamping.
+
+The check must notice a wrong scale rule.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def test_statements_and_figures_on_the_published_losses(checked):
         assert figure in matching
     note = i9.evidence.note
     assert "13 of 13 at 2.2e+19" in note
-    assert "arms, 12 recorded both losses at one size" in note
+    assert "12 of 17 arms recorded both a final and a least loss" in note
     assert "11 of these go astray, bf16 among them (final loss 2.317, least 1.043" in note
     assert "twice from the same seed at 25 sizes. The two losses are equal at 20 of these sizes" in note
 

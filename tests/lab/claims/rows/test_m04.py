@@ -1,4 +1,4 @@
-"""Tests that claim M4 has the ledger's figures, and that its check notices a wrong figure."""
+"""Tests that claim M4 states the compared figures, and that its check notices a wrong figure."""
 
 from __future__ import annotations
 

@@ -7,7 +7,10 @@ from tests.lab.claims.made_up import store
 
 
 def test_block_organisation(held):
-    """Check that claim M7 holds for tensors like the paper's, not for tensors of small models."""
+    """Check that claim M7 holds for tensors like the paper's.
+
+    In small models, the claim must not hold for activations or gradients.
+    """
     found = held("M7")
     assert list(found.values())[:5] == [True] * 5
     of_models = {what: holds for what, holds in found.items() if "language model" in what}
