@@ -63,7 +63,7 @@ NEEDS = [
     ("jinja2", "reproduce", lambda _: importlib.import_module("mxnum.lab.claims.document").html(None, "", {}, None)),
     ("hypothesis", "test", lambda _: loaded_anew("mxnum.conformance.strategies")),
     ("z3", "prove", lambda _: importlib.import_module("mxnum.conformance").prove("x.sv", "encode", "mxfp8_e4m3")),
-    ("flint", "proofs", lambda _: importlib.import_module("mxnum.analysis.machines").ArbMachine(64)),
+    ("flint", "proofs", lambda _: importlib.import_module("mxnum.analysis.arithmetics").ArbArithmetic(64)),
 ]
 
 

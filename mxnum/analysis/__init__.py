@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mxnum.analysis import synthetic
+    from mxnum.analysis.arithmetics import Enclosure
     from mxnum.analysis.averages import BinadeAverage, Tooth, binade_average, sawtooth
     from mxnum.analysis.design_space import Candidate, Exploration, explore
     from mxnum.analysis.gamma import BlockError, GammaBias, block_error, gamma_bias
     from mxnum.analysis.ladder import ScaleLadder, scale_ladder
-    from mxnum.analysis.machines import Enclosure
     from mxnum.analysis.piecewise import PiecewiseQuantizer
     from mxnum.analysis.product_difference import DifferencePart, ProductDifference, ProductStack, compare_products
     from mxnum.analysis.scale_theory import OverflowRegion, overflow_region, scale_threshold
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 #: The public names of each module of this package.
 _NAMES = {
+    "arithmetics": ("Enclosure",),
     "averages": ("BinadeAverage", "Tooth", "binade_average", "sawtooth"),
     "design_space": ("Candidate", "Exploration", "explore"),
     "gamma": ("BlockError", "GammaBias", "block_error", "gamma_bias"),
     "ladder": ("ScaleLadder", "scale_ladder"),
-    "machines": ("Enclosure",),
     "piecewise": ("PiecewiseQuantizer",),
     "product_difference": ("DifferencePart", "ProductDifference", "ProductStack", "compare_products"),
     "scale_theory": ("OverflowRegion", "overflow_region", "scale_threshold"),

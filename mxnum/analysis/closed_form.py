@@ -1,4 +1,4 @@
-"""Compute the expectations of `cluster` in closed form, in each number system of `machines`.
+"""Compute the expectations of `cluster` in closed form, in each number system of `arithmetics`.
 
 On each piece of the quantizer, E[Q | x] and E[Q^2 | x] are linear functions of x. Every expectation
 is therefore a sum of truncated moments E[X**n; a < X < b], n = -2 ... 2, with weights P(|X| <
@@ -15,8 +15,8 @@ from fractions import Fraction
 from typing import Any
 
 from mxnum import errors
+from mxnum.analysis.arithmetics import ArbArithmetic, Arithmetic, Enclosure, IntervalArithmetic
 from mxnum.analysis.cluster import Model
-from mxnum.analysis.machines import ArbMachine, Enclosure, IntervalMachine, Machine
 from mxnum.analysis.piecewise import PiecewiseQuantizer
 from mxnum.modes import Rounding
 
@@ -67,13 +67,13 @@ def pieces(model: Model, scale: int, cut: Cut) -> list[Piece]:
 
 
 class Normal:
-    """Truncated moments of N(mu, sigma**2), as numbers of a `Machine` (a number system)."""
+    """Truncated moments of N(mu, sigma**2), as numbers of an `Arithmetic` (a number system)."""
 
-    def __init__(self, machine: Machine, mu: Any, sigma: Any) -> None:
-        self._m, self.mu, self._variance = machine, mu, sigma * sigma
+    def __init__(self, arithmetic: Arithmetic, mu: Any, sigma: Any) -> None:
+        self._m, self.mu, self._variance = arithmetic, mu, sigma * sigma
         self._sigma = sigma
-        self._root = sigma * machine.sqrt(machine.number(Fraction(2)))
-        self._norm = sigma * machine.sqrt(2 * machine.pi())
+        self._root = sigma * arithmetic.sqrt(arithmetic.number(Fraction(2)))
+        self._norm = sigma * arithmetic.sqrt(2 * arithmetic.pi())
         self._seen: dict[Any, Any] = {}
 
     def _once(self, kind: str, at: Fraction, make: Any) -> Any:
@@ -134,9 +134,9 @@ class Uniform:
     Bounds of integration outside [low, high] are clipped.
     """
 
-    def __init__(self, machine: Machine, low: Fraction, high: Fraction) -> None:
-        self._m, self._low, self._high = machine, low, high
-        self.mu = machine.number((low + high) / 2)
+    def __init__(self, arithmetic: Arithmetic, low: Fraction, high: Fraction) -> None:
+        self._m, self._low, self._high = arithmetic, low, high
+        self.mu = arithmetic.number((low + high) / 2)
         self._width = high - low
 
     def _power(self, n: int, a: Fraction, b: Fraction) -> Any:
@@ -178,7 +178,7 @@ class Uniform:
         return self._power(5, self._low, self._high)
 
 
-def expectation(machine: Machine, law: Any, model: Model, cut: Cut, integrate: Any) -> Any:
+def expectation(arithmetic: Arithmetic, law: Any, model: Model, cut: Cut, integrate: Any) -> Any:
     """Return an expectation: the sum over scales of W(t_{s+1}) I_s(t_{s+1}) - W(t_s) I_s(t_s).
 
     Scale s begins at the block maximum t_s. Here W(t) = P(|X| < t)**(k-1), and I_s(t) is the
@@ -186,10 +186,10 @@ def expectation(machine: Machine, law: Any, model: Model, cut: Cut, integrate: A
     within a piece.
     """
     ladder = model.ladder
-    total = machine.number(Fraction(0))
+    total = arithmetic.number(Fraction(0))
     for scale in cut.scales:
         begin, end = ladder.begins[scale], ladder.end(scale)
-        inner = outer = machine.number(Fraction(0))
+        inner = outer = arithmetic.number(Fraction(0))
         for piece in pieces(model, scale, cut):
             for low, high, is_inner in ((-end, -begin, False), (-begin, begin, True), (begin, end, False)):
                 a, b = law.within(max(piece.lower, low), min(piece.upper, high))
@@ -197,19 +197,19 @@ def expectation(machine: Machine, law: Any, model: Model, cut: Cut, integrate: A
                     value = integrate(piece, a, b)
                     inner, outer = (inner + value, outer) if is_inner else (inner, outer + value)
         k = model.block_size
-        others = machine.power(law.mass(-end, end), k - 1) if k > 1 else machine.number(Fraction(1))
+        others = arithmetic.power(law.mass(-end, end), k - 1) if k > 1 else arithmetic.number(Fraction(1))
         if scale == 0:  # a block maximum below `begin` also gives this scale
             total = total + others * (inner + outer)
         elif k == 1:
             total = total + outer
         else:
-            total = total + (others - machine.power(law.mass(-begin, begin), k - 1)) * inner + others * outer
+            total = total + (others - arithmetic.power(law.mass(-begin, begin), k - 1)) * inner + others * outer
     return total
 
 
-def integrals(machine: Machine, law: Any) -> dict[str, Any]:
+def integrals(arithmetic: Arithmetic, law: Any) -> dict[str, Any]:
     """Return the functions that integrate quantities within a piece, by the quantities' names."""
-    n = machine.number
+    n = arithmetic.number
 
     def ratio(first: Fraction, second: Fraction, a: Fraction, b: Fraction) -> Any:
         """Return the integral of (first + second x) / x times the density of x over [a, b]."""
@@ -260,15 +260,15 @@ def combine(name: str, law: Any, found: dict[str, Any]) -> Any:
             return found["q_squared"] - 2 * found["q_times_x"] + law.second_moment()
 
 
-def closed_form(machine: Machine, law: Any, model: Model, cut: Cut, name: str) -> Any:
+def closed_form(arithmetic: Arithmetic, law: Any, model: Model, cut: Cut, name: str) -> Any:
     """Return the result called `name`, computed only from the scales and numbers in `cut`."""
     errors.choose("of", name, tuple(RESULTS))
-    wanted = integrals(machine, law)
-    found = {part: expectation(machine, law, model, cut, wanted[part]) for part in RESULTS[name]}
+    wanted = integrals(arithmetic, law)
+    found = {part: expectation(arithmetic, law, model, cut, wanted[part]) for part in RESULTS[name]}
     return combine(name, law, found)
 
 
-def enclose(machine: ArbMachine | IntervalMachine, law: Any, model: Model, cut: Cut, name: str) -> Enclosure:
+def enclose(arithmetic: ArbArithmetic | IntervalArithmetic, law: Any, model: Model, cut: Cut, name: str) -> Enclosure:
     """Return a proved interval: the closed form on `cut`, widened by a bound on the omitted part.
 
     Let N be the event that a number of the block lies outside the interval of `cut`, or that the
@@ -280,16 +280,16 @@ def enclose(machine: ArbMachine | IntervalMachine, law: Any, model: Model, cut: 
     E[|Q|**n; N] <= (g/prescale)**n sqrt((k E[X**2n] + t**2n) P(N)).
     """
     errors.choose("of", name, tuple(RESULTS))
-    n, k = machine.number, model.block_size
-    with machine.precision():
-        wanted = integrals(machine, law)
-        found = {part: expectation(machine, law, model, cut, wanted[part]) for part in RESULTS[name]}
+    n, k = arithmetic.number, model.block_size
+    with arithmetic.precision():
+        wanted = integrals(arithmetic, law)
+        found = {part: expectation(arithmetic, law, model, cut, wanted[part]) for part in RESULTS[name]}
         ladder, begin = model.ladder, model.ladder.begins[cut.scales[0]]
         first = max(begin, ladder.least)
-        lost = k * machine.bound(law.outside(cut.low, cut.high))
+        lost = k * arithmetic.bound(law.outside(cut.low, cut.high))
         if cut.scales[0] > 0 and not law.avoids(begin):
-            lost = lost + machine.power(machine.bound(law.mass(-begin, begin)), k)
-        lost, size = machine.bound(lost), n(ladder.growth / model.prescale)
+            lost = lost + arithmetic.power(arithmetic.bound(law.mass(-begin, begin)), k)
+        lost, size = arithmetic.bound(lost), n(ladder.growth / model.prescale)
 
         def rest(part: str) -> Any:
             if part == "q_over_x":
@@ -297,8 +297,8 @@ def enclose(machine: ArbMachine | IntervalMachine, law: Any, model: Model, cut: 
             if part == "q_over_x_squared":
                 return 4 * lost
             if part == "q":
-                return size * machine.sqrt((k * law.second_moment() + n(first**2)) * lost)
-            return size * size * machine.sqrt((k * law.fourth_moment() + n(first**4)) * lost)
+                return size * arithmetic.sqrt((k * law.second_moment() + n(first**2)) * lost)
+            return size * size * arithmetic.sqrt((k * law.fourth_moment() + n(first**4)) * lost)
 
         slack = {part: rest(part) for part in found}
         value = combine(name, law, found)
@@ -313,4 +313,4 @@ def enclose(machine: ArbMachine | IntervalMachine, law: Any, model: Model, cut: 
                 total = slack["q_squared"] + 2 * slack["q_times_x"]
             case _:
                 total = slack["q_over_x"]
-        return machine.hull(value, total)
+        return arithmetic.hull(value, total)

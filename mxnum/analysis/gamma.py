@@ -16,10 +16,10 @@ import numpy as np
 
 from mxnum import errors, formats
 from mxnum.analysis import cluster
+from mxnum.analysis.arithmetics import ArbArithmetic, Enclosure, IntervalArithmetic, SympyArithmetic
 from mxnum.analysis.closed_form import NEVER_AWAY_FROM_ZERO, Cut, Normal, Uniform, closed_form, enclose
 from mxnum.analysis.cluster import Model, Moments
 from mxnum.analysis.ladder import last_begun
-from mxnum.analysis.machines import ArbMachine, Enclosure, IntervalMachine, SympyMachine
 from mxnum.analysis.piecewise import PiecewiseQuantizer, second_moment
 from mxnum.formats import MXFormat
 from mxnum.memory.dtypes import Array
@@ -53,14 +53,14 @@ class _Result:
         mu, sigma = self._point()
         name = of or self._default
         self._finite(name)
-        machine = SympyMachine()
+        arithmetic = SympyArithmetic()
         law: Any
         if self.model.distribution == "normal":
-            law = Normal(machine, sympy.Symbol("mu", real=True), sympy.Symbol("sigma", positive=True))
+            law = Normal(arithmetic, sympy.Symbol("mu", real=True), sympy.Symbol("sigma", positive=True))
         else:
             # The ends of the interval are rounded to float64, which keeps the formula readable.
-            law = Uniform(machine, *(Fraction(float(end)) for end in _uniform_ends(mu, sigma)))
-        return closed_form(machine, law, self.model, _cut(self.model, mu, sigma, cluster.REACH), name)
+            law = Uniform(arithmetic, *(Fraction(float(end)) for end in _uniform_ends(mu, sigma)))
+        return closed_form(arithmetic, law, self.model, _cut(self.model, mu, sigma, cluster.REACH), name)
 
     def enclosure(self, prec: int = 100, of: str | None = None, *, backend: str = "arb") -> Enclosure:
         """Return a proved interval around the exact value, for a single mu and sigma.
@@ -79,14 +79,14 @@ class _Result:
         # because the bound contains the square root of this probability.
         cut = _cut(self.model, mu, sigma, math.sqrt(4 * math.log(2) * prec) + 2)
         # Differences and recurrences lose bits, so they are computed with more bits than `prec`.
-        machine = ArbMachine(2 * prec + 40) if backend == "arb" else IntervalMachine(3 * prec + 60)
-        with machine.precision():
+        arithmetic = ArbArithmetic(2 * prec + 40) if backend == "arb" else IntervalArithmetic(3 * prec + 60)
+        with arithmetic.precision():
             law = (
-                Normal(machine, machine.number(mu), machine.number(sigma))
+                Normal(arithmetic, arithmetic.number(mu), arithmetic.number(sigma))
                 if self.model.distribution == "normal"
-                else Uniform(machine, *_uniform_ends(mu, sigma))
+                else Uniform(arithmetic, *_uniform_ends(mu, sigma))
             )
-            return enclose(machine, law, self.model, cut, name)
+            return enclose(arithmetic, law, self.model, cut, name)
 
     def _point(self) -> tuple[Fraction, Fraction]:
         errors.require(np.ndim(self.mu) == 0, "mu", "a single number to get a formula or enclosure", np.shape(self.mu))

@@ -215,9 +215,9 @@ def _weights_of(kinds: dict[str, str]) -> list[tuple[str, _Weight]]:
 
 
 def _readings(name: str, kinds: dict[str, str]) -> Any:
-    """Yield (weight name, layout, parts) for each layout whose elements `name` may hold.
+    """Yield (weight name, layout, parts) for each layout in which a tensor may hold elements.
 
-    `name` is the name of a tensor.
+    `name` is the name of the tensor, and `parts` has the names of all tensors of the weight.
     """
     kind = kinds[name]
     for ending in (".blocks", "_blocks"):

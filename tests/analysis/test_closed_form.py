@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import sympy
 
+from mxnum.analysis.arithmetics import SympyArithmetic
 from mxnum.analysis.closed_form import Cut, Normal, Uniform, pieces
 from mxnum.analysis.cluster import Model
 from mxnum.analysis.gamma import block_error, gamma_bias
-from mxnum.analysis.machines import SympyMachine
 from mxnum.formats import ELEMENTS
 from mxnum.modes import Rounding, ScaleRule
 
@@ -35,13 +35,13 @@ CASES = [
 
 @pytest.mark.parametrize("law", ["normal", "uniform"])
 def test_truncated_moments_equal_quadrature(law):
-    machine = SympyMachine()
+    arithmetic = SympyArithmetic()
     mu, sigma, low, high = Fraction(9, 10), Fraction(1, 20), Fraction(4, 5), Fraction(1)
     if law == "normal":
-        cluster = Normal(machine, machine.number(mu), machine.number(sigma))
+        cluster = Normal(arithmetic, arithmetic.number(mu), arithmetic.number(sigma))
         density = lambda x: mpmath.npdf(x, 0.9, 0.05)  # noqa: E731
     else:
-        cluster = Uniform(machine, low, high)
+        cluster = Uniform(arithmetic, low, high)
         density = lambda x: mpmath.mpf(5)  # noqa: E731
     a, b = Fraction(17, 20), Fraction(24, 25)
     for power, found in (

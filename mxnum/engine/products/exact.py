@@ -21,7 +21,8 @@ _HALF_MASK = (1 << _HALF) - 1
 #: The number of products that are added between two propagations of carries. Each product changes
 #: a limb by less than 2**36, so after 2**20 products all limbs are far below 2**63.
 CARRY_EVERY = 1 << 20
-#: The number of significand bits that a sum keeps until it is rounded.
+#: The number of significand bits to which a finished sum is normalized before it is rounded. The
+#: last bit is sticky. The sum in the limbs is exact.
 SUM_WIDTH = 60
 
 _normalize_sum = make_normalize(SUM_WIDTH)

@@ -114,7 +114,8 @@ class _Builder:
     def add_product(self, a: Any, b: Any, c: Any) -> Any:
         """Return a * b + c, rounded once.
 
-        If `a` and `b` are words, add the products of their integers to `c`.
+        If panels hold words of several small integers, multiply each integer in `a` by the integer
+        at the same position in `b`, and add the products of each word to `c`.
         """
         if self.word == _I32:
             return integers.dot(self.ir, c, a, b, self.kind)

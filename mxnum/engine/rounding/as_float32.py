@@ -7,10 +7,11 @@ So the float32 number rounds to the same element as the float64 number. For stoc
 float64 number is split into a leading part (the number truncated to float32) and a rest, which is
 added to the random bits.
 
-If a nonzero float64 number is below the normal float32 numbers, it is rounded to the least normal
-number, and its leading part is zero. A float64 number above the float32 numbers becomes the largest
-float32 number. Loops leave a block to the definition if these changes could matter: if the scale of
-the block is very low, or if its largest number becomes the largest float32 number.
+A nonzero float64 number below the normal float32 numbers is rounded to the least normal number. For
+stochastic rounding, the leading part of such a number is zero. A float64 number above the float32
+numbers becomes the largest float32 number. Loops leave a block to the definition if these changes
+could matter: if the scale of the block is very low, or if its largest number becomes the largest
+float32 number.
 
 Two functions round to odd, with equal results. Theorems about rounding use `to_odd`, which computes
 with integers. Loops use `to_odd_by_conversion`, which takes half as many instructions as `to_odd`.

@@ -133,13 +133,14 @@ def test_coxs_ratio_is_where_scipys_log_rank_statistic_vanishes():
 
 def test_coxs_ratio_by_hand():
     # Arm a has events at times 1 and 3, arm b at 2. At time 1, 2 runs of a and 1 run of b are at
-    # risk; at time 2, 1 run of each. The log likelihood is t - log(2 e^t + 1) - log(e^t + 1).
+    # risk; at time 2, 1 run of each. If r is the logarithm of a's hazard divided by b's, the log
+    # likelihood is r - log(2 e^r + 1) - log(e^r + 1).
     from scipy.optimize import minimize_scalar
 
     from mxnum.lab.studies.statistics import _cox
 
     a, b = Arm("a", (1, 3), (True, True), (0, 1)), Arm("b", (2,), (True,), (0,))
-    best = minimize_scalar(lambda t: -(t - math.log(2 * math.exp(t) + 1) - math.log(math.exp(t) + 1)))
+    best = minimize_scalar(lambda r: -(r - math.log(2 * math.exp(r) + 1) - math.log(math.exp(r) + 1)))
     assert _cox([(a, b)]) == pytest.approx(best.x, abs=1e-4)
 
 

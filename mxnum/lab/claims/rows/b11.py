@@ -213,8 +213,8 @@ def of_other_settings(table: Table) -> list[Statement]:
     """Judge the tests of the study `logits-more`: formats, smoothed labels, larger vocabularies."""
     one, sizes = gaps(table, "E4M3"), (256, 1024)
     what = (
-        "the largest mantissa of a format decides its gap: E5M2 and E3M2 have the gap predicted for E4M3, and "
-        "E2M3 has none"
+        "the mantissa of a format's largest element decides the gap: E5M2 and E3M2 (1.75, as in E4M3) have the gap "
+        "predicted for E4M3, and E2M3 (1.875) has no gap"
     )
     larger = [f"E4M3, centred, vocabulary {size}" for size in sizes]
     made = [_sized(table, what, ("E5M2, centred", "E3M2, centred", "E2M3"))]

@@ -7,13 +7,13 @@ from fractions import Fraction
 import mpmath
 import pytest
 
-from mxnum.analysis.machines import ArbMachine, Enclosure, IntervalMachine
+from mxnum.analysis.arithmetics import ArbArithmetic, Enclosure, IntervalArithmetic
 
 
-def machines():
+def arithmetics():
     """Return the two number systems that compute with intervals."""
     pytest.importorskip("flint")
-    return ArbMachine(120), IntervalMachine(120)
+    return ArbArithmetic(120), IntervalArithmetic(120)
 
 
 def exact(value):
@@ -24,15 +24,15 @@ def exact(value):
 @pytest.mark.parametrize("x", ["1/3", "-1/3", "5/2", "-7", "20", "1/1000000", "0"])
 def test_erf_and_the_elementary_functions(x):
     x = Fraction(x)
-    for machine in machines():
-        with machine.precision(), mpmath.workdps(60):
-            number, high = machine.number(x), mpmath.mpf(x.numerator) / x.denominator
-            pairs = [(machine.erf(number), mpmath.erf(high)), (machine.exp(number), mpmath.exp(high))]
-            pairs.append((machine.pi(), mpmath.pi()))
+    for arithmetic in arithmetics():
+        with arithmetic.precision(), mpmath.workdps(60):
+            number, high = arithmetic.number(x), mpmath.mpf(x.numerator) / x.denominator
+            pairs = [(arithmetic.erf(number), mpmath.erf(high)), (arithmetic.exp(number), mpmath.exp(high))]
+            pairs.append((arithmetic.pi(), mpmath.pi()))
             if x > 0:
-                pairs += [(machine.log(number), mpmath.log(high)), (machine.sqrt(number), mpmath.sqrt(high))]
+                pairs += [(arithmetic.log(number), mpmath.log(high)), (arithmetic.sqrt(number), mpmath.sqrt(high))]
             for found, want in pairs:
-                hull = machine.hull(found, machine.number(Fraction(0)))
+                hull = arithmetic.hull(found, arithmetic.number(Fraction(0)))
                 assert exact(want) in hull
                 assert hull.radius < 1e-25 * max(1, abs(float(want)))
 
@@ -44,20 +44,20 @@ def test_the_integral_of_density_over_x(mu, sigma, low, high):
         m, s = mpmath.mpf(mu.numerator) / mu.denominator, mpmath.mpf(sigma.numerator) / sigma.denominator
         want = mpmath.quad(lambda x: mpmath.npdf(x, m, s) / x, [float(low), float((low + high) / 2), float(high)])
     for sign in (1, -1):  # mirroring the distribution changes the sign of the integral
-        for machine in machines():
-            with machine.precision():
+        for arithmetic in arithmetics():
+            with arithmetic.precision():
                 ends = (low, high) if sign > 0 else (-high, -low)
-                found = machine.inverse_normal(machine.number(sign * mu), machine.number(sigma), *ends)
-                hull = machine.hull(found, machine.number(Fraction(0)))
+                found = arithmetic.inverse_normal(arithmetic.number(sign * mu), arithmetic.number(sigma), *ends)
+                hull = arithmetic.hull(found, arithmetic.number(Fraction(0)))
                 assert abs(sign * want - hull.midpoint) < 1e-15
                 assert hull.radius < 1e-20
 
 
 def test_powers_of_a_ball_around_zero_stay_finite():
-    for machine in machines():
-        with machine.precision():
-            ball = machine.number(Fraction(1, 3)) - machine.number(Fraction(1, 3))
-            hull = machine.hull(machine.power(ball, 31), machine.number(Fraction(0)))
+    for arithmetic in arithmetics():
+        with arithmetic.precision():
+            ball = arithmetic.number(Fraction(1, 3)) - arithmetic.number(Fraction(1, 3))
+            hull = arithmetic.hull(arithmetic.power(ball, 31), arithmetic.number(Fraction(0)))
             assert Fraction(0) in hull
             assert hull.radius < 1e-30
 
@@ -65,7 +65,7 @@ def test_powers_of_a_ball_around_zero_stay_finite():
 def test_precision_is_restored():
     flint = pytest.importorskip("flint")
     before = flint.ctx.prec
-    with ArbMachine(777).precision():
+    with ArbArithmetic(777).precision():
         assert flint.ctx.prec == 777
     assert flint.ctx.prec == before
 

@@ -1,8 +1,8 @@
 """Define number systems that evaluate a closed form: sympy, the balls of arb, intervals of mpmath.
 
-A number system that evaluates a closed form is called a *machine* here. `closed_form` computes
-only with ``+ - * /`` and the methods of `Machine`. So the same code prints a formula, encloses its
-value, and checks the enclosure.
+A number system that evaluates a closed form is called an *arithmetic* here. `closed_form` computes
+only with ``+ - * /`` and the methods of `Arithmetic`. So the same code prints a formula, encloses
+its value, and checks the enclosure.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Enclosure:
         return f"{self.midpoint:.17g} +/- {self.radius:.2g}"
 
 
-class Machine(Protocol):
+class Arithmetic(Protocol):
     """The functions that a closed form needs besides + - * /."""
 
     def number(self, value: Fraction) -> Any:
-        """Return an exact rational as a number of the machine."""
+        """Return an exact rational as a number of the arithmetic."""
 
     def erf(self, x: Any) -> Any:
         """Return the error function of x."""
@@ -86,8 +86,8 @@ def _squarings(x: Any, n: int) -> Any:
     return half * half * x if n % 2 else half * half
 
 
-class SympyMachine:
-    """The machine whose numbers are sympy expressions, for formulas.
+class SympyArithmetic:
+    """The arithmetic whose numbers are sympy expressions; with it, `closed_form` gives a formula.
 
     The integral of density / x stays an `Integral`, which ``evalf`` computes.
     """
@@ -125,10 +125,10 @@ class SympyMachine:
         return sympy.Integral(density / x, (x, self.number(lower), self.number(upper)))
 
 
-class ArbMachine:
-    """The machine whose numbers are arb balls of python-flint. A ball encloses the true value.
+class ArbArithmetic:
+    """The arithmetic whose numbers are arb balls of python-flint. A ball encloses the true value.
 
-    Use this machine inside ``with machine.precision():``.
+    Use this arithmetic inside ``with arithmetic.precision():``.
     """
 
     def __init__(self, prec: int) -> None:
@@ -186,10 +186,10 @@ class ArbMachine:
         return Enclosure(*ends)
 
 
-class IntervalMachine:
-    """The machine whose numbers are intervals of mpmath, independent of flint.
+class IntervalArithmetic:
+    """The arithmetic whose numbers are intervals of mpmath, independent of flint.
 
-    This machine computes erf and the integral of density / x as series with a bounded remainder.
+    This arithmetic computes erf and the integral of density / x as series with a bounded remainder.
     """
 
     def __init__(self, prec: int) -> None:
@@ -200,7 +200,7 @@ class IntervalMachine:
 
     @contextmanager
     def precision(self) -> Iterator[None]:
-        """Do nothing, because the precision belongs to this machine, not to the library."""
+        """Do nothing, because the precision belongs to this arithmetic, not to the library."""
         yield
 
     def number(self, value: Fraction) -> Any:
