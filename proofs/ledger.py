@@ -311,10 +311,24 @@ def _verdicts(group: list[Theorem], records: dict[str, Any]) -> str:
     return "; ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
 
 
+def _conditions(group: list[Theorem]) -> Iterator[str]:
+    """Yield the hypotheses of all theorems of a group, then those that only some theorems have.
+
+    Hypotheses of one theorem are separated by semicolons. A vertical bar separates theorems.
+    """
+    common = [each for each in group[0].hypotheses if all(each in theorem.hypotheses for theorem in group)]
+    rest = dict.fromkeys("; ".join(x for x in theorem.hypotheses if x not in common) for theorem in group)
+    different = [each or "nothing more" for each in rest]
+    if common or len(different) == 1:
+        yield f"- For: {'; '.join(common) or 'no inputs'}."
+    if len(different) > 1:
+        listed = different if len(different) <= 6 else [*different[:3], "…", different[-1]]
+        yield f"- Depending on the theorem, {'also ' if common else ''}for: {' | '.join(listed)}."
+
+
 def _section(title: str, group: list[Theorem], known: list[dict[str, Any]], verdict: str) -> list[str]:
     kernels = list(dict.fromkeys(str(kernel) for theorem in group for kernel in theorem.kernels))
     listed = kernels if len(kernels) <= 4 else [kernels[0], kernels[1], "…", kernels[-1]]
-    hypotheses = dict.fromkeys(hypothesis for theorem in group for hypothesis in theorem.hypotheses)
     details = list(dict.fromkeys(record["detail"] for record in known if record["detail"]))
     family = group[0].name.split("/")[0]
     noticed = mutants_noticed().get(family)
@@ -323,7 +337,7 @@ def _section(title: str, group: list[Theorem], known: list[dict[str, Any]], verd
         "",
         group[0].statement,
         "",
-        f"- For: {'; '.join(hypotheses) or 'no inputs'}.",
+        *_conditions(group),
         f"- Kernels ({len(kernels)}): {', '.join(listed)}.",
         f"- Verdict: {verdict}.",
     ]
