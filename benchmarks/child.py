@@ -121,7 +121,7 @@ def _memory(name: str, size: str, seed: str) -> dict[str, Any]:
         result = function(mx, x)
         seen: Any = (_status("VmHWM") - before - result.nbytes) / 2**20
     except (OSError, KeyError):
-        seen = "this system does not say"
+        seen = "this system does not report peak memory"
     return {"traced": traced / 2**20, "seen by the system": seen}
 
 

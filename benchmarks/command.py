@@ -93,9 +93,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description="Time mxnum relative to memory copies, BLAS and other libraries, and plot the results.",
-        epilog="A run of all questions is saved as results.json, and its page is the page of the docs. A quick run is "
-        "saved as quick.json. A run of some questions is saved under the names of these questions, with plots and a "
-        "page beside the file.",
+        epilog="A run of all questions is saved as results.json, and docs/benchmarks.md shows its results. A quick run "
+        "is saved as quick.json. A run of some questions is saved under the names of these questions, with plots and "
+        "a page beside the file.",
     )
     parser.add_argument("questions", nargs="*", metavar="QUESTION", help=f"some of: {', '.join(questions.names())}")
     parser.add_argument("--list", action="store_true", help="list the questions")
@@ -109,7 +109,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="?",
         const="",
         metavar="FILE",
-        help="measure nothing: draw plots and write a page from a saved result; without FILE, the page of the docs",
+        help="measure nothing: draw plots and write a page from a saved result; without FILE, write docs/benchmarks.md",
     )
     parser.add_argument("--cuda", action="store_true", help="also run the questions that need a GPU")
     return parser
@@ -179,9 +179,9 @@ def _take_earlier(result: Result, path: Path) -> None:
     if result.settings != earlier.settings:
         differing.append("command")
     if result.machine["commit"].endswith("+"):
-        differing.append("commit: files have changed since")
+        differing.append("files with uncommitted changes")
     if differing:
-        print(f"not resumed: another {', '.join(differing)}", file=sys.stderr)
+        print(f"not resumed, because these may differ: {', '.join(differing)}", file=sys.stderr)
         return
     result.answers = earlier.answers
     result.machine, result.quietness = earlier.machine, earlier.quietness

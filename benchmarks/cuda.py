@@ -19,15 +19,16 @@ from benchmarks.questions import Cells, Session
 from benchmarks.record import Measurement, Table
 
 TITLE = "Does a GPU give the same bits as the CPU?"
-TEXT = """The tables compare results of the GPU with results of the CPU: arrays of each library, on the default stream
-and on a stream of their own; random numbers in every format and rounding, with varying types, scale rules, overflow
-modes and layouts; packed codes; products; every number of 16 bits; every float32 bit pattern under eight scales. The
-tests of the CUDA engine run at the end."""
+TEXT = """All results of the GPU are compared with results of the CPU. One table has the results for arrays of each
+library, on the default stream and on a stream of their own. Another table has the results for random numbers in every
+format and rounding, with varying types, scale rules, overflow modes and layouts. It also has the results for packed
+codes, products, every 16-bit number, and every float32 bit pattern under eight scales. The tests of the CUDA engine
+run at the end."""
 
 DEVICE = Table("device", "The device", "", plot="none")
 SUITE = Table("suite", "Tests", "", plot="none")
-LIBRARIES = Table("libraries", "Elements in each library's arrays, all equal to the CPU's", "elements", plot="none")
-EQUALITY = Table("equality", "Elements, all equal to the CPU's", "elements", plot="none")
+LIBRARIES = Table("libraries", "Elements of each library's arrays with the CPU's bits", "elements", plot="none")
+EQUALITY = Table("equality", "Elements with the CPU's bits", "elements", plot="none")
 _TESTS, _PATIENCE = "tests/engine/cuda", 480
 
 
@@ -66,7 +67,7 @@ def device_of(session: Session) -> Cells:
         }
     before = session.known(DEVICE, "name", "device")
     if before is not None and before.text != found["name"]:
-        raise RuntimeError(f"The interrupted run was on another device, {before.text}: leave out --resume.")
+        raise RuntimeError(f"The interrupted run used another device, {before.text}; leave out --resume.")
     for row, text in found.items():
         yield DEVICE, Measurement(row, "device", text=text)
 

@@ -13,7 +13,7 @@ from benchmarks import cuda, data
 from benchmarks.questions import Case, Cells, Session
 from benchmarks.record import Table
 
-TITLE = "How close are kernels on a GPU to a copy?"
+TITLE = "How close do GPU kernels come to the speed of a copy?"
 TEXT = """Each number is the time per byte of a kernel divided by the time per byte of the device's own copy. A kernel
 with 1.00 reads and writes as fast as a copy. The goal for arrays of 2^28 numbers is 85 % of the copy's bandwidth, a
 ratio of 1.18. Ten calls are queued at a time."""

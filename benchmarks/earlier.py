@@ -112,7 +112,7 @@ def require() -> None:
     if not (os.environ.get(_PLACE) and (place / "mxnum" / "__init__.py").exists()):
         raise ValueError(
             f"The question 'earlier' needs {_PLACE}, an environment variable with the path of a checkout of another "
-            "version, which this command makes: git worktree add PATH COMMIT"
+            "version. This command makes a checkout: git worktree add PATH COMMIT"
         )
 
 

@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", metavar="STEP", action="append", choices=[s.name for s in STEPS], help="one step")
     parser.add_argument("--minutes", type=float, default=15, help="end after this many minutes (default: 15)")
     parser.add_argument("--list", action="store_true", help="print the steps, and run nothing")
-    parser.add_argument("--rehearse", action="store_true", help="small sizes, in the simulator and on the CPU")
+    parser.add_argument("--rehearse", action="store_true", help="run small sizes, in the simulator and on the CPU")
     options = parser.parse_args(arguments)
     done, steps = read(options.out), [step for step in STEPS if not options.only or step.name in options.only]
     for step in steps:

@@ -15,12 +15,13 @@ from benchmarks.questions import Case, Cells, Session
 from benchmarks.record import Table
 from mxnum import stacks
 
-TITLE = "How fast is NVFP4, beside the packages that make it?"
+TITLE = "How fast is NVFP4, compared with other packages?"
 TEXT = """float32 arrays, blocks of 16 along rows, E4M3 scales and a computed tensor scale, one thread. The baseline
-is `np.copyto` of the array. *To codes* makes packed codes and scales, as torchao, ModelOpt and compressed-tensors do;
-*there and back* makes values. `arithmetic=` computes a stack's own float32 operations, bit for bit. Packages are used
-eagerly, as their own tests use them; gfloat only rounds elements, with scales computed in numpy. In the last table the
-baseline is `mxnum.quantize` to packed codes by the exact definition, in alternation with each package."""
+is `np.copyto` of the array. *To codes* gives packed codes and scales, as torchao, ModelOpt and compressed-tensors do;
+*there and back* gives float32 values. With `arithmetic=`, mxnum reproduces another package's float32 operations
+bit for bit. Packages are used eagerly, as their own tests use them. gfloat only rounds elements, so numpy computes its
+scales. The baseline of the last table is `mxnum.quantize` to packed codes by the exact definition, measured in
+alternation with each package."""
 
 Run = Callable[[Array], Any]
 

@@ -20,15 +20,16 @@ TITLE = "How fast are other libraries, and do they agree?"
 TEXT = """Conversions from float32 to MX values and back, blocks of 32 along rows, floor scales, one thread. The
 baseline is `np.copyto`. Each library is used as its documentation shows, eagerly (no `torch.compile`). *numpy scale*:
 the library only rounds elements, so numpy computes the scale from the exponent bits of each block's largest magnitude.
-*Emulation in torch* was written for this comparison after the algorithm published with the microxcaling library, with
-as few passes as the algorithm needs; microxcaling itself is not measured. The rounding `nearest` of the emulation
-takes ties away from zero. A library that rounds one block at a time gets a small part of the array; its time is per
-element.
+*Emulation in torch* was written for this comparison. It follows the algorithm that was published with the microxcaling
+library, in as few passes as the algorithm needs; microxcaling itself is not measured. The rounding `nearest` of the
+emulation rounds ties away from zero. A library that rounds one block at a time rounds only a small part of the array;
+its time is compared per element.
 
-*Other values* counts the elements whose bits differ from mxnum's (any NaN is as good as another). On normal data all
-should agree. The other sets are where emulators are known to differ: ties, maxima just below a power of two (which a
-floating-point logarithm takes for that power), the ends of the exponent range, signs of zero, NaN and infinity. A
-difference is not in itself an error: ties away from zero is another mode, and what becomes of NaN is a choice."""
+*Other values* counts the elements whose bits differ from mxnum's (all NaN count as equal). All libraries should agree
+on normally distributed data. The other data sets are cases in which emulators are known to differ: ties, the ends of
+the exponent range, signs of zero, NaN and infinity, and maxima just below a power of two. The float logarithm of such
+a maximum equals that of the power of two. A difference is not in itself an error: rounding ties away from zero is
+another mode, and the standard leaves open what becomes of NaN."""
 
 ELEMENTS = {"mxfp8_e4m3": "float8_e4m3fn", "mxfp4_e2m1": "float4_e2m1fn"}
 

@@ -123,7 +123,7 @@ def _units(edge: int, session: Session) -> Cells:
     rng = np.random.default_rng(session.seed)
     a, b = (rng.standard_normal((edge, edge), dtype=np.float32) for _ in range(2))
     sgemm = partial(np.matmul, a, b, np.empty_like(a))
-    table = Table(f"units_{edge}", f"matmul as matrix units add, {edge} × {edge} × {edge}", "× float32 BLAS")
+    table = Table(f"units_{edge}", f"matmul with the sums of matrix units, {edge} × {edge} × {edge}", "× float32 BLAS")
     for unit, kind, goal in UNITS[::3] if session.quick else UNITS:
         if kind.startswith(("mx", "nv")):
             operands: Any = mx.quantize(a, kind), mx.quantize(b, kind, axis=0)

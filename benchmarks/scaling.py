@@ -15,11 +15,11 @@ from benchmarks.record import Measurement, Table
 
 TITLE = "Does the cost grow with the number of elements, and with nothing else?"
 TEXT = """One thread, the common case. *Per element*: the time per element divided by the time per element in an array
-of a million elements. The curve is flat where only the number of elements counts, rises to the left where the fixed
-cost of a call shows, and has a step where an array no longer fits a cache. *Beside a copy*: the baseline is
-`np.copyto` of as many float32 values. *Fixed cost*: a call on one block; the baseline is a copy of 65,536 float32
-values. *Memory*: the peak memory of a call in a fresh process, besides its input and its results, in MiB. Both Python's
-allocator and the operating system measure it. The goal of `quantize` is 1 MiB."""
+of a million elements. The curve is flat where the time is proportional to the number of elements. It rises to the left
+where the fixed cost of a call matters, and has a step where an array no longer fits a cache. *Beside a copy*: the
+baseline is `np.copyto` of as many float32 values. *Fixed cost*: a call on one block; the baseline is a copy of 65,536
+float32 values. *Memory*: the peak memory of a call in a fresh process, besides its input and its results, in MiB. Both
+Python's allocator and the operating system measure it. The goal for `quantize` is 1 MiB."""
 
 REFERENCE = 1 << 20
 FULL = (32, 1 << 8, 1 << 11, 1 << 14, *(1 << power for power in range(16, 29, 2)))

@@ -18,13 +18,13 @@ from benchmarks.questions import Cells, Session
 from benchmarks.record import Measurement, Table
 
 TITLE = "What does the first call cost?"
-TEXT = """Fresh processes, in alternation: *cold* with an empty folder for compiled code, *warm* with the folder that
-the cold one filled. The baseline is the import of numba in the same process, after numpy and mxnum are imported and
-before the first call. Both are as after `pip install mxnum`, without SciPy; where SciPy is installed, numba imports
-some of it at its first call: *warm, SciPy there*. The goals are in seconds (warm at most 0.2, cold at most 3 for the
-common path), so seconds are shown too; unlike the ratios they hold for this machine only. *Whole commands* are fresh
-processes from start to end, as a new user waits for them, with SciPy and torch if they are installed. Their baseline
-is a process that imports numpy alone."""
+TEXT = """Each measurement runs in a fresh process: *cold* starts with an empty folder for compiled code, and *warm*
+with the folder that the cold process filled. The baseline is the import of numba in the same process, after numpy and
+mxnum are imported and before the first call. SciPy is hidden from both processes, because `pip install mxnum` does not
+install it. If SciPy is installed, numba imports a part of SciPy at its first call; *warm, SciPy there* includes this
+time. The goals are in seconds (warm at most 0.2, cold at most 3 for the common path), so a second table shows seconds;
+they hold for this machine only. *Whole commands* are fresh processes from start to end, as a new user waits for them,
+with SciPy and torch if they are installed. Their baseline is a process that imports only numpy."""
 
 GOALS = {"warm": 0.2, "cold": 3.0}
 WITH_SCIPY = "warm, SciPy there"
@@ -60,7 +60,7 @@ def measure(session: Session) -> Cells:
 
 
 def _whole_commands(session: Session) -> Cells:
-    ratios = Table("whole_ratios", "Whole commands, against importing numpy alone", "× a process that imports numpy")
+    ratios = Table("whole_ratios", "Whole commands, relative to importing only numpy", "× a process that imports numpy")
     seconds = Table("whole", "Whole commands, seconds on this machine", "seconds")
     for name in ("quantize",) if session.quick else tuple(WHOLE):
         found: dict[str, list[tuple[float, float]]] = {"cold": [], "warm": []}
@@ -95,7 +95,7 @@ def _seconds(arguments: list[str], folder: str) -> float:
 
 
 def _first_calls(session: Session) -> Cells:
-    ratios = Table("ratios", "Beside the import of numba", "× import numba in the same process")
+    ratios = Table("ratios", "Relative to the import of numba", "× import numba in the same process")
     seconds = Table("seconds", "Seconds on this machine", "seconds")
     names = ("quantize",) if session.quick else tuple(child.FIRST_CALLS)
     imports: dict[str, list[dict[str, float]]] = defaultdict(list)

@@ -14,7 +14,7 @@ from benchmarks.data import Array, normal, size_name
 from benchmarks.questions import Case, Cells, Session
 from benchmarks.record import Measurement, Table
 
-TITLE = "What do more threads bring, and do they change anything?"
+TITLE = "How much faster are several threads, and do they give the same bits?"
 TEXT = """The baseline is the same call on one thread; threads are set with `numba.set_num_threads`. On n cores that
 share one memory bus, large arrays gain less than a factor of n. Arrays below a certain size use one thread, whatever is
 set. *Same bits* compares every code, scale and value with the results of one thread, on data with NaN in a few blocks

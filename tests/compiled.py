@@ -19,7 +19,7 @@ Counts = tuple[float, int, int]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    text = "list what tests compile, in seconds of processor time"
+    text = "list the functions that tests compile, with seconds of processor time"
     parser.getgroup("mxnum").addoption("--compiled", action="store_true", help=text)
 
 

@@ -52,7 +52,7 @@ class Covering:
             " with ".join(f"kind of {name}" if name in self.kinds and len(names) > 1 else name for name in names)
             for names in self.together
         )
-        return f"{len(self)} of {len(self.possible)} cases of {sizes}. Every value of these meets: {met}."
+        return f"{len(self)} of {len(self.possible)} cases of {sizes}. All combinations of these occur: {met}."
 
     def __len__(self) -> int:
         return len(self.chosen)
@@ -124,7 +124,7 @@ def covering(
     values = {name: tuple(some) for name, some in choices.items()}
     size = prod(map(len, values.values()))
     if size > 1 << 20:
-        raise ValueError(f"{size} products are too many to choose from: leave some choices to another test")
+        raise ValueError(f"{size} combinations are too many to choose from: leave some choices to another test")
     rows = np.stack(np.unravel_index(np.arange(size), [len(some) for some in values.values()]), axis=1)
     left_out = {frozenset(pair) for pair in apart}
     together = [

@@ -32,8 +32,8 @@ class Notes:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("mxnum")
-    group.addoption("--note-skipped", type=Path, metavar="FILE", help="write down what is skipped")
-    group.addoption("--only-noted", type=Path, metavar="FILE", help="run what was written down, and named files")
+    group.addoption("--note-skipped", type=Path, metavar="FILE", help="write the names of skipped tests to FILE")
+    group.addoption("--only-noted", type=Path, metavar="FILE", help="run the tests listed in FILE, and given files")
 
 
 def pytest_configure(config: pytest.Config) -> None:

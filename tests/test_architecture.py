@@ -125,16 +125,16 @@ def test_the_folders_of_the_engine_are_listed_where_it_begins():
     assert tuple(re.findall(r"^- `(\w+)`:", text, re.M)) == ROOMS
     assert {path.parent.name for path in (PACKAGE / "engine").glob("*/*.py")} == set(ROOMS)
     beside = {path.stem for path in (PACKAGE / "engine").glob("*.py")} - {"__init__"}
-    assert beside <= set(re.findall(r"`(\w+)`", text)), "what lies beside the folders is named too"
+    assert beside <= set(re.findall(r"`(\w+)`", text)), "the docstring does not name a module"
     assert not rooms_imported(PACKAGE / "engine" / "request.py")
 
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_imports_go_one_way_between_folders_of_the_engine(room):
     named = rooms_named(room)
-    assert named <= set(ROOMS[: ROOMS.index(room)]), "only folders above it in that list"
+    assert named <= set(ROOMS[: ROOMS.index(room)]), "a folder may import only folders above it in ROOMS"
     for path in (PACKAGE / "engine" / room).glob("*.py"):
-        assert rooms_imported(path) <= {*named, room, "request"}, f"{path.name} and the docstring of {room}"
+        assert rooms_imported(path) <= {*named, room, "request"}, f"{path.name} disagrees with the docstring of {room}"
 
 
 def test_layers_import_layers_below_them():

@@ -26,7 +26,7 @@ VERSIONS = dict(re.findall(r"\*\*([\w-]+)\*\* (\d[\d.]*\d)", PAGE))
 def compared(library):
     """Check that the comparison page is about a library's installed version, or skip the test."""
     if version(library) != VERSIONS[library]:
-        pytest.skip(f"the page is about {library} {VERSIONS[library]}; installed is {version(library)}")
+        pytest.skip(f"the page is about {library} {VERSIONS[library]}, but {version(library)} is installed")
 
 
 def cells(row):
@@ -177,7 +177,7 @@ def test_scales_that_are_floats():
 
 
 @pytest.mark.skipif(
-    "MXNUM_MICROXCALING" not in os.environ, reason="MXNUM_MICROXCALING does not say where a checkout is"
+    "MXNUM_MICROXCALING" not in os.environ, reason="MXNUM_MICROXCALING does not name a checkout of microxcaling"
 )
 def test_what_microxcaling_does(monkeypatch):
     torch = pytest.importorskip("torch", reason="torch is not installed")

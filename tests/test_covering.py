@@ -66,7 +66,7 @@ def test_pairs_in_apart_need_no_cases():
 
 def test_text_says_what_is_covered():
     told = str(covering(a=range(3), b=range(2), c=range(2), apart=[("a", "b")]))
-    assert told == "6 of 12 cases of a (3), b (2), c (2). Every value of these meets: a with c; b with c."
+    assert told == "6 of 12 cases of a (3), b (2), c (2). All combinations of these occur: a with c; b with c."
 
 
 def test_kinds_occur_with_all_values_of_other_choices():
@@ -75,7 +75,9 @@ def test_kinds_occur_with_all_values_of_other_choices():
     assert {(case["a"] % 3, case["b"]) for case in found} == set(product(range(3), range(7)))
     assert meetings(found, "a") == {(a,) for a in range(8)}
     assert len(found) == 21
-    assert str(found) == "21 of 56 cases of a (8, 3 kinds), b (7). Every value of these meets: kind of a with b; a."
+    assert (
+        str(found) == "21 of 56 cases of a (8, 3 kinds), b (7). All combinations of these occur: kind of a with b; a."
+    )
 
 
 def test_cases_outside_the_covering_are_in_the_full_tier():
@@ -89,5 +91,5 @@ def test_cases_outside_the_covering_are_in_the_full_tier():
 
 
 def test_too_many_combinations_raise():
-    with pytest.raises(ValueError, match="2000000 products are too many"):
+    with pytest.raises(ValueError, match="2000000 combinations are too many"):
         covering(a=range(2000), b=range(1000))

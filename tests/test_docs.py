@@ -41,7 +41,7 @@ LANGUAGES = {
     "toml": "tests/lab/mlp",
     "python": "this file, or tests/test_examples.py",
     "sh": "this file",
-    "text": "nobody: it is what a program printed",
+    "text": "no test, because the block shows what a program printed",
 }
 #: Modules that Python blocks may import, each with the optional package that it needs.
 OPTIONAL = {
@@ -86,7 +86,7 @@ def test_every_block_has_a_language_that_is_tested(page):
     for line, language, _ in fences(page):
         assert language in LANGUAGES, f"line {line}: {language!r}"
         if language == "{code-cell}":  # without a jupytext header the build does not run cells
-            assert page.read_text().startswith("---\njupytext:"), "the head that makes it a notebook is missing"
+            assert page.read_text().startswith("---\njupytext:"), "the page has no jupytext header"
 
 
 @pytest.mark.parametrize("text", blocks("python", PAGES))

@@ -18,8 +18,9 @@ LISTED = LIST.read_text().splitlines()
 CHANGED = """Public names of {module} are not what docs/reference/public-names.txt lists.
   gone or changed: {gone}
   new or changed: {new}
-If that is meant: run `python -m tests.public_names --record`, add a line to CHANGELOG.md, and where a name goes keep it
-for one version with a DeprecationWarning. If it is not: give the name an underscore, or leave it out of __all__."""
+If the change is intended: run `python -m tests.public_names --record`, add a line to CHANGELOG.md, and keep each
+removed name for one version with a DeprecationWarning. If the change is not intended: give the name an underscore, or
+leave it out of __all__."""
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -47,8 +47,8 @@ def test_partial_runs_are_reported():
 
 def test_the_record_as_a_table():
     told = tiers.table({HERE: entry(), "tests/test_ops.py::a": entry(code="0")}).splitlines()
-    assert told[3] == f"| `{HERE}` | 3 | 3 | 0 | 0 | 1.5 | 2026-01-01 | the code as it is |"
-    assert told[2].endswith("| code before its last change |")
+    assert told[3] == f"| `{HERE}` | 3 | 3 | 0 | 0 | 1.5 | 2026-01-01 | the current code |"
+    assert told[2].endswith("| older code |")
 
 
 def test_hash_ignores_comments_and_docstrings():

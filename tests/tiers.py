@@ -36,8 +36,8 @@ Record = dict[str, dict[str, Any]]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("mxnum")
-    group.addoption("--tier", choices=("fast", "full"), default="fast", help="full adds what is exhaustive and slow")
-    group.addoption("--record", action="store_true", help="enter outcomes of the full tier in tests/full_tier.json")
+    group.addoption("--tier", choices=("fast", "full"), default="fast", help="full adds exhaustive and slow tests")
+    group.addoption("--record", action="store_true", help="write outcomes of slow tests to tests/full_tier.json")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -146,7 +146,7 @@ def table(record: Record) -> str:
         "|---|---|---|---|---|---|---|---|",
     ]
     for name, entry in sorted(record.items()):
-        about = "the code as it is" if entry["code"] == code_hash(name) else "code before its last change"
+        about = "the current code" if entry["code"] == code_hash(name) else "older code"
         numbers = (entry[kind] for kind in ("cases", "passed", "skipped", "failed", "seconds", "date"))
         lines.append(" | ".join([f"| `{name}`", *map(str, numbers), f"{about} |"]))
     return "\n".join(lines)

@@ -159,7 +159,7 @@ def test_render_makes_the_same_page_again(asked, tmp_path):
     command.main(["--out", str(tmp_path)])
     page = (tmp_path / "results.md").read_text()
     (tmp_path / "results.md").unlink()
-    (tmp_path / "results_a_gone.svg").write_text("of a table that is no more")
+    (tmp_path / "results_a_gone.svg").write_text("of a table that no longer exists")
     (tmp_path / "cuda_a_t.svg").write_text("of another result")
     asked.log = []
     assert command.main(["--render", str(tmp_path / "results.json")]) == 0

@@ -27,7 +27,7 @@ def test_the_published_rows_are_what_is_found_here(library):
         pytest.skip(f"{library} is not installed")
     at, text = published(library)
     if version(library) != at:
-        pytest.skip(f"the page is about {library} {at}, installed is {version(library)}")
+        pytest.skip(f"the page is about {library} {at}, but {version(library)} is installed")
     for peer in peers(library):
         if peer.claims.get("source", "float32") == "float32" and peer.format in ("mxfp8_e5m2", "mxfp4_e2m1"):
             row = row_of(peer)

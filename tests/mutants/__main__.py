@@ -74,7 +74,7 @@ def changed(text: str, mutant: Mutant) -> str:
     """Return the text of a file with the mistake planted."""
     count = text.count(mutant.old)
     if count != 1 or mutant.old == mutant.new:
-        raise ValueError(f"{mutant.name}: its text occurs {count} times in {mutant.file}, and has to occur once")
+        raise ValueError(f"{mutant.name}: its text occurs {count} times in {mutant.file}, but must occur once")
     return text.replace(mutant.old, mutant.new)
 
 
@@ -191,24 +191,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Plant the chosen mistakes one after the other, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument(
-        "--only", metavar="PATTERN", action="append", help="mutants whose name or file matches or contains this (again)"
-    )
-    parser.add_argument("--stale", action="store_true", help="only what was not recorded as it is now")
-    parser.add_argument("--record", action="store_true", help="enter what becomes of them in tests/mutants/fates.json")
-    parser.add_argument("--list", action="store_true", help="say what they are and when they were found; run nothing")
-    parser.add_argument("--skip-baseline", action="store_true", help="do not see first that the tests pass as they are")
-    parser.add_argument("--random", metavar="N", type=int, help="draw N mistakes instead")
-    parser.add_argument("--seed", metavar="S", type=int, default=0, help="the seed of what is drawn")
-    parser.add_argument("--calls", metavar="FOLDER", type=Path, help="keep the record of which test calls what")
-    parser.add_argument("--recorded", action="store_true", help="record nothing more: other test files run as a whole")
-    parser.add_argument("--out", metavar="FILE", type=Path, help="store outcomes, and go on where an earlier run ended")
-    parser.add_argument("--again", action="store_true", help="plant those again that survived or ran out of time")
+        "--only", metavar="PATTERN", action="append",
+        help="plant mistakes whose name or file matches or contains PATTERN; may be repeated",
+    )  # fmt: skip
+    parser.add_argument("--stale", action="store_true", help="plant mistakes that have no record for the current code")
+    parser.add_argument("--record", action="store_true", help="write the outcomes to tests/mutants/fates.json")
+    parser.add_argument("--list", action="store_true", help="print the mistakes and their records, and run nothing")
+    parser.add_argument("--skip-baseline", action="store_true", help="do not first run the tests without a mistake")
+    parser.add_argument("--random", metavar="N", type=int, help="plant N random mistakes instead")
+    parser.add_argument("--seed", metavar="S", type=int, default=0, help="the seed of the random mistakes")
+    parser.add_argument("--calls", metavar="FOLDER", type=Path, help="keep the record of the calls of each test")
+    parser.add_argument("--recorded", action="store_true", help="record no calls; run unrecorded test files as a whole")
+    parser.add_argument("--out", metavar="FILE", type=Path, help="store outcomes; skip mistakes with a stored outcome")
+    parser.add_argument("--again", action="store_true", help="plant again what survived or ran out of time before")
     options = parser.parse_args(arguments)
     if options.random is not None:
         return plant_drawn(options)
     mutants = chosen(options.only)
     if not mutants:
-        print(f"No mutant matches {' or '.join(options.only)!r}.", file=sys.stderr)
+        print(f"No planted mistake matches {' or '.join(options.only)!r}.", file=sys.stderr)
         return 2
     if options.stale:
         mutants = [mutant for mutant in mutants if not is_fresh(mutant)]
@@ -226,7 +227,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not options.skip_baseline:
             passes, failed = run_tests(folder, tests_of(mutants))
             if not passes:
-                print(f"Nothing was planted: without a mistake {failed}", file=sys.stderr)
+                print(f"Nothing was planted, because the tests fail without a mistake: {failed}", file=sys.stderr)
                 return 2
         survived = []
         for number, mutant in enumerate(mutants, 1):
@@ -236,7 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             survived += [] if fate.killed else [mutant]
             if options.record:
                 record(mutant, fate, folder)
-    print(f"{len(mutants) - len(survived)} of {len(mutants)} mutants were killed.")
+    print(f"The tests killed {len(mutants) - len(survived)} of {len(mutants)} planted mistakes.")
     for mutant in survived:
         print(f"SURVIVED {mutant.name} ({mutant.file}): {mutant.wrong}")
     return 1 if survived else 0

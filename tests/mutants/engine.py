@@ -16,7 +16,7 @@ ENGINE = (
         "mxnum/engine/rounding/float_additions.py",
         "return total + select(x < 0, down, up)",
         "return total + select(x < 0, up, down)",
-        "The fast rounding up rounds down.",
+        "The fast formulation of rounding up rounds down.",
         (f"{ROUNDING}/test_float_additions.py::test_codes_equal_the_definition",),
     ),
     (
@@ -24,7 +24,7 @@ ENGINE = (
         "mxnum/engine/rounding/float_additions.py",
         "odd = (total - magic + steps) & 1",
         "odd = (total - magic) & 1",
-        "Ties of an element without mantissa go by the significand, not by the code.",
+        "For an element without mantissa bits, the parity of the significand decides ties, not the code's parity.",
         (f"{ROUNDING}/test_float_additions.py::test_ties_of_an_element_without_mantissa_go_by_the_parity_of_its_code",),
     ),
     (
@@ -56,7 +56,7 @@ ENGINE = (
         "mxnum/engine/rounding/any_scale.py",
         "select(magnitude == 0, 0, least), magnitude)",
         "0, magnitude)",
-        "Rounding away from zero forgets numbers far below the scale.",
+        "Numbers far below the scale become zero, even where they should round away from zero.",
         (f"{ROUNDING}/test_any_scale.py",),
     ),
     (
@@ -72,7 +72,7 @@ ENGINE = (
         "mxnum/engine/rounding/as_float32.py",
         "shift = e.discarded - 1 + below",
         "shift = e.discarded + below",
-        "The rest of a float64 number counts half.",
+        "In stochastic rounding, the rest of a float64 number beyond its float32 part counts only half.",
         (f"{ROUNDING}/test_as_float32.py",),
     ),
     (
@@ -80,7 +80,7 @@ ENGINE = (
         "mxnum/engine/rounding/formulation.py",
         "return function(leading, scale, random + rest(x, leading, scale, e), e)",
         "return function(leading, scale, random, e)",
-        "Stochastic rounding of float64 looks at the leading part alone.",
+        "Stochastic rounding ignores the rest of a float64 number beyond its float32 part.",
         (f"{ROUNDING}/test_formulation.py::test_random_bits_decide_where_the_definition_says",),
     ),
     (
@@ -88,7 +88,7 @@ ENGINE = (
         "mxnum/engine/rounding/formulation.py",
         "special = _with_constants(function, float_additions.constants(element, rounding, overflow))",
         "special = _with_constants(function, float_additions.constants(element, rounding))",
-        "The commonest loops always saturate.",
+        "The loops for the commonest settings always saturate.",
         (f"{HOST}::test_every_rounding_and_overflow",),
     ),
     (
@@ -96,7 +96,7 @@ ENGINE = (
         "mxnum/engine/rounding/paths.py",
         "element.bits <= MOST_BITS and not element.canonical_nan",
         "element.bits <= MOST_BITS",
-        "Elements for which nothing is proved take the fast formulation.",
+        "Conversions to elements for which nothing is proved use the fast formulation.",
         (f"{ROUNDING}/test_paths.py",),
     ),
     (
@@ -104,7 +104,7 @@ ENGINE = (
         "mxnum/engine/rounding/offset_additions.py",
         "SIGN_PLACE = source.bits - 1",
         "SIGN_PLACE = source.bits - 2",
-        "An infinity less an offset has another sign.",
+        "Positive infinity minus an offset becomes negative infinity.",
         ("tests/engine/loops/test_offsets.py",),
     ),
     # Packing
@@ -121,7 +121,7 @@ ENGINE = (
         "mxnum/engine/packing/bit_stream.py",
         "if held > 0:",
         "if held > 1:",
-        "A last byte with one bit is not written.",
+        "A last byte that holds a single bit is not written.",
         ("tests/engine/packing/test_bit_stream.py",),
     ),
     (
@@ -129,7 +129,7 @@ ENGINE = (
         "mxnum/engine/packing/arrays.py",
         "count = 1 if length * bits % 8 == 0 else codes.size // length",
         "count = 1 if length * bits % 4 == 0 else codes.size // length",
-        "Rows that end in the middle of a byte run into each other.",
+        "If a row ends in the middle of a byte, the next row begins in the same byte.",
         ("tests/engine/packing/test_arrays.py",),
     ),
     (
@@ -137,7 +137,7 @@ ENGINE = (
         "mxnum/engine/packing/bit_stream.py",
         "return 8 // math.gcd(8, bits)",
         "return 4 // math.gcd(4, bits)",
-        "Packed rows are cut where a byte has codes of both sides.",
+        "Groups of codes that are packed together do not fill whole bytes.",
         ("tests/engine/packing/test_bit_stream.py",),
     ),
     # Traversal and threads
@@ -146,7 +146,7 @@ ENGINE = (
         "mxnum/engine/traversal/block_walk.py",
         "if sizes[-2] == 1 and lengths[-1] % sizes[-1] == 0:",
         "if sizes[-2] == 1:",
-        "Blocks go on in the next row.",
+        "A short block at the end of a row continues in the next row.",
         (WALK,),
     ),
     (
@@ -154,7 +154,7 @@ ENGINE = (
         "mxnum/engine/traversal/block_walk.py",
         "for a, b in pairwise(bounds(outer, count))]",
         "for a, b in pairwise(bounds(outer - 1, count))]",
-        "No thread does the last row.",
+        "No thread processes the last row.",
         (WALK,),
     ),
     (
@@ -162,7 +162,7 @@ ENGINE = (
         "mxnum/engine/traversal/block_walk.py",
         "pairwise(bounds(inner, count, step))",
         "pairwise(bounds(inner, count, 1))",
-        "Threads begin inside a group, and two have one mark.",
+        "The shares of two threads meet inside a group, so both threads use the same mark.",
         (WALK,),
     ),
     (
@@ -178,7 +178,7 @@ ENGINE = (
         "mxnum/engine/traversal/parts.py",
         "slice(column, column + _SIDE)",
         "slice(column, column + _SIDE - 1)",
-        "A column of every tile is not copied.",
+        "The last column of each full tile is not copied.",
         ("tests/engine/traversal/test_blocked_copy.py",),
     ),
     (
@@ -194,7 +194,7 @@ ENGINE = (
         "mxnum/engine/traversal/parts.py",
         "np.pad(part, padding, mode=fill)",
         "np.pad(part, padding)",
-        "Short blocks over several axes have zeros beside their elements, and other offsets.",
+        "Short blocks over several axes are padded with zeros, which change their offsets.",
         (f"{PARTS}::test_each_block_is_a_row",),
     ),
     (
@@ -202,7 +202,7 @@ ENGINE = (
         "mxnum/engine/traversal/parts.py",
         "strides, in_line = element_strides(shape), all(size == 1 for size in sizes[:axis])",
         "strides, in_line = element_strides(shape), True",
-        "Parts whose elements do not follow each other draw random bits as if they did.",
+        "Parts whose elements are not consecutive draw random bits as if they were.",
         (f"{PARTS}::test_chunks_cover_everything_once",),
     ),
     # Plans
@@ -211,7 +211,7 @@ ENGINE = (
         PLAN,
         "words = words_of_key(random.key, random.first + part.first)",
         "words = words_of_key(random.key, random.first)",
-        "Every part draws the random bits of the first.",
+        "Every part draws the random bits of the first part.",
         (f"{HOST}::test_threads_share_arrays_of_any_strides",),
     ),
     (
@@ -235,7 +235,7 @@ ENGINE = (
         PLAN,
         "elif not out.flags.c_contiguous or _may_share(x, out):",
         "elif not out.flags.c_contiguous:",
-        "Results go to the loops over numbers that are still to be read.",
+        "Results are written over numbers that are still to be read.",
         (f"{HOST}::test_results_may_lie_anywhere",),
     ),
     (
@@ -252,7 +252,7 @@ ENGINE = (
         "mxnum/engine/machine/workers.py",
         "        and _TINY * _HALF * _TWO == _TINY\n",
         "",
-        "Subnormal results that are flushed are not noticed.",
+        "The check of the float environment does not notice that subnormal results are flushed to zero.",
         ("tests/engine/machine/test_float_environment.py",),
     ),
     (
@@ -260,7 +260,7 @@ ENGINE = (
         "mxnum/engine/machine/loop_cache.py",
         "(self._impl.locator.get_source_stamp(), source_hash())",
         '(self._impl.locator.get_source_stamp(), "")',
-        "Loops on disk outlive changes of what they call.",
+        "A compiled loop stays in the disk cache after the functions that it calls have changed.",
         ("tests/engine/machine/test_loop_cache.py",),
     ),
     # Errors
@@ -269,7 +269,7 @@ ENGINE = (
         "mxnum/engine/quantizing/host.py",
         "refused = magnitude > source.max_code + (0 if is_any else 1)",
         "refused = magnitude > source.max_code",
-        "Elements without NaN refuse infinities, which they can hold saturated.",
+        "Infinities raise an error for elements without a NaN code, although only NaN is forbidden.",
         (f"{HOST}::test_the_first_offender_is_named_in_c_order",),
     ),
     (
@@ -277,7 +277,7 @@ ENGINE = (
         "mxnum/engine/quantizing/host.py",
         "if not (is_direct and isinstance(loops, Loops) and asked.by_powers_of_two) or asked.must_look:",
         "if not (is_direct and isinstance(loops, Loops) and asked.by_powers_of_two):",
-        "fake_quantizer takes what fake_quantize refuses.",
+        "fake_quantizer accepts NaN and infinities for which fake_quantize raises an error.",
         ("tests/test_ops.py",),
     ),
 )

@@ -17,7 +17,7 @@ FLOAT_SCALES = (
         LOOP,
         "if whole < panel.blocks:",
         "if whole > panel.blocks:",
-        "The largest number of a short last block is what lay in memory.",
+        "The largest magnitude of a short last block is not computed, so the loop uses what is left in the buffer.",
         COMPILED,
     ),
     (
@@ -25,7 +25,7 @@ FLOAT_SCALES = (
         LOOP,
         "if most <= LIMIT:",
         "if most <= LIMIT + 1:",
-        "Blocks with an infinity are not left to the definition.",
+        "The loop converts panels with an infinity instead of leaving them to the definition.",
         COMPILED,
     ),
     (
@@ -33,7 +33,7 @@ FLOAT_SCALES = (
         "mxnum/engine/loops/marked.py",
         "specials[b] = amax[b] > MAX",
         "specials[b] = amax[0] > MAX",
-        "What is not finite in the first block of a panel makes the scale of every block a NaN, and elsewhere none.",
+        "A check of the first block of a panel for NaN and infinity decides for all blocks of the panel.",
         CASES,
     ),
     (
@@ -41,7 +41,7 @@ FLOAT_SCALES = (
         LOOP,
         "t = common if step == 0 else wide(load(tensor, place + b))\n",
         "t = common\n",
-        "The scales of a panel are found with the tensor scale of its first block.",
+        "All scales of a panel are computed with the tensor scale of its first block.",
         CASES,
     ),
     (
@@ -57,7 +57,7 @@ FLOAT_SCALES = (
         "mxnum/engine/quantizing/choosing.py",
         "if errors[1] < errors[0]:",
         "if errors[1] > errors[0]:",
-        "Of two scales, where floats do not decide, the one with larger errors is kept.",
+        "Where float arithmetic cannot decide, the rule four over six takes the scale with the larger error.",
         CASES,
     ),
     (
@@ -65,7 +65,7 @@ FLOAT_SCALES = (
         "mxnum/engine/loops/four_over_six.py",
         "four if balance < 0 else six",
         "four if balance > 0 else six",
-        "Of two scales, where float32 decides, the one with larger errors is taken.",
+        "Where vector code decides, the rule four over six takes the scale with the larger error.",
         COMPILED,
     ),
     (
@@ -73,7 +73,7 @@ FLOAT_SCALES = (
         "mxnum/engine/quantizing/float_scales.py",
         "largest = largest if largest <= source.max_code else int(",
         "largest = largest if largest <= source.max_code + 1 else int(",
-        "One infinity makes the tensor scale, and every other number zero.",
+        "An infinity determines the tensor scale, so all other numbers become zero.",
         CASES,
     ),
     (
@@ -81,7 +81,7 @@ FLOAT_SCALES = (
         "mxnum/engine/rounding/by_factors.py",
         "store(tables, b, select(factor == 0, _INFINITY, factor))",
         "store(tables, b, factor)",
-        "Under a scale that is zero, numbers are not zero.",
+        "Numbers do not become zero under a scale of zero.",
         (f"{ROUNDING}/test_by_factors.py::test_elements",),
     ),
     (
@@ -89,7 +89,7 @@ FLOAT_SCALES = (
         "mxnum/engine/rounding/by_factors.py",
         "third = c[2] + doubled",
         "third = c[2]",
-        "Above the least normal numbers a place of E2M1 is half of what it should be.",
+        "For E2M1 codes of 4 and more, the threshold that decides the last bit is too low.",
         (f"{ROUNDING}/test_by_factors.py::test_elements",),
     ),
     (
@@ -97,7 +97,7 @@ FLOAT_SCALES = (
         "mxnum/engine/loops/panels.py",
         "store(maxima, b, found)",
         "store(maxima, b, max(greatest, found))",
-        "The largest magnitude of a block is that of all blocks before it, too.",
+        "The largest magnitude of a block includes the magnitudes of all blocks before it.",
         ("tests/engine/quantizing/test_float_scales.py",),
     ),
     (
@@ -105,7 +105,7 @@ FLOAT_SCALES = (
         "mxnum/engine/rounding/stochastic_over.py",
         "<< SR_BITS) - random)",
         "<< SR_BITS) + random)",
-        "Random bits that should take a number up keep it down.",
+        "Stochastic rounding never rounds away from zero.",
         (f"{ROUNDING}/test_stochastic_over.py",),
     ),
     (
@@ -113,7 +113,7 @@ FLOAT_SCALES = (
         "mxnum/engine/rounding/formulation.py",
         "factor[2], random), factor[0]",
         "factor[2], 0), factor[0]",
-        "Values that are rounded stochastically by the definition all go down.",
+        "Stochastic rounding to values by the definition ignores the random bits and rounds toward zero.",
         CASES,
     ),
     (
@@ -121,7 +121,7 @@ FLOAT_SCALES = (
         "mxnum/engine/machine/float64_words.py",
         '_compiled(multiply_float64, "fmul")',
         '_compiled(multiply_float64, "fadd")',
-        "Compiled, a factor is the sum of scale and tensor scale.",
+        "In compiled code, a factor is the sum of scale and tensor scale instead of their product.",
         COMPILED,
     ),
     # Stacks
@@ -130,7 +130,7 @@ FLOAT_SCALES = (
         "mxnum/engine/rounding/by_stack.py",
         "if DIVIDES else multiply",
         "if not DIVIDES else multiply",
-        "Loops divide by the factor of a stack that multiplies, and multiply by that of one that divides.",
+        "Loops divide by the factor if the stack multiplies, and multiply if the stack divides.",
         STACKS,
     ),
     (
@@ -138,7 +138,7 @@ FLOAT_SCALES = (
         "mxnum/engine/quantizing/by_stack.py",
         "except Left:\n        return otherwise()\n    return codes, scales",
         "except Left:\n        raise\n    return codes, scales",
-        "A tensor of which loops leave a block is an error, and not left to numpy.",
+        "If the loops cannot convert a block of a tensor, quantizing raises instead of falling back to numpy.",
         STACKS,
     ),
     # The machine
@@ -147,7 +147,7 @@ FLOAT_SCALES = (
         "mxnum/engine/machine/vectors.py",
         "ir.Constant(_PAIRS, [28] *",
         "ir.Constant(_PAIRS, [24] *",
-        "Of two codes packed in a byte by vectors the second is cut off.",
+        "When vector code packs two codes into a byte, the second code is lost.",
         STACKS,
     ),
     (
@@ -155,7 +155,7 @@ FLOAT_SCALES = (
         "mxnum/engine/machine/lanes.py",
         "return (builder.sext if signed else builder.zext)(value, _I32)",
         "return builder.sext(value, _I32)",
-        "Codes and scales from 128 on are negative in a lane.",
+        "Codes and scales of 128 or more become negative in a lane.",
         ("tests/engine/machine/test_lanes.py::test_memory",),
     ),
 )

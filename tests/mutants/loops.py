@@ -32,7 +32,7 @@ LOOPS = (
         IN_PANELS,
         "                for i in range(start, stop):\n                    largest =",
         "                for i in range(start, stop - 1):\n                    largest =",
-        "The last element of a block that registers do not divide has no part in its scale.",
+        "The scale ignores the last element of a block if `USUAL_RUN` does not divide the block length.",
         (f"{HOST}::test_rows_of_blocks_that_registers_do_not_divide",),
     ),
     (
@@ -40,7 +40,7 @@ LOOPS = (
         IN_ROWS,
         "                if leaves_rest and width != run:\n                    marks[number] = MIXED\n",
         "                if leaves_rest and width != run:\n",
-        "What is left of a row is not marked for other loops.",
+        "The short block at the end of a row is skipped without a mark, so no loop converts it.",
         ("tests/engine/quantizing/test_powers_of_two.py::test_what_is_marked_is_redone_and_nothing_else",),
     ),
     (
@@ -48,7 +48,7 @@ LOOPS = (
         IN_ROWS,
         "out, base * bits // 8)",
         "out, place * bits // 8)",
-        "The packed codes of a group are written where those of another belong.",
+        "The packed codes of a group are written where the codes of another group belong.",
         ("tests/engine/quantizing/test_packed.py::test_every_format",),
     ),
     (
@@ -56,7 +56,7 @@ LOOPS = (
         PLAN,
         "pack(codes, bits, written.reshape(len(codes), -1))",
         "pass",
-        "Packed codes that are made again stay in the copy where they were unpacked.",
+        "Redone codes stay in the unpacked copy, and are not packed into the result.",
         ("tests/engine/quantizing/test_packed.py::test_other_float_environments_take_integers",),
     ),
     (
@@ -72,7 +72,7 @@ LOOPS = (
         IN_ROWS,
         "is_right = is_right and integer(widen(word(most))) <= limits.greatest_x",
         "is_right = is_right",
-        "Groups with NaN or infinities are not left to the definition.",
+        "Groups with NaN or infinities are not marked, so the fast formulation converts them.",
         (f"{HOST}::test_every_type",),
     ),
     (
@@ -88,7 +88,7 @@ LOOPS = (
         IN_ROWS,
         "if integer(magnitude) == 0 and scale < NAN_SCALE else scale",
         "if integer(magnitude) == 0 else scale",
-        "Zeros under a scale that is given as NaN are zeros.",
+        "A block of zeros is quantized to zeros even if its given scale is NaN.",
         (f"{HOST}::test_given_scales",),
     ),
     (
@@ -96,7 +96,7 @@ LOOPS = (
         IN_ROWS,
         "where = piece, blocks * size, 0, 0, 0, 0, 0, 0",
         "where = piece, size, 0, 0, 0, 0, 0, 0",
-        "All blocks of a group but the first round with old random bits.",
+        "Only the first block of each group is rounded with new random bits.",
         (f"{HOST}::test_every_rounding_and_overflow",),
     ),
     (
@@ -104,7 +104,7 @@ LOOPS = (
         IN_ROWS,
         "where = piece, blocks * size, 0, 0, 0, 0, 0, 0",
         "where = base, blocks * size, 0, 0, 0, 0, 0, 0",
-        "Every piece of a long block rounds with the bits of the first.",
+        "Every piece of a long block is rounded with the random bits of the first piece.",
         (f"{HOST}::test_a_block_longer_than_what_is_drawn_at_a_time",),
     ),
     (
@@ -112,7 +112,7 @@ LOOPS = (
         IN_MARKED,
         "if specials[b] != 0:",
         "if specials[0] != 0:",
-        "A NaN in the first block of a panel makes the scales of all its blocks NaN, and one elsewhere makes none.",
+        "A NaN in the first block of a panel makes all scales of the panel NaN; a NaN in another block makes no scale NaN.",
         (f"{HOST}::test_special_values_by_policy",),
     ),
     (
@@ -120,7 +120,7 @@ LOOPS = (
         IN_ROWS,
         "scales_lie(scales, row * per_row + begin, end - begin, limits)",
         "scales_lie(scales, row * per_row + begin, end - begin - 1, limits)",
-        "A last scale beyond the domain of decoding is not seen.",
+        "The loop does not check if the last scale lies in the domain of decoding.",
         (f"{HOST}::test_every_code_under_every_scale_dequantizes_as_defined",),
     ),
     (
@@ -128,7 +128,7 @@ LOOPS = (
         IN_ROWS,
         "scale = select((i & SHORT_RUN) == 0, one, other)",
         "scale = one",
-        "Of two short blocks the second is decoded under the scale of the first.",
+        "If two blocks are decoded together, the second block is decoded with the scale of the first.",
         (f"{HOST}::test_every_layout",),
     ),
     # Loops along columns
@@ -137,7 +137,7 @@ LOOPS = (
         IN_PANELS,
         "band // bands * rows + min(begin + k, rows)",
         "band // bands * rows + begin + k",
-        "A short last band goes on in the next plane.",
+        "A short last band continues in the next plane.",
         (f"{COLUMNS}::test_bands_of_all_planes",),
     ),
     (
@@ -145,7 +145,7 @@ LOOPS = (
         IN_PANELS,
         "number = band * in_band + (in_band - 1 if is_short else column // panel)",
         "number = band * in_band + column // panel",
-        "What redoes marked groups takes a short last block for a part of the group before it.",
+        "A short last block uses the mark of the panel before it.",
         (f"{FOLDER}/test_rows.py::test_groups_cover_a_row",),
     ),
     (
@@ -153,7 +153,7 @@ LOOPS = (
         IN_PANELS,
         "        for j in range(panel.blocks * run):\n            store(high, j, 0)",
         "        for j in range(panel.width):\n            store(high, j, 0)",
-        "A short last block takes what a panel before it had there into account.",
+        "Column maxima of an earlier panel affect the scale of a short last block.",
         (f"{COLUMNS}::test_panels_and_what_is_left_of_them",),
     ),
     (
@@ -161,7 +161,7 @@ LOOPS = (
         IN_COLUMNS,
         "                marks[panel.number] = MIXED\n                skipped += 1\n                continue\n            for b",
         "                marks[0] = MIXED\n                skipped += 1\n                continue\n            for b",
-        "Another panel is redone than was left.",
+        "The loop marks the first panel instead of the panel that it skips.",
         (f"{COLUMNS}::test_panels_and_what_is_left_of_them",),
     ),
     (
@@ -169,7 +169,7 @@ LOOPS = (
         IN_PANELS,
         "(first, width, 0, 0, 0, 0, 0, 0)",
         "(first, width // 2, 0, 0, 0, 0, 0, 0)",
-        "The second half of a panel rounds with old random bits.",
+        "The second half of a panel is rounded with old random bits.",
         (f"{COLUMNS}::test_panels_and_what_is_left_of_them",),
     ),
     (
@@ -185,7 +185,7 @@ LOOPS = (
         IN_MARKED,
         "select(scale == NAN_SCALE, word(nan), result)",
         "result",
-        "Blocks of NaN have other codes.",
+        "Elements of a block with the scale NaN are converted as if the scale were a number.",
         (f"{HOST}::test_special_values_by_policy",),
     ),
     # Offsets
@@ -194,7 +194,7 @@ LOOPS = (
         "mxnum/engine/loops/offsets.py",
         "is_empty = z > a",
         "is_empty = z >= a",
-        "A block of equal numbers has the offset of an empty one.",
+        "A block of equal numbers gets the offset 0, as if it had no finite element.",
         (LAYOUTS,),
     ),
     (
@@ -202,7 +202,7 @@ LOOPS = (
         "mxnum/engine/quantizing/offsets.py",
         "                offsets[scales == E8M0.nan_code] = 0\n",
         "",
-        "Blocks of NaN keep an offset.",
+        "The offset of a block with the scale NaN is not set to 0.",
         (LAYOUTS,),
     ),
     (
@@ -218,7 +218,7 @@ LOOPS = (
         "mxnum/engine/quantizing/offsets.py",
         "by_floats = subtracts_fast and workers.may_use_floats()",
         "by_floats = subtracts_fast",
-        "Offsets are taken away by hardware that rounds in another direction.",
+        "Float operations subtract offsets even if the processor rounds in another direction.",
         ("tests/test_float_environment.py",),
     ),
     (
@@ -226,7 +226,7 @@ LOOPS = (
         "mxnum/engine/quantizing/offsets.py",
         "scales_given=asked.scales_given or in_halves",
         "scales_given=asked.scales_given",
-        "Scales of half the range are overwritten by those of the differences.",
+        "Scales computed from the differences overwrite the scales computed from half the range.",
         (LAYOUTS,),
     ),
     # Random bits
@@ -235,7 +235,7 @@ LOOPS = (
         "mxnum/engine/loops/random_bits.py",
         "return index & 3",
         "return index & 1",
-        "Pieces that begin inside a counter have the words of other elements.",
+        "A piece that begins at the third or fourth word of a counter gets the words of other elements.",
         (RANDOM_BITS,),
     ),
     (
@@ -259,7 +259,7 @@ LOOPS = (
         "mxnum/engine/loops/random_bits.py",
         "along = [where[self.order.index(axis)] for axis in range(len(where))]",
         "along = [where[self.order[axis]] for axis in range(len(where))]",
-        "Words go with other elements where three axes are turned around.",
+        "If three axes are permuted cyclically, elements get the words of other elements.",
         (f"{PARTS}::test_seeded_words_go_with_their_elements",),
     ),
     (
@@ -267,7 +267,7 @@ LOOPS = (
         "mxnum/engine/loops/random_bits.py",
         "c1 = self.upper(c0)",
         "c1 = self.lower(c0)",
-        "The upper half of counters is the lower one.",
+        "The upper half of each counter is a copy of its lower half.",
         (f"{FOLDER}/test_philox.py",),
     ),
 )

@@ -32,20 +32,20 @@ MUTANTS = (
     Mutant(
         "transform-loses-bits-unseen", "mxnum/engine/rotations/by_floats.py",
         "limit *= 4.0 * signs.size", "limit *= 2.0**-30",
-        "Blocks whose sums float64 does not hold are not marked.",
+        "Blocks whose sums float64 cannot hold exactly are not marked.",
         ("tests/engine/rotations/test_rotations.py",),
     ),
     Mutant(
         "transform-forgets-what-lies-below", "mxnum/engine/rotations/by_integers.py",
         "significand | (1 if below else 0)", "significand",
-        "A sum just beside the middle of two numbers is rounded as if it were the middle.",
+        "A sum whose magnitude is just above the midpoint of two numbers is rounded as a tie.",
         ("tests/engine/rotations/test_rotations.py",),
     ),
     # Arguments and dispatch
     Mutant(
         "wrong-length-of-packed-rows", "mxnum/layout.py",
         "return (length * bits + 7) // 8", "return length * bits // 8",
-        "The last byte of a packed row is lost where its bits do not fill it.",
+        "The last byte of a packed row is lost if codes fill only a part of the byte.",
         (f"{ARRAY}::test_packing_is_a_little_endian_bit_stream",),
     ),
     Mutant(
@@ -65,13 +65,13 @@ MUTANTS = (
         "seed-without-stochastic-rounding", "mxnum/ops.py",
         'of_seed = "seed" if seed is not None else',
         'of_seed = "seed" if random_bits is not None and seed is not None else',
-        "A seed without rounding='sr' is ignored in silence.",
+        "A seed without rounding='sr' is silently ignored.",
         ("tests/test_errors.py",),
     ),
     Mutant(
         "unknown-range-of-offsets", "mxnum/engine/request.py",
         "if asked.offset is None and used_range.is_half:", "if False:",
-        "offset_range without offset is ignored in silence.",
+        "The argument offset_range is silently ignored if offset is left out.",
         ("tests/test_errors.py",),
     ),
     Mutant(
@@ -83,7 +83,7 @@ MUTANTS = (
     Mutant(
         "codes-with-high-bits", "mxnum/array/arguments.py",
         "errors.require(largest < 1 << bits,", "errors.require(largest <= 1 << bits,",
-        "The first code that has too many bits is taken.",
+        "The smallest code that has too many bits is accepted.",
         ("tests/array/test_arguments.py", "tests/test_errors.py"),
     ),
     # Arrays
@@ -91,13 +91,13 @@ MUTANTS = (
         "equality-without-offsets", "mxnum/array/mx_array.py",
         "pairs = [*zip(parts_of(self), parts_of(other), strict=True), tuple(tensors)]",
         "pairs = [*zip(parts_of(self)[:2], parts_of(other)[:2], strict=True), tuple(tensors)]",
-        "Arrays that differ in their offsets are equal.",
+        "Arrays that differ only in their offsets compare as equal.",
         (f"{ARRAY}::test_equality_looks_at_everything",),
     ),
     Mutant(
         "equality-without-blocks", "mxnum/array/mx_array.py",
         "if self.format != other.format or self.blocks != other.blocks:", "if self.format != other.format:",
-        "Arrays of other blocks are equal where their parts are.",
+        "Arrays with different block shapes compare as equal if their codes and scales are equal.",
         (f"{ARRAY}::test_equality_looks_at_everything",),
     ),
     Mutant(
@@ -117,25 +117,25 @@ MUTANTS = (
     Mutant(
         "scale-rule-ceil-bumps-powers-of-two", "mxnum/definition/scale.py",
         "ScaleRule.CEIL: (1 << width) + 1,", "ScaleRule.CEIL: 1 << width,",
-        "ceil takes twice the scale where the largest is a power of two.",
+        "The rule ceil doubles the scale of a block whose largest magnitude is a power of two.",
         ("tests/definition/test_scale.py",),
     ),
     Mutant(
         "scale-not-clamped-above", "mxnum/definition/scale.py",
         "select(code > LAST_SCALE, LAST_SCALE, code)", "select(code > LAST_SCALE + 1, LAST_SCALE, code)",
-        "The scale of the largest float64 blocks is the code of NaN.",
+        "Blocks with very large float64 numbers get the scale code of NaN.",
         ("tests/definition/test_scale.py",),
     ),
     Mutant(
         "ties-to-odd", "mxnum/definition/pack.py",
         "(significand + (rest >> 1) + (kept & 1)) >> shift", "(significand + (rest >> 1) + 1 - (kept & 1)) >> shift",
-        "Ties go to the odd neighbour.",
+        "Ties are rounded to the odd neighbour.",
         ("tests/definition/test_convert.py",),
     ),
     Mutant(
         "downward-overflow-of-rtp", "mxnum/definition/pack.py",
         "Rounding.RTP: (False, True),", "Rounding.RTP: (True, False),",
-        "Under IEEE overflow, negative numbers overflow to the wrong side when rounding up or down.",
+        "With rtp and IEEE overflow, positive overflow gives the largest number, and negative overflow infinity.",
         ("tests/definition/test_convert.py",),
     ),
     Mutant(
@@ -148,7 +148,7 @@ MUTANTS = (
         "midpoint-of-the-largest-alone", "mxnum/definition/offset.py",
         "return pack(sign, exponent - 1, total, kind, 0)\n\n    midpoint.__name__",
         "return pack(sign, exponent, total, kind, 0)\n\n    midpoint.__name__",
-        "The offset is the sum of the ends, not half of it.",
+        "The offset is the sum of a block's largest and smallest number, not half of the sum.",
         ("tests/definition/test_offset.py::test_midpoint_is_one_rounding_of_the_exact_mean",),
     ),
     # Formats
@@ -163,13 +163,13 @@ MUTANTS = (
         "subnormal-values", "mxnum/formats.py",
         "return sign * math.ldexp(mantissa, self.emin - self.mantissa_bits)",
         "return sign * math.ldexp(mantissa, self.emin - self.mantissa_bits - 1)",
-        "Subnormal codes are worth half.",
+        "The values of subnormal codes are half of what they should be.",
         ("tests/test_formats.py",),
     ),
     Mutant(
         "bits-of-the-scale", "mxnum/formats.py",
         "return self.element.bits + self.scale.bits / self.block", "return self.element.bits + 1 / self.block",
-        "Storage per element leaves out most of the scale.",
+        "The bits per element include only one bit of each scale.",
         ("tests/test_formats.py",),
     ),
     # The reference
@@ -177,7 +177,7 @@ MUTANTS = (
         "oracle-stochastic-threshold", "mxnum/reference/numbers.py",
         "Rounding.SR: math.floor(delta * 2**sr_bits) + random >= 2**sr_bits,",
         "Rounding.SR: math.floor(delta * 2**sr_bits) + random > 2**sr_bits,",
-        "The oracle rounds away too seldom by one random word.",
+        "The oracle does not round away from zero if the fraction plus the random bits is exactly 1.",
         ("tests/reference/test_rounding.py",),
     ),
     Mutant(
@@ -196,13 +196,13 @@ MUTANTS = (
     Mutant(
         "gradient-of-weights-along-outputs", "mxnum/linear.py",
         "(_quantized(grad, of_grad, 0, 1, threads).T,", "(_quantized(grad, of_grad, 1, 1, threads).T,",
-        "The gradient is quantized along the outputs where the sum runs along the samples.",
+        "The gradient is quantized along the outputs, although the product sums along the samples.",
         ("tests/test_linear.py::test_six_quantizations_along_the_summed_axes",),
     ),
     Mutant(
         "blocks-that-do-not-fit", "mxnum/products.py",
         "errors.require(b.blocks[-1] == block, \"b\", accepted, b.blocks[-1])", "pass",
-        "Products by blocks of operands whose blocks differ are not refused.",
+        "A product with accumulate='block' accepts operands with different block lengths.",
         ("tests/test_products.py::test_one_sentence",),
     ),
     # Analysis
@@ -210,7 +210,7 @@ MUTANTS = (
         "clamped-at-the-tie", "mxnum/definition/by_numpy.py",
         "return np.asarray(_magnitude(code, wider) > e.max_code)",
         "return np.asarray(_magnitude(code, wider) >= e.max_code)",
-        "Ties beyond the largest value count as clamped where they round to it.",
+        "Numbers that round to the largest element without saturation count as clamped.",
         (f"{STATISTICS}::test_who_is_clamped_beside_the_largest_value",),
     ),
     Mutant(
@@ -222,7 +222,7 @@ MUTANTS = (
     Mutant(
         "rates-of-all-elements", "mxnum/analysis/statistics.py",
         "return _ratio(self.clamped, self.measured)", "return _ratio(self.clamped, self.size)",
-        "Rates are shares of elements that were not measured too.",
+        "The clamp rate is a share of all elements, not only of the measured ones.",
         (f"{STATISTICS}::test_rates_leave_out_what_was_not_measured",),
     ),
     Mutant(
@@ -234,14 +234,14 @@ MUTANTS = (
     Mutant(
         "design-space-frontier", "mxnum/analysis/design_space.py",
         "if not kept or candidate.normalized_rmse < kept[-1].normalized_rmse:", "if True:",
-        "The frontier has candidates that smaller ones beat.",
+        "The frontier also contains candidates with more bits but no smaller error.",
         ("tests/analysis/test_design_space.py::test_ranking_and_frontier",),
     ),
     # Verdicts
     Mutant(
         "any-zero-is-a-minus-zero", "mxnum/conformance/judging/judge.py",
         "settle(\"minus_zero\", want == sign, got == 0)", "settle(\"minus_zero\", want >= sign, got == 0)",
-        "Every negative number that became zero is called a choice about -0.",
+        "A negative number that wrongly became zero counts as a permitted choice about -0.",
         ("tests/conformance/judging/test_judge.py",),
     ),
     *(Mutant(*line) for line in (*PRODUCTS, *ENGINE, *LOOPS, *FLOAT_SCALES)),

@@ -13,7 +13,7 @@ PRODUCTS = (
         "mxnum/engine/products/panels.py",
         "panel[length:] = 0",
         "panel[length + 1 :] = 0",
-        "What panels hold beyond the length of rows is not zero.",
+        "The first place after the end of the rows in a panel is not set to zero.",
         ("tests/engine/products/test_panels.py",),
     ),
     (
@@ -21,7 +21,7 @@ PRODUCTS = (
         "mxnum/engine/products/panels.py",
         "for k in range(in_tiles, length):",
         "for k in range(in_tiles, length - 1):",
-        "The last index beside the tiles is not packed.",
+        "The last index of rows that lies outside the tiles is not packed.",
         ("tests/engine/products/test_panels.py",),
     ),
     (
@@ -29,7 +29,7 @@ PRODUCTS = (
         "mxnum/engine/products/panels.py",
         "panel[:, count:] = 0",
         "panel[:, count + 1 :] = 0",
-        "A row beyond the last of a panel is not zero.",
+        "The first unused row of the last panel is not set to zero.",
         ("tests/engine/products/test_panels.py",),
     ),
     (
@@ -37,7 +37,7 @@ PRODUCTS = (
         "mxnum/engine/products/panels.py",
         "line = (p * ((length + run - 1) // run) + k // run) * width",
         "line = (p * (length // run) + k // run) * width",
-        "The scales of panels are read one block too early where the last block is short.",
+        "If the last block of rows is short, panels after the first read scales that lie too early in memory.",
         ("tests/engine/products/test_panels.py",),
     ),
     (
@@ -53,7 +53,7 @@ PRODUCTS = (
         "mxnum/engine/products/panels.py",
         "first_nan = element.max_code + 1 if",
         "first_nan = element.max_code + 2 if",
-        "The first NaN is taken for a number.",
+        "The first NaN code is decoded as a number.",
         ("tests/engine/products/test_panels.py",),
     ),
     (
@@ -69,7 +69,7 @@ PRODUCTS = (
         "mxnum/engine/products/by_floats.py",
         "blocks = -(-self.shape[1] // run)",
         "blocks = max(1, self.shape[1] // run)",
-        "A last block that is not whole is left out.",
+        "A short last block is left out.",
         ("tests/engine/products/test_by_floats.py",),
     ),
     (
@@ -85,7 +85,7 @@ PRODUCTS = (
         "mxnum/engine/products/by_floats.py",
         "for a, b in pairwise(bounds(width, workers, columns)) if a < b]",
         "for a, b in pairwise(bounds(width, workers, columns // 2)) if a < b][: workers - 1] or [(slice(0, panels), 0, width)]",
-        "Some columns belong to no thread.",
+        "No thread computes the columns of the last share.",
         ("tests/engine/products/test_by_floats.py",),
     ),
     (
@@ -93,7 +93,7 @@ PRODUCTS = (
         "mxnum/engine/products/by_floats.py",
         "np.array([1 << 22,",
         "np.array([0,",
-        "The least scale is zero.",
+        "The smallest scale, 2**-127, becomes zero.",
         ("tests/engine/products/test_panels.py",),
     ),
     (
@@ -101,7 +101,7 @@ PRODUCTS = (
         "mxnum/engine/products/by_floats.py",
         "for code in range(1, E8M0.nan_code)), 0x7FC00000]",
         "for code in range(1, E8M0.nan_code)), 0x7F800000]",
-        "A scale that is NaN is infinite.",
+        "The scale code of NaN becomes infinity.",
         ("tests/engine/products/test_panels.py",),
     ),
     (
@@ -109,7 +109,7 @@ PRODUCTS = (
         "mxnum/engine/products/register_tile.py",
         "high, wide = min(rows, height - p * rows), min(columns, width - column)",
         "high, wide = min(rows, height - p * rows), columns",
-        "A tile at the edge writes beyond it.",
+        "A tile at the right edge of the result writes beyond the edge.",
         ("tests/engine/products/test_register_tile.py",),
     ),
     (
@@ -117,7 +117,7 @@ PRODUCTS = (
         "mxnum/engine/products/register_tile.py",
         "if line[j] != line[j]:",
         "if line[j] != line[j] and j > 0:",
-        "NaN of the first column is not canonical.",
+        "A NaN in the first column of the result does not become the canonical NaN.",
         ("tests/engine/products/test_register_tile.py",),
     ),
     (
@@ -125,7 +125,7 @@ PRODUCTS = (
         "mxnum/engine/products/register_tile.py",
         "stop = min(start + piece, steps)",
         "stop = min(start + piece, steps - 1) if start else min(piece, steps)",
-        "The last step of a later piece of the summed index is left out.",
+        "If the sum is computed in several pieces, its last step is left out.",
         ("tests/engine/products/test_register_tile.py",),
     ),
     (
@@ -133,7 +133,7 @@ PRODUCTS = (
         "mxnum/engine/products/register_tile.py",
         "term = builder.fmul(total, builder.fmul(splats[i], powers[v]))",
         "term = builder.fmul(builder.fmul(total, splats[i]), powers[v])",
-        "A sum is scaled twice, and overflows in between.",
+        "A sum is multiplied by its two scales one after the other, and may overflow in between.",
         ("tests/engine/products/test_register_tile.py",),
     ),
     (
@@ -141,7 +141,7 @@ PRODUCTS = (
         "mxnum/engine/products/integers.py",
         "line[r] = -line[r]",
         "line[r] = line[r]",
-        "The bias of the left integers is added once more.",
+        "The correction for the bias of the left integers has the wrong sign.",
         ("tests/engine/products/test_integers.py",),
     ),
     (
@@ -149,7 +149,7 @@ PRODUCTS = (
         "mxnum/engine/products/integers.py",
         "x.bias * y.bias * run < 1 << 15",
         "x.bias * y.bias * run < 1 << 16",
-        "Sums of 16 bits overflow in AVX2.",
+        "The 16-bit partial sums of AVX2 code can overflow.",
         ("tests/engine/products/test_exactness.py",),
     ),
     (
@@ -165,7 +165,7 @@ PRODUCTS = (
         "mxnum/engine/products/exactness.py",
         "(extra + 2 if extra else 0)",
         "(0 if extra else 0)",
-        "Float64 is trusted with a sum and the bits of two scales.",
+        "float64 is used even if it cannot hold a block sum times two float scales exactly.",
         ("tests/test_products.py", "proofs/test_products.py"),
     ),
     (
@@ -173,7 +173,7 @@ PRODUCTS = (
         "mxnum/engine/products/exact.py",
         "up = limbs[i] >> _DIGIT",
         "up = (limbs[i] + 1) >> _DIGIT",
-        "A carry of a negative digit is lost.",
+        "The carry of a digit such as -1, whose lower 32 bits are all ones, is too large by one.",
         ("tests/engine/products/test_exact.py",),
     ),
     (
@@ -181,7 +181,7 @@ PRODUCTS = (
         "mxnum/engine/products/exact.py",
         "        below = int(limbs[last - 1]) & 7",
         "        below = int(limbs[last - 1]) & 3",
-        "A bit below decides no tie.",
+        "The sticky bit ignores one of the bits below it.",
         ("tests/engine/products/test_exact.py",),
     ),
     (
@@ -189,7 +189,7 @@ PRODUCTS = (
         "mxnum/engine/products/exact.py",
         "if ZERO <= a < INFINITY or ZERO <= b < INFINITY:",
         "if ZERO <= a < INFINITY:",
-        "Zero times infinity is infinite, in one order.",
+        "Infinity times zero is infinite instead of NaN if zero is the second factor.",
         ("tests/engine/products/test_exact.py",),
     ),
     (
@@ -197,7 +197,7 @@ PRODUCTS = (
         "mxnum/engine/products/by_definition.py",
         "rounded(limbs, lowest + scale_a + scale_b - SCALES_BIAS)",
         "rounded(limbs, lowest + scale_a + scale_b - SCALES_BIAS + 1)",
-        "The sum of scales is off by one.",
+        "The sum of the two scale codes is too large by one.",
         ("tests/test_products.py",),
     ),
     (
@@ -205,7 +205,7 @@ PRODUCTS = (
         "mxnum/engine/products/by_definition.py",
         "total = add_float32(total, term) if adding else term",
         "total = add_float32(total, term)",
-        "Exact sums are added to zero and lose the sign of theirs.",
+        "The starting value of an exact sum is added twice; a start of +0 turns the result -0 into +0.",
         ("tests/test_products.py",),
     ),
     (
@@ -213,7 +213,7 @@ PRODUCTS = (
         "mxnum/engine/products/by_definition.py",
         "state_of(ca[i], cb[j], start, stop) if special else 0",
         "state_of(ca[i], cb[j], start, stop - 1) if special else 0",
-        "A special value in the last place of a block is not seen.",
+        "An infinity or NaN in the last place of a block is ignored.",
         ("tests/test_products.py",),
     ),
     (
@@ -221,7 +221,7 @@ PRODUCTS = (
         "mxnum/engine/products/exactness.py",
         '"float64": 53}',
         '"float64": 54}',
-        "Float64 is trusted with 54 bits.",
+        "Sums of 54 bits count as exact in float64.",
         ("tests/engine/products/test_exactness.py",),
     ),
     (
@@ -229,7 +229,7 @@ PRODUCTS = (
         "mxnum/engine/products/exactness.py",
         ">= -149 and greatest",
         ">= -150 and greatest",
-        "A product of scales below float32 is trusted.",
+        "A product of two scales that is too small for float32 counts as exact.",
         ("tests/engine/products/test_exactness.py",),
     ),
     (
@@ -237,7 +237,7 @@ PRODUCTS = (
         "mxnum/engine/products/exactness.py",
         "least_of_zeros = (codes == 0) & ",
         "least_of_zeros = (codes == codes) & ",
-        "The scales of zeros do not count even where they are infinite.",
+        "All scales of blocks of zeros are ignored, even those whose product is too large for float32.",
         ("tests/engine/products/test_exactness.py",),
     ),
     (
@@ -245,7 +245,7 @@ PRODUCTS = (
         "mxnum/engine/products/row_by_row.py",
         "2 * np.int64(away) - 1",
         "1 - 2 * np.int64(away)",
-        "Rounding to odd goes the wrong way.",
+        "Rounding to odd takes the neighbour on the wrong side.",
         ("tests/engine/products/test_row_by_row.py",),
     ),
     (
@@ -253,7 +253,7 @@ PRODUCTS = (
         "mxnum/engine/products/row_by_row.py",
         "is_between = (error != 0) & ",
         "is_between = (error > 0) & ",
-        "Rounding to odd forgets errors below zero.",
+        "Rounding to odd ignores negative errors.",
         ("tests/engine/products/test_row_by_row.py",),
     ),
     (
@@ -261,7 +261,7 @@ PRODUCTS = (
         "mxnum/engine/products/row_by_row.py",
         "or not math.isfinite(exact)",
         "",
-        "Infinity times a part that is zero is NaN.",
+        "Infinity times an element that is split into two parts is NaN if one of the parts is zero.",
         ("tests/engine/products/test_row_by_row.py",),
     ),
     (
@@ -269,7 +269,7 @@ PRODUCTS = (
         "mxnum/engine/products/row_by_row.py",
         "rest = -x.shape[1] % run",
         "rest = -x.shape[1] % run if run > 3 else 0; x = x[:, : x.shape[1] // run * run] if run <= 3 else x",
-        "What does not fill a block is left out.",
+        "A short last block is left out if the block length is 2 or 3.",
         ("tests/engine/products/test_row_by_row.py",),
     ),
     (
@@ -277,7 +277,7 @@ PRODUCTS = (
         "mxnum/engine/products/by_floats.py",
         "(start + at_once) // run)",
         "(start + at_once) // run - (start > 0))",
-        "The scales of a later piece lack the last block.",
+        "Every piece of a sum but the first lacks the scales of its last block.",
         ("tests/engine/products/test_by_floats.py",),
     ),
     (
@@ -285,7 +285,7 @@ PRODUCTS = (
         "mxnum/engine/products/by_floats.py",
         "turned = out.T.copy()",
         "turned = np.empty((width, height), np.float32)",
-        "Sums with exchanged operands start from what is in memory.",
+        "If the operands are exchanged, sums start from uninitialized memory.",
         ("tests/engine/products/test_by_floats.py",),
     ),
     (
@@ -293,7 +293,7 @@ PRODUCTS = (
         "mxnum/engine/products/fused_by_floats.py",
         "min(unit.terms, 1 << (_INTEGER - 2 - kept))",
         "unit.terms",
-        "A sum of 32-bit integers can exceed them.",
+        "A sum of integers can overflow 32 bits.",
         ("tests/engine/products/test_fused_sums.py",),
     ),
     (
@@ -301,7 +301,7 @@ PRODUCTS = (
         "mxnum/engine/products/fused_sums.py",
         "            result[redo] = addends\n",
         "",
-        "Sums that are computed again start from the first result.",
+        "Sums that are computed again start from the first result instead of their addends.",
         ("tests/engine/products/test_fused_sums.py",),
     ),
     (
@@ -309,7 +309,7 @@ PRODUCTS = (
         "mxnum/units/nvidia.py",
         "if k % 4 < 2",
         "if k % 2 < 1",
-        "The two sums of an emulated instruction take other indices.",
+        "The two sums of an emulated instruction add products with the wrong indices.",
         ("tests/units/test_silicon.py",),
     ),
     (
@@ -317,7 +317,7 @@ PRODUCTS = (
         "mxnum/engine/products/terms.py",
         "(a >= INFINITY) & (b >= INFINITY)",
         "(a >= INFINITY) & (b > INFINITY)",
-        "Infinities of two signs do not make NaN.",
+        "Minus infinity plus infinity is infinite instead of NaN.",
         ("tests/engine/products/test_terms.py",),
     ),
     (
@@ -325,7 +325,7 @@ PRODUCTS = (
         "mxnum/engine/products/float32_by_integers.py",
         "no_number = select(zero_a, kind_b, select(zero_b, kind_a, FINITE)) == INFINITE",
         "no_number = select(zero_a, kind_b, FINITE) == INFINITE",
-        "Zero times infinity is no NaN, in one order.",
+        "Infinity times zero is not NaN if zero is the second factor.",
         ("tests/engine/products/test_float32_by_integers.py",),
     ),
 )

@@ -35,7 +35,7 @@ def test_attention_without_rounding_equals_torchs(case):
     assert torch.allclose(y, want, atol=1e-5)
 
 
-@pytest.mark.skipif(torch.__version__ < (2, 5), reason="torch's own attention takes no groups")
+@pytest.mark.skipif(torch.__version__ < (2, 5), reason="before torch 2.5, attention has no enable_gqa")
 def test_groups_of_heads_and_rows_without_keys():
     q, k, v = numbers(2, 4, 8, 32), numbers(2, 2, 8, 32, seed=1), numbers(2, 2, 8, 16, seed=2)
     y = mxt.attention(q, k, v, enable_gqa=True, recipe="float32")

@@ -9,7 +9,7 @@ from mxnum.recipe import Recipe
 torch = pytest.importorskip("torch", reason="the extra torch is not installed")
 mxt = pytest.importorskip("mxnum.torch")
 nn = torch.nn
-pytestmark = pytest.mark.skipif(torch.__version__ < (2, 5), reason="torch 2.4 compiles less, as docs say")
+pytestmark = pytest.mark.skipif(torch.__version__ < (2, 5), reason="torch 2.4 does not compile all operations")
 STOCHASTIC = Recipe.uniform("mxfp4_e2m1", rounding="sr", vector="bfloat16")
 
 

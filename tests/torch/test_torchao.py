@@ -18,9 +18,9 @@ def theirs():
         warnings.simplefilter("ignore")
         try:
             pytest.importorskip("torchao", reason="torchao is not installed")
-            return pytest.importorskip("torchao.prototype.moe_training.mxfp8_linear", reason="another torchao")
+            return pytest.importorskip("torchao.prototype.moe_training.mxfp8_linear", reason="no mxfp8_linear")
         except AttributeError as problem:
-            pytest.skip(f"this torchao needs a younger torch: {problem}")
+            pytest.skip(f"this torchao needs a newer torch: {problem}")
 
 
 @pytest.mark.filterwarnings("ignore")

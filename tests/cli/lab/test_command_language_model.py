@@ -37,7 +37,7 @@ def test_a_study_is_run_and_shown(tmp_path, capsys):
     assert main(["lab", "language-model", str(config), "-o", str(out), "--seeds", "2"]) == 0
     assert "plain" in capsys.readouterr().out
     table = json.loads((out / "one.json").read_text())
-    assert [run["seed"] for run in table["arms"]["plain"]["runs"]] == [1, 2], "more than the file asks for"
+    assert [run["seed"] for run in table["arms"]["plain"]["runs"]] == [1, 2], "--seeds overrides the file"
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path, capsys):

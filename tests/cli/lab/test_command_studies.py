@@ -38,7 +38,7 @@ def test_fresh_draws_new_seeds(run, tmp_path):
     seed = folder.name.removeprefix("seeds-")
     assert seed in said
     assert (folder / "results" / "quick.json").exists()
-    assert not (tmp_path / "results").exists(), "the table of the recorded seeds would have its name"
+    assert not (tmp_path / "results").exists(), "the table of the recorded seeds has the same name"
     assert "0 tasks to do" in run("lab", *[each for each in arguments if each != "--fresh"], "--first-seed", seed)
 
 

@@ -36,7 +36,7 @@ def test_runs_continues_and_compares(run, tmp_path, monkeypatch):
     assert {name: len(runs) for name, runs in got["runs"].items()} == {"plain": 3, "coarse": 3}
     assert [row["arm"] for row in got["table"]] == ["plain", "coarse"]
     assert got["failures"] == []
-    assert all(p.stat().st_mtime_ns == t for p, t in before.items()), "a run that was there was made again"
+    assert all(p.stat().st_mtime_ns == t for p, t in before.items()), "a stored run was repeated"
 
 
 def test_one_arm_alone(run, tmp_path):

@@ -136,7 +136,7 @@ def torch(monkeypatch):
     from mxnum.engine.cuda import driver
 
     if not driver.SIMULATED:
-        pytest.skip("host tensors are no GPU's")
+        pytest.skip("only the simulator accepts host tensors as GPU memory")
     module = pytest.importorskip("torch")
     monkeypatch.setattr(module.Tensor, "is_cuda", True, raising=False)
     stream = types.SimpleNamespace(cuda_stream=0)

@@ -40,6 +40,6 @@ def test_the_simulated_fma_rounds_once():
     from mxnum.engine.cuda import driver
 
     if not driver.SIMULATED:
-        pytest.skip("on a GPU it is an instruction")
+        pytest.skip("on a GPU, the fused multiply-add is an instruction")
     a, c = (int(np.float32(value).view(np.int32)) for value in (1 + 2.0**-12, -1 - 2.0**-11))
     assert driver.fma_float32(a, a, c) == np.float32(2.0**-24).view(np.int32)

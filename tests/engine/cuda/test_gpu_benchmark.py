@@ -17,7 +17,7 @@ from benchmarks.record import Answer, Measurement
 from tests.engine.cuda.conftest import SIMULATED
 
 if not SIMULATED:
-    pytest.skip("on a GPU the benchmark runs these tests, and each of its cells in a process", allow_module_level=True)
+    pytest.skip("on a GPU, the benchmark runs these tests itself, and starts many processes", allow_module_level=True)
 
 QUICK = Session(quick=True, sizes=(256,), rounds=1, seconds=0.0, least=1)
 
@@ -93,5 +93,5 @@ def test_speed_is_measured_and_the_device_named(monkeypatch: pytest.MonkeyPatch)
     assert not any(measurement.failed for _, measurement in found)
     assert next(measurement.row for _, measurement in question.device_of(QUICK)) == "name"
     earlier = {("device", "name", "device"): Measurement("name", "device", text="another GPU")}
-    with pytest.raises(RuntimeError, match="was on another device, another GPU: leave out --resume"):
+    with pytest.raises(RuntimeError, match="used another device, another GPU; leave out --resume"):
         next(question.device_of(replace(QUICK, earlier=earlier)))

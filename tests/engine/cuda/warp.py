@@ -94,11 +94,11 @@ class Kernel:
             there = {number: request for number, request in waiting.items() if request[0] == place}
             for number, (_, members, _, _) in there.items():
                 missing = [other for other in range(LANES) if members >> other & 1 and other not in there]
-                assert members >> number & 1, "a lane that does not name itself"
-                assert not missing, f"lanes {missing} are named and are not there"
+                assert members >> number & 1, "the mask of a lane does not contain the lane itself"
+                assert not missing, f"lanes {missing} are in the mask, but do not take part in the shuffle"
             for number, (_, members, _, distance) in there.items():
                 partner = number ^ distance
-                assert members >> partner & 1, "a partner that is not named"
+                assert members >> partner & 1, "the partner of a lane is not in the mask"
                 self.advance(waiting, number, lanes[number], there[partner][2])
 
     @staticmethod
@@ -169,7 +169,7 @@ def access(
     size = int(kind[1:]) // 8
     registers = others.strip("{}").split(", ") if others.startswith("{") else [others]
     where = read(env, found[1], "u64") + int(found[2] or 0)
-    assert where % (size * len(registers)) == 0, "a vector access that is not aligned"
+    assert where % (size * len(registers)) == 0, "a vector access is not aligned"
     for i, register in enumerate(registers):
         cells = memory.at(where + i * size, size)
         if name == "ld":
@@ -183,7 +183,7 @@ def compute(env: dict[str, int], name: str, modifiers: list[str], operands: list
     """Return the result of an arithmetic or logical instruction."""
     kind = modifiers[-1] if modifiers else ""
     if kind == "f32" and name in ("add", "sub", "mul"):
-        assert modifiers == ["rn", "f32"], "a rounding that is not named may be contracted"
+        assert modifiers == ["rn", "f32"], "without the modifier rn, the assembler may form an fma"
         a, b = (np.uint32(read(env, operand, "u32")).view(np.float32) for operand in operands)
         with np.errstate(all="ignore"):
             return int({"add": np.add, "sub": np.subtract, "mul": np.multiply}[name](a, b).view(np.uint32))

@@ -28,7 +28,7 @@ def test_groups_cover_a_row(length, run):
     share = again.shape, again.whole
     all_panels = panels(share)
     redone = [panel_at(i, share, all_panels) for i in range(all_panels.total)]
-    assert [(panel.number, panel.width) for panel in redone] == seen, "what redoes groups takes the same ones"
+    assert [(panel.number, panel.width) for panel in redone] == seen, "groups to redo differ from the loop's groups"
     assert again.groups == walk.groups
 
 

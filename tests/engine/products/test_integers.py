@@ -20,7 +20,7 @@ from tests.test_products import codes_at_random
 
 NARROW = ("mxfp4_e2m1", "mxint4", "mxint8", "mxfp6_e2m3", "mxfp6_e3m2", "mxfp4_e3m0")
 HAS_INTEGERS = bool(integers.instructions()) and not numba.config.DISABLE_JIT
-compiled = pytest.mark.skipif(not HAS_INTEGERS, reason="this machine has no instructions for integers")
+compiled = pytest.mark.skipif(not HAS_INTEGERS, reason="no instructions for products of integers")
 
 
 def filled(name, rows, length, block, *values):

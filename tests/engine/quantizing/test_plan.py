@@ -114,7 +114,7 @@ def test_large_arrays_in_threads(in_parts):
     assert results(x, "mxfp4_e2m1", threads=3) == want
 
 
-@pytest.mark.skipif(where_the_environment_can_be_set.args[0], reason="sets the SSE control register")
+@pytest.mark.skipif(where_the_environment_can_be_set.args[0], reason="cannot set the SSE control register")
 @pytest.mark.parametrize("bits", [FLUSH_TO_ZERO, DOWNWARD], ids=hex)
 def test_a_plan_asks_for_the_environment_each_time(bits, direct_only):
     x = numbers((4, 64)) * np.float32(2.0**-100)

@@ -60,7 +60,7 @@ def test_integers_are_the_reference(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-@pytest.mark.skipif(not workers.may_use_floats(), reason="float arithmetic is not trusted here")
+@pytest.mark.skipif(not workers.may_use_floats(), reason="this process may not use compiled float arithmetic")
 def test_floats_are_the_reference_or_leave_a_mark(dtype):
     x = blocks(dtype, "floats")
     marks = np.zeros(len(x), np.bool_)
@@ -73,7 +73,7 @@ def test_floats_are_the_reference_or_leave_a_mark(dtype):
     assert not words(out)[marks].any()
 
 
-@pytest.mark.skipif(not workers.may_use_floats(), reason="float arithmetic is not trusted here")
+@pytest.mark.skipif(not workers.may_use_floats(), reason="this process may not use compiled float arithmetic")
 def test_the_mark_comes_before_the_first_inexact_sum():
     """Check that a block is marked if a sum of its numbers is inexact, even if errors cancel."""
     x = np.zeros((120, SIZE), np.float32)

@@ -105,7 +105,7 @@ def test_training_continues_bit_for_bit(tmp_path, changes):
 
 def test_arms_of_a_seed_have_the_same_start_and_batches():
     plain, last = (train(TINY.but(**changes), 5, measure_every=3) for changes in ({}, LAST))
-    assert plain.losses[0] == last.losses[0], "what is rounded is on the way back"
+    assert plain.losses[0] == last.losses[0], "the arms differ only in the backward pass"
     assert plain.losses[1:] != last.losses[1:]
     assert "beyond_max" in last.measured
     assert set(plain.measured) == {"probability", "common_weight"}

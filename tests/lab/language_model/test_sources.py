@@ -28,7 +28,7 @@ def test_a_chain_has_the_entropy_that_it_says(vocabulary, order, choices, ratio)
     made = source.batch(np.random.default_rng(0), 64, 200)
     words = np.lib.stride_tricks.sliding_window_view(made, order, axis=1)[:, :-1]
     choice = source.next_of(words) == made[:, order:, None]
-    assert (choice.sum(-1) == 1).all(), "what comes is one of the choices, which differ"
+    assert (choice.sum(-1) == 1).all(), "each next symbol is exactly one of the choices"
     counts = choice.sum((0, 1)) / choice.sum()
     assert np.allclose(counts, source.probabilities, atol=0.02)
 

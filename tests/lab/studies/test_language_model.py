@@ -165,7 +165,7 @@ def test_a_study_runs_goes_on_and_is_collected(study, tmp_path):
     assert said[4:] == [
         "tiny: 3 arms, 2 seeds from 5, 3 tasks to do.",
         *(f"done: {arm}, seed 6" for arm in ("plain", "short", "last")),
-    ], "what is there is not run again"
+    ], "finished runs are not repeated"
     table = collect(study, tmp_path / "runs")
     rows = {row[0]: dict(zip(studies.HEADINGS, row, strict=True)) for row in studies.rows(table)}
     assert rows["plain"]["gap to control"] == ""

@@ -234,7 +234,7 @@ def test_stored_results_come_from_this_code(name, arm):
     stored, here = storage.read_json(RESULTS / f"{name}.json"), storage.environment()
     for key in ("numpy", "processor"):
         if stored["environment"][key] != here[key]:
-            pytest.skip(f"stored results were made with {key} {stored['environment'][key]}, here it is {here[key]}")
+            pytest.skip(f"stored results were made with {key} {stored['environment'][key]}, not {here[key]}")
     one, made = stored["arms"][arm]["runs"][0], stored["arms"][arm]["experiment"]
     assert Experiment.from_dict(made) == studies.get(name).arms[arm]
     given = json.dumps([made, one["steps"] // report.CURVE_POINTS, one["seed"]])
@@ -244,5 +244,5 @@ def test_stored_results_come_from_this_code(name, arm):
     )  # fmt: skip
     blas, median = json.loads(done.stdout)
     if not blas.endswith(KERNELS):
-        pytest.skip(f"stored results were made with OpenBLAS's kernels for {KERNELS}, here they are {blas}")
+        pytest.skip(f"stored results were made with OpenBLAS's kernels for {KERNELS}; here, numpy uses {blas}")
     assert median == one["curve"][0]

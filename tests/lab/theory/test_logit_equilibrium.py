@@ -46,7 +46,7 @@ def test_descent_reaches_the_equilibrium():
         logits -= (1 - step / 4000) * (gradient - gradient.mean())
         mean += p / 2000 * (step >= 2000)
     assert found.p == pytest.approx(mean, abs=2e-3)
-    assert abs(found.p - q).max() > 0.01, "the rest is elsewhere than the source"
+    assert abs(found.p - q).max() > 0.01, "the equilibrium differs from the source"
 
 
 @settings(max_examples=5)

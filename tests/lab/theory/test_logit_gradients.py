@@ -88,7 +88,7 @@ def test_the_kernels_agree_along_the_tokens():
     expected = bias.shrinking(Beta("1/2", 1))
     assert abs(error.mean() + expected.sum) < 4 * error.std() / np.sqrt(len(p))
     alone = logit_gradient_bias("mxfp4_e2m1", tokens).shrinking(Beta("1/2", 1))
-    assert abs(expected.sum - alone.sum) > 8 * error.std() / np.sqrt(len(p)), "the test can tell them apart"
+    assert abs(expected.sum - alone.sum) > 8 * error.std() / np.sqrt(len(p)), "the test can distinguish the two biases"
 
 
 @pytest.mark.parametrize("frequency", [0, "1/8"])

@@ -89,7 +89,7 @@ def test_runs_that_are_lost_to_the_drift():
         return [s.holds for s in b06.lost_to_the_drift(table(arms))]
 
     assert judged() == [True] * 4
-    assert judged(**{"E4M3, logits": fine}) == [False, None, None, True], "nothing that could be saved"
+    assert judged(**{"E4M3, logits": fine}) == [False, None, None, True], "no run is lost"
     assert judged(**{"E4M3, logits, rceil": (3.1, *fine[1:])}) == [True, True, None, True]
     assert judged(**{"E2M1 even, logits, centred": gone}) == [True, True, True, False]
 
@@ -124,7 +124,7 @@ def test_four_bits_in_two_layers():
                 run["measured"] = {"common_weight": [9, row]}
         return [s.holds for s in b06.four_bits_in_two_layers(table(arms))]
 
-    assert judged() == [True] * 5 + [False], "even with stochastic gradients loses a nat without a mean row"
+    assert judged() == [True] * 5 + [False], "E2M1 even, SR gradients: a gap of 1 nat, no mean row"
     assert judged({"E2M1 even, SR gradients": (1.4, 0)}) == [True] * 6
     assert judged({"E2M1": (4.98, 2)})[0] is None
     assert judged({"E2M1": (3, 2)})[0] is False

@@ -58,7 +58,7 @@ def test_the_stored_study(checked):
     )
     assert held.pop(end + "the format of the gradients decides the gap, not the format of the weights") is False
     open_ = {what for what, holds in held.items() if holds is None}
-    assert len(open_) == 6, "two of four bits, two of text, two of recipes trained to the end"
+    assert len(open_) == 6, "two statements on 4 bits, two on text, two on recipes trained to the end"
     assert set(held.values()) == {True, None}
     assert all(c.agrees for c in evidence.comparisons)
     assert evidence.comparisons[0].claimed == pytest.approx(0.0504, abs=5e-4)

@@ -19,7 +19,7 @@ def test_m1_is_decided_seed_by_seed(tmp_path, factor, spread, holds):
     made = {"E2M1 even": ends(0.1), "E2M1 even, SR gradients": ends(0.1 * factor, spread)}
     found = m01.CLAIM.run(mlp_recipes(tmp_path, "recipes", made))
     assert [s.holds for s in found.statements] == [holds, None]
-    assert not found.answer, "the answer is about language models"
+    assert not found.answer, "there is no answer without results of language models"
 
 
 def test_m1_answers_which_rules_gain(tmp_path, context):
