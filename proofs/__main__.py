@@ -64,11 +64,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         "--tier", choices=("fast", "full"), default="fast", help="full adds the slow theorems and sweeps"
     )
     parser.add_argument("--only", metavar="PATTERN", help="only theorems whose name matches this glob or contains it")
-    parser.add_argument(
-        "--stale", action="store_true", help="only theorems that the ledger does not have as proved now"
-    )
+    parser.add_argument("--stale", action="store_true", help="only theorems without a current proof in the ledger")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="worker processes (default: all cores)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the outcomes there too")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the outcomes to this file as well")
     parser.add_argument("--ledger", action="store_true", help="record the outcomes and rewrite proofs/LEDGER.md")
     options = parser.parse_args(arguments)
     if options.jobs < 1:

@@ -41,30 +41,32 @@ SCALE_CLASSES = (0, 1, 2, 126, 128, 253, 254)
 SWEPT_WORDS = (Random(1 << 29), Random(0), Random(1), Random((1 << 30) - 1), Random(0xC0000000 | 0x12345678))
 
 _AT_BREAKPOINTS = (
-    "at each breakpoint of the exact reference, at the patterns up to two below and one above it, and at zeros, "
-    "subnormal and normal extremes, infinities and NaNs, for all 256 scale codes and both signs; with monotonicity "
-    "this extends to all inputs of the type."
+    "at each breakpoint of the exact reference (a bit pattern at which the exact code changes), at the two patterns "
+    "below and the one above it, and at zeros, subnormal and normal extremes, infinities and NaNs. This holds under "
+    "all 256 scale codes and for both signs. Encoding is monotone (structure/monotone), so it holds for all inputs of "
+    "the type."
 )
 BREAKPOINTS = f"The encoder gives the exactly rounded code {_AT_BREAKPOINTS}"
 #: The loops of `engine.loops.marked`. Theorems and tests show that fast loops give the same results
 #: as the loops of `engine.loops.marked`.
-_LOOP = "The compiled array loop of the definition, to which fast loops leave what they are not proved for,"
+_LOOP = "The compiled array loop of the definition, which redoes the blocks that fast loops skip,"
 LOOP_BREAKPOINTS = f"{_LOOP} gives the exactly rounded code {_AT_BREAKPOINTS}"
-ENCODE_SWEEP = f"{_LOOP} gives the exactly rounded code for every one of the 2**32 float32 bit patterns."
+ENCODE_SWEEP = f"{_LOOP} gives the exactly rounded code for each of the 2**32 float32 bit patterns."
 NARROW_SWEEP = f"{_LOOP} gives the exactly rounded code for every 16-bit pattern under all 256 scale codes."
 _ALL_CODES = (
-    "gives the exact product of element value and scale, rounded once to nearest even, for every code under all 256 "
-    "scale codes."
+    "gives the exact product of element value and scale, rounded once to nearest even (NaN if the code or the scale is "
+    "NaN). This holds for every code under all 256 scale codes."
 )
 DECODE_CODES = f"The decoder {_ALL_CODES}"
 DECODE_SWEEP = f"{_LOOP} {_ALL_CODES}"
 SCALE_SWEEP = (
-    "The compiled loop that finds scales of blocks by the definition gives the scale code of its rule for every finite "
-    "non-negative float32."
+    "The compiled loop that finds the scales of blocks by the definition gives the scale code that the rule requires, "
+    "for every finite non-negative float32."
 )
 SCALE_BREAKPOINTS = (
-    "Around each of the 254 amax thresholds of each scale rule, and at zero and the extremes of the type, the scale "
-    "code is the rule's; codes grow with amax, so that this extends to every finite amax."
+    "The scale code is the one that the rule requires: around each magnitude (amax) at which the code changes, at "
+    "zero, and at the extremes of the type. Scale codes never decrease as amax grows, so this holds for every finite "
+    "amax."
 )
 
 
@@ -140,7 +142,11 @@ def _encode_theorem(
     kernel = loops.encode_kernel(source, element, rounding, overflow)
     of_loop = partial(loops.encode_loop, source, element, rounding, overflow, words[0]) if machine == "loop" else None
     checks = tuple(partial(check, machine, source, element, rounding, overflow, word) for word in words)
-    hypotheses = [f"x is at a breakpoint of {source}" if check is breakpoints.check_encode else f"x is any {source}"]
+    hypotheses = [
+        f"x is any {source} pattern that the statement lists"
+        if check is breakpoints.check_encode
+        else f"x is any {source}"
+    ]
     hypotheses.append("scale code in 0..255")
     if rounding == "sr":
         hypotheses.append(f"the random word is one of {', '.join(f'{word.word:#x}' for word in words if word)}")
@@ -203,7 +209,7 @@ def _scale_theorems() -> Iterator[Theorem]:
                 statement=SCALE_BREAKPOINTS,
                 kernels=tuple(kernel.__name__ for kernel in kernels),
                 check=partial(_check_once, name, checks, None),
-                hypotheses=(f"amax is at a threshold of {source}",),
+                hypotheses=(f"amax is any {source} pattern that the statement lists",),
                 functions=kernels,
             )
 
@@ -236,7 +242,7 @@ class EncodeTask:
     @property
     def hypotheses(self) -> tuple[str, ...]:
         word = () if self.random is None else (f"the random word is {self.random.word:#x}",)
-        return ("x is any float32", f"scale code {self.scale}", *word)
+        return ("x is any float32", f"the scale code is {self.scale}", *word)
 
     def sweep(self) -> Sweep:
         """Return the sweep of this task."""

@@ -118,7 +118,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Try mutants; return 1 if all were tried and some family of theorems notices none."""
     parser = argparse.ArgumentParser(prog="python -m proofs.kills", description="Which theorems notice which mutants.")
     parser.add_argument(
-        "--only", default="", metavar="PATTERN", help="mutants whose name contains this; writes nothing"
+        "--only", default="", metavar="PATTERN", help="only mutants whose name contains this; kills.json is not written"
     )
     options = parser.parse_args(arguments)
     chosen = [

@@ -32,49 +32,56 @@ PAGE = Path(__file__).with_name("LEDGER.md")
 TOOLS = ("z3-solver", "bitwuzla", "numba", "llvmlite", "numba-cuda")
 
 TRUSTED = (
-    "The literal tables of proofs/specs/tables.py say what OCP MX v1.0, OFP8 v1.0 and IEEE 754 say. A test "
-    "compares them with ml_dtypes and with mxnum.formats, which were written independently.",
-    "The statements of proofs/specs/conversions.py and proofs/theorems mean what their sentences say; "
-    "proofs/specs/stack_statements.py says what the sources of the software stacks say.",
-    "The solvers are right where they say unsatisfiable. Where the solver column has z3+bitwuzla, both said so; "
-    "both started from the bit-vector question into which z3 turned the floating-point one.",
-    "mxnum/prove/sym.py gives each dialect operator its meaning on signed words. Under the int-safety "
-    "theorems (safety/…) that meaning is the one of Python ints and of int32 and int64 alike; tests compare them "
-    "on random programs. Of scales that are floats factors/… and float-definition/… show it by the way; where a "
-    "zero is divided, or by zero, digits that nothing looks at can leave 64 bits.",
-    "What hardware is believed of IEEE 754 in factors/…: a float64 product that is a float64 number is that "
-    "number; a quotient is the float64 number nearest to the exact one, so that a float64 number that is no "
-    "greater, or no less, than one of them is so for the other; widening is exact. proofs/machines/ratios.py runs"
-    " the functions on all ratios of two numbers at once; a comparison of anything else raises.",
-    "CPython runs a function object on symbolic words as it runs it on ints. No kernel branches on data: it would"
-    " raise.",
-    "Lemmas of arithmetic that are stated and not proved here: a sum rounded to odd to two more bits than the "
-    "type it is rounded to next is as good as exact (Boldo and Melquiond 2008; offset/…); a step to the next "
-    "float, repeated, reaches every larger one (structure/monotone); where leading digits are the same, all "
-    "numbers are rounded alike (float-definition/…); a block's largest value is one of the two that its largest "
-    "magnitude can be rounded to (idempotent/…); and how single rounding errors add up to the bounds that "
-    "factors/choice/added and factors/choice/lost compare with limits.",
-    "How words are put to a solver is in no hash. A record becomes stale with a theorem's words, with the "
-    "functions of mxnum that it lists and all that they use, and with the versions of tools. Functions of proofs/"
-    " are no part of it: each run of the tests proves a sample of the fast tier by those that there are, the rest"
-    " is as old as its record.",
+    "The literal tables in proofs/specs/tables.py agree with OCP MX v1.0, OFP8 v1.0 and IEEE 754. A test compares the "
+    "tables with ml_dtypes and with mxnum.formats, which were written independently.",
+    "The formulas in proofs/specs/conversions.py and proofs/theorems mean what the sentences of the theorems say. The "
+    "formulas in proofs/specs/stack_statements.py are those of the software stacks' source code.",
+    "If a solver answers that a question is unsatisfiable, the question is unsatisfiable. If the solver column says "
+    "z3+bitwuzla, both solvers gave this answer. Both answered the same question about bit-vectors, into which z3 had "
+    "translated the floating-point operations.",
+    "mxnum/prove/sym.py gives each operator of the dialect its meaning on signed words; tests compare it with Python "
+    "ints, int32 and int64 on random programs. The theorems safety/… prove that no intermediate result overflows, so "
+    "this meaning is the same for Python ints, int32 and int64. The theorems factors/… and float-definition/… prove "
+    "this for scales that are floats, with one exception. If zero is divided, or a number is divided by zero, the "
+    "quotient can have more digits than 64 bits hold; the result does not depend on the lost digits.",
+    "The theorems factors/… trust three facts about hardware that follows IEEE 754. A float64 product is exact if the "
+    "exact product is a float64 number. A float64 quotient is the float64 number nearest to the exact quotient; so if "
+    "the exact quotient is at least (or at most) some float64 number, the rounded one is too. Widening is exact. "
+    "proofs/machines/ratios.py runs the functions on all ratios of two numbers at once, and raises an exception if a "
+    "function compares anything else.",
+    "CPython runs a function object on symbolic words exactly as on ints. No kernel branches on data, because a branch "
+    "on a symbolic word would raise an exception.",
+    "Five lemmas of arithmetic are used but not proved here. First, if a sum is rounded to odd with two more bits than "
+    "the next type has, rounding it to this type gives the same result as rounding the exact sum once (Boldo and "
+    "Melquiond 2008; offset/…). Second, repeated steps to the next float reach every larger float "
+    "(structure/monotone). Third, numbers with the same leading digits are all rounded alike if each of them has "
+    "nonzero digits after these (float-definition/…). Fourth, a block's largest quantized value is one of the two "
+    "values to which its largest magnitude can be rounded (idempotent/…). Fifth, single rounding errors add up to the "
+    "bounds that factors/choice/added and factors/choice/lost compare with limits.",
+    "The records still hold for the current code of proofs/, which no hash covers. A record becomes stale if the text "
+    "of the theorem changes, if a listed function of mxnum or anything that it uses changes, or if the version of a "
+    "tool changes. It does not become stale if code in proofs/ changes. Each run of the tests proves a sample of the "
+    "fast tier again with the current code of proofs/; every other proof is as old as its record.",
 )
 
 NOT_PROVED = (
-    "Array loops, packing, dispatch, the choice of blocks and machine code: tested, exhaustively where a sweep below "
-    "says so. LLVM IR and PTX are proved equivalent to the function objects (llvm/…, ptx/…), of each function compiled "
-    "by itself: not of the copies that loops and GPU kernels inline, nor what turns them into machine code.",
-    "That software stacks compute on a given machine what their sources say: mxnum.stacks is compared with those that "
-    "install on a CPU.",
-    "Philox (mxnum.definition.random): it multiplies, which the dialect's words do not; it is tested against published "
-    "vectors.",
-    "The definition against the specification, for elements other than the eight: the factories are the same, the "
-    "theorems are not. That the fast formulations equal the definition is about every element of at most 8 bits "
-    "(any/…), in words of 32 and 64 bits; that the definition stays within them is said of the eight (safety/…), and "
-    "of float32 for others (any/safety/…).",
-    "The fast loops over arrays, on every number: the loops of the sweeps are those of the definition, which redo what "
-    "fast ones leave. Nor is LLVM IR of fast formulations (magic/…, narrowing/…, beyond/…, factors/…, stacks/…): these "
-    "theorems are about the function objects, llvm/… about those of the definition, ptx/… about these and scaled/….",
+    "Array loops, packing, dispatch, the choice of blocks, and machine code. Tests cover them, exhaustively where a "
+    "sweep below says so. The theorems llvm/… and ptx/… prove that the LLVM IR and the PTX of a function, compiled by "
+    "itself, equal the function object. They do not cover the copies that loops and GPU kernels inline, or the "
+    "translation of IR and PTX to machine code.",
+    "That a software stack computes on a given machine what its source code says. Tests compare mxnum.stacks with the "
+    "packages that can be installed without a GPU, and with the reference code of other stacks.",
+    "Philox (mxnum.definition.random). It needs multiplication, which other dialect functions may not use. Tests "
+    "compare it with published test vectors.",
+    "That the definition follows the specification, for elements other than the eight that mxnum names. Their "
+    "functions come from the same factories, but no theorem covers them. For every element of at most 8 bits, theorems "
+    "prove that fast formulations equal the definition, in words of 32 and 64 bits (any/…). That the definition does "
+    "not overflow these words is proved for the eight elements (safety/…). For other elements it is proved only for "
+    "float32 numbers (any/safety/…).",
+    "The fast loops over arrays, for every number. The sweeps run the loops of the definition, which redo the blocks "
+    "that fast loops skip. The LLVM IR of fast formulations (magic/…, narrowing/…, beyond/…, factors/…, stacks/…) is "
+    "not proved either: these theorems are about function objects. The theorems llvm/… cover the functions of the "
+    "definition, and ptx/… these functions and those of scaled/….",
 )
 
 
@@ -96,6 +103,11 @@ def same_tools(recorded: dict[str, str]) -> bool:
     absent.
     """
     return all(recorded.get(tool) == version for tool, version in versions().items() if version != "absent")
+
+
+#: The constant that depends on the processor (the lanes of a vector of integers). It is not hashed,
+#: so that a record is about the code on every machine.
+_OF_PROCESSOR = "LANES"
 
 
 def text_hash(theorem: Theorem) -> str:
@@ -132,7 +144,7 @@ def _fingerprint(value: Any) -> str:
             continue
         if is_code:
             parts.append(f"{name}={_fingerprint_once(inner)}")
-        elif _is_constant(inner):
+        elif name != _OF_PROCESSOR and _is_constant(inner):
             parts.append(f"{name}={_text(inner)}")
     return _digest(parts)
 
@@ -228,7 +240,7 @@ def stale(theorems: Iterable[Theorem]) -> list[Theorem]:
 def update(collection: Collection, outcomes: dict[str, Outcome]) -> None:
     """Record outcomes, drop stale records, and write ``LEDGER.md`` again."""
     if collection.skipped:
-        raise ValueError(f"the ledger needs every theorem, but {', '.join(collection.skipped)} cannot be read here")
+        raise ValueError(f"the ledger needs every theorem, but cannot import {', '.join(collection.skipped)}")
     before = read()
     is_same = same_tools(before["versions"])
     records = {}
@@ -273,9 +285,11 @@ def render(theorems: Iterable[Theorem], ledger: dict[str, Any]) -> str:
     lines = [
         "# Ledger of proofs",
         "",
-        "Generated by `python -m proofs --ledger`; do not edit. One section per family of theorems. Seconds are of the",
-        "recorded run, on one core. Each run of the tests proves a sample of the fast tier again; the full tier adds",
-        "what takes longer.",
+        "Generated by `python -m proofs --ledger`; do not edit. One section describes each family of theorems. Seconds "
+        "were",
+        "measured on one core when the outcome was recorded. Each run of the tests proves a sample of the fast tier "
+        "again;",
+        "theorems that take longer are in the full tier.",
         "",
         "Tools: " + ", ".join(f"{tool} {version}" for tool, version in ledger["versions"].items()) + ".",
         "",

@@ -120,7 +120,7 @@ def _code_text(function: FunctionType | Callable[..., Any]) -> str:
     file = inspect.getfile(function)
     if os.path.getmtime(file) > STARTED:
         raise RuntimeError(
-            f"{os.path.basename(file)} has changed since it was loaded: the loaded code differs from the file"
+            f"{os.path.basename(file)} has changed since it was loaded, so the loaded code may differ from the file"
         )
     tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     for node in ast.walk(tree):

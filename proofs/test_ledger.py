@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mxnum import formats
+from mxnum.engine.products import integers
 from proofs import ledger
 from proofs.runner import collect
 from proofs.theorem import Outcome, Theorem
@@ -97,6 +98,15 @@ def test_a_code_hash_changes_with_code_constants_and_callees_only() -> None:
     assert ledger.code_hash([make_kernel(2, double)]) != original
     assert ledger.code_hash([make_kernel(1, triple)]) != original
     assert ledger.code_hash([make_changed_kernel(1, double)]) != original
+
+
+def test_a_code_hash_does_not_depend_on_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Regression: on a processor without AVX-512, the records of all theorems about products were
+    # stale, because the loop that packs integers uses the number of lanes.
+    original = ledger.code_hash([integers.pack])
+    monkeypatch.setattr(integers, "LANES", 24 - integers.LANES)
+    ledger._fingerprint_once.cache_clear()
+    assert ledger.code_hash([integers.pack]) == original
 
 
 LEAST, TABLE, FORMAT = 3, {"a": 1}, formats.ELEMENTS["e2m1"]

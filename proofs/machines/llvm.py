@@ -19,8 +19,9 @@ from proofs.machines.translation import families, plain_families, theorem
 from proofs.theorem import Theorem
 
 STATEMENT = (
-    "The optimised LLVM IR that numba makes of the kernel, called with the types named below, returns for every input "
-    "what the Python function object returns, and no undefined behaviour or poison takes part in it."
+    "For every input, the optimised LLVM IR that numba makes of the kernel, for the argument types named below, "
+    "returns what the Python function object returns. No undefined behaviour occurs, and no poison value affects the "
+    "result."
 )
 #: Families of kernels that only tests check, because no solver answered within minutes for them
 #: or for similar families.

@@ -106,7 +106,7 @@ def evaluate(execution: Execution, arguments: Sequence[z3.BitVecRef], values: Se
         holds = z3.simplify(z3.substitute(obligation, *pairs))
         if not z3.is_true(holds):
             if not z3.is_false(holds):
-                raise AssertionError(f"an obligation does not evaluate: {holds}")
+                raise AssertionError(f"an obligation evaluates neither to true nor to false: {holds}")
             return None
     result = z3.simplify(z3.substitute(execution.result, *pairs))
     return int(result.as_signed_long())

@@ -33,8 +33,8 @@ from proofs.machines.translation import Family, Kernel, families, theorem
 from proofs.theorem import Outcome, Theorem
 
 STATEMENT = (
-    "The PTX that numba-cuda makes of the function for compute capability 9.0, run on lanes or 64-bit words as kernels "
-    "run it, returns what the Python function object returns, for every input."
+    "For every input, the PTX that numba-cuda makes of the function for compute capability 9.0 returns what the Python "
+    "function object returns. Its arguments are 32-bit lanes or 64-bit words, as in CUDA kernels."
 )
 COMPUTE_CAPABILITY = (9, 0)
 #: Families of kernels that only tests check, because no solver answered within minutes for them
@@ -127,8 +127,9 @@ def _on_lanes(function: Callable[..., Any]) -> Callable[..., Any]:
 # --- The formulation of CUDA kernels, which computes with floats
 
 SCALED = (
-    "The PTX that numba-cuda makes of the function for compute capability 9.0 asks for the float operations that the "
-    "Python function object asks for, and returns what it returns, for every input."
+    "For every input, the PTX that numba-cuda makes of the function for compute capability 9.0 returns what the Python "
+    "function object returns, whatever results the float operations have. The proof assumes only that a float "
+    "operation gives equal results for equal operands, and that additions and multiplications commute."
 )
 
 
@@ -141,7 +142,7 @@ def _scaled_theorems() -> list[Theorem]:
                 statement=SCALED,
                 kernels=(function.__name__,),
                 check=partial(_check_scaled, function, arguments),
-                hypotheses=(f"{', '.join(arguments)} are any 32-bit integers",),
+                hypotheses=(f"each of {', '.join(arguments)} is any 32-bit integer",),
                 functions=(function,),
             )
         )

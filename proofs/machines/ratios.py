@@ -107,7 +107,7 @@ class Form:
         if max(abs(a) << bits[0], abs(b) << bits[1]) >> (WORD - 2) == 0:
             return  # fast path: a coarse bound shows that the form fits a word
         if max(abs(a * end + b) for end in ends) * (1 << bits[1]) >= 1 << (WORD - 1):
-            raise Hidden(f"{a} X and {b} D do not fit a word")
+            raise Hidden(f"{a} X + {b} D does not fit in a word")
 
     def _new(self, a: int, b: int) -> Form:
         return Form(self.explorer, a, b)
@@ -130,7 +130,7 @@ class Form:
     def _sign(self, other: Any) -> int:
         """Return -1, 0 or 1, the sign of self - other."""
         if not (isinstance(other, Form) or (isinstance(other, int) and other == 0)):
-            raise Hidden(f"a size is compared with {other!r}")
+            raise Hidden(f"a form is compared with {other!r}, which is neither a form nor zero")
         difference = self - other
         a, b = difference.a, difference.b
         if a == 0 or b == 0:
@@ -203,7 +203,7 @@ class Size:
 
     def __lt__(self, place: Any) -> bool:
         if not isinstance(place, Place):
-            raise Hidden(f"a size is compared with {place!r}")
+            raise Hidden(f"a size is compared with {place!r}, which is not a threshold")
         return self.ratios.below(place.at, or_equal=place.above)
 
 
@@ -216,11 +216,11 @@ def leading(ratios: Ratios, digits: int) -> tuple[int, int]:
     exponent = ratios.low.numerator.bit_length() - ratios.low.denominator.bit_length()
     exponent -= ratios.low < Fraction(2) ** exponent
     if not ratios.below(Fraction(2) ** (exponent + 1)):
-        raise Hidden(f"the exponent of {ratios.low} to {ratios.high}")
+        raise Hidden(f"the ratios from {ratios.low} to {ratios.high} have different exponents")
     scaled = ratios.times(Fraction(2) ** (digits - exponent))
     whole = scaled.low.numerator // scaled.low.denominator
     if not scaled.below(Fraction(whole + 1)):
-        raise Hidden(f"digits of {ratios.low} to {ratios.high}")
+        raise Hidden(f"the ratios from {ratios.low} to {ratios.high} have different leading digits")
     return exponent, 2 * whole + int(scaled.low != whole or scaled.low != scaled.high)
 
 

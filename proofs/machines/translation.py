@@ -72,7 +72,7 @@ class Argument:
     def widened(self, width: int) -> z3.BitVecRef:
         """Return the argument's value in a word of `width` bits."""
         if width < self.bits:
-            raise ValueError(f"{self.name} of {self.bits} bits does not fit {width}")
+            raise ValueError(f"{self.name} of {self.bits} bits does not fit in a word of {width} bits")
         extend = z3.SignExt if self.signed else z3.ZeroExt
         return extend(width - self.bits, self.symbol)
 

@@ -60,12 +60,13 @@ def _unpack() -> list[Mutant]:
         ),
         (
             *("implicit-by-addition", "fraction | IMPLICIT", "fraction + IMPLICIT", rne, "equivalent"),
-            "the fraction lies below the implicit bit, so that no bit is in both",
+            "the fraction has no bit in common with the implicit bit, so OR and addition give the same result",
         ),
         (
             *("normalize-32-dropped-float64", "if width >= 32:", "if width >= 64:"),
             *(probes.encode("e4m3", "rne", source="float64"), "equivalent"),
-            "a float64 so small rounds to zero under every scale (a range of float64 is where it shows)",
+            "the change affects only float64 numbers so small that they round to zero under every scale (for half "
+            "ranges of float64 blocks it is a mistake)",
         ),
     )
     return of_module("unpack", *entries)
@@ -140,23 +141,24 @@ def _round() -> list[Mutant]:
                 rne,
                 "equivalent",
             ),
-            "with a mantissa bit the base is even, so that both have the same parity (e3m0 is where it shows)",
+            "the base is even if the element has mantissa bits, so it does not change the parity (for e3m0, which has "
+            "none, it is a mistake)",
         ),
         (
             *("lost-sticky-rne", "rest = (1 << shift) - 1", "rest = (1 << shift) - 2", rne, "equivalent"),
-            "ties to even only look at half of the rest, which loses nothing",
+            "rounding to nearest even uses only rest >> 1, which is the same for both values of `rest`",
         ),
         (
             *("shift-limit-one-less", "SHIFT_LIMIT = word - 2", "SHIFT_LIMIT = word - 3", rne, "equivalent"),
-            "the significand still lies below half of what is discarded",
+            "every significand is still below half of 2**SHIFT_LIMIT, so larger shifts are not needed",
         ),
         (
             *("beyond-not-clamped", "code = select(code > BEYOND, BEYOND, code)", "code = code", rne, "equivalent"),
-            "pack limits every code above the largest alike",
+            "`pack` replaces every code above the largest one in the same way",
         ),
         (
             *("base-not-clamped", "select(step > LAST_STEP, LAST_STEP, step)", "step", rne, "equivalent"),
-            "codes of larger steps are replaced by the one beyond anyway",
+            "if the step is larger than LAST_STEP, the result is BEYOND whatever the base is",
         ),
         (
             *("shift-limit-one-more", "SHIFT_LIMIT = word - 2", "SHIFT_LIMIT = word - 1", rne, "unsafe"),
@@ -252,7 +254,7 @@ def _convert() -> list[Mutant]:
         ("decode-ties-away", rounding, rounding.replace("RNE", "RNA"), probes.decode("e5m2", "float16")),
         (
             *("decode-truncates-float64", rounding, rounding.replace("RNE", "RTZ")),
-            *(probes.decode("e4m3", "float64"), "equivalent", "every product of a code and a scale is a float64"),
+            *(probes.decode("e4m3", "float64"), "equivalent", "products of elements and scales are exact in float64"),
         ),
     )
     return of_module("convert", *entries)
@@ -294,7 +296,7 @@ def _scale() -> list[Mutant]:
         ),
         (
             *("clamps-to-nan-e4m3", last, "LAST_SCALE = E8M0.nan_code", rceil, "equivalent"),
-            "no float32 needs a scale above 2**120 in e4m3 (int8 is where it shows)",
+            "no float32 magnitude needs a scale above 2**120 in e4m3 (for int8 it is a mistake)",
         ),
         (
             *(
@@ -304,7 +306,7 @@ def _scale() -> list[Mutant]:
                 floor,
                 "equivalent",
             ),
-            "zero has an exponent below every number's, and is clamped to code 0",
+            "zero has a lower exponent than every other number, so its code is limited to 0 without a special case",
         ),
     )
     return of_module("scale", *entries)

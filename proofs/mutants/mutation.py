@@ -84,7 +84,7 @@ def _judge(probe: Probe, original: Callable[..., Any], changed: Callable[..., An
     goal = z3.And(right == wrong, *obligations)
     outcome = prove(inputs, goal, engines=BOTH, show=variables, example=example)
     if outcome.verdict != "proved":
-        raise RuntimeError(f"no witness, and not proved equivalent: {outcome.verdict}, {outcome.detail}")
+        raise RuntimeError(f"no witness found, but equivalence not proved: {outcome.verdict}, {outcome.detail}")
     return "equivalent", outcome.solver, "the same result and no overflow for every input"
 
 
@@ -109,7 +109,7 @@ def _judge_listed(
         found = changed(*values)
         if not probe.correct(found, *values):
             return "refuted", "listed inputs", f"at {values} it gives {found}, not {right}"
-    raise RuntimeError("no listed input tells the mutant from the original")
+    raise RuntimeError("the mutant's result is right for every listed input")
 
 
 def _model(assertions: list[z3.BoolRef]) -> z3.ModelRef | None:

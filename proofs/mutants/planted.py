@@ -13,9 +13,9 @@ from proofs.mutants.mutation import PACKAGE, Fate, Mutant, judge, originals
 from proofs.theorem import Outcome, Theorem
 
 STATEMENTS: dict[Fate, str] = {
-    "refuted": "A planted mistake is found: at the witness the mutant is wrong and the kernel right.",
-    "unsafe": "A planted mistake is found: an intermediate of the mutant leaves the machine word, results being right.",
-    "equivalent": "This change is no mistake: the mutant gives the kernel's result for every input.",
+    "refuted": "A planted mistake is found: for some input, the mutant's result is wrong and the kernel's is right.",
+    "unsafe": "A planted mistake is found: the mutant's results are right, but an intermediate result overflows.",
+    "equivalent": "This change is no mistake: for every input, the mutant gives the kernel's result, without overflow.",
 }
 
 

@@ -47,7 +47,7 @@ def _add() -> list[Mutant]:
         ("infinity-sign", "select(kind_b == FINITE, sign, sign_b), sign_a)", "sign, sign_a)", subtract),
         (
             *("swap-of-same", swap, swap.replace("> 0", ">= 0"), small, "equivalent"),
-            "numbers of equal magnitude may change places: their signs agree, or the sum is zero",
+            "swapping numbers of equal magnitude changes nothing: their signs agree, or the sum is zero",
         ),
     )
     return of_module("add", *entries)
@@ -92,7 +92,7 @@ def _offset() -> list[Mutant]:
         ("offset-does-not-fit", width, "working_width(element, target)", probes.decode_offset("e4m3", "bfloat16")),
         (
             *("offset-fits-float32", width, "working_width(element, target)", decode, "equivalent"),
-            "a float32 significand is wider than an offset's (bfloat16 is where it shows)",
+            "a float32 significand is wider than that of an offset (for bfloat16 it is a mistake)",
         ),
     )
     return of_module("offset", *entries)

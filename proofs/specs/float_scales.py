@@ -20,7 +20,9 @@ from proofs.machines.checks import patched
 from proofs.machines.ratios import EXPONENTS, Form, Ratios, leading, paths
 
 FLOAT32 = formats.FLOATS["float32"]
-FACTOR = "x is any finite number and the factor any finite one: a scale code times a tensor scale without sign"
+FACTOR = (
+    "x is any finite number, and the factor is any finite product of a scale and a tensor scale whose sign bit is 0"
+)
 #: The most mantissa bits of a scale for which proofs try all sequences of digits of a quotient.
 #: Wider scales have too many of these sequences.
 MOST_DIGITS = 10

@@ -20,7 +20,7 @@ def significand(bound: Fraction, exact: Exact) -> z3.BitVecRef:
     """Return the fraction field of a significand between one and two."""
     scaled = (bound - 1) * (1 << exact.fraction_bits)
     if scaled.denominator != 1:
-        raise ValueError(f"{bound} does not fit {exact.fraction_bits} bits")
+        raise ValueError(f"{bound} does not fit in {exact.fraction_bits} fraction bits")
     return z3.BitVecVal(int(scaled), exact.fraction_bits)
 
 

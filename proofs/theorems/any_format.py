@@ -29,20 +29,33 @@ from proofs.theorems.magic import float_results, run_fast
 from proofs.theorems.narrowing import low_word
 
 FLOAT32 = formats.FLOATS["float32"]
-CODE = "The code made with float32 additions is the code of the definition, for every element with these mantissa bits."
+CODE = (
+    "The code that the fast formulation computes with float32 additions is the code of the definition, for every "
+    "element with this number of mantissa bits."
+)
 SOURCE = (
-    "Widened, or narrowed, to float32 first, a number has the same code, for every element with these mantissa bits."
+    "A number that is first converted to float32 gets the same code from the definition as without the conversion, for "
+    "every element with this number of mantissa bits. 16-bit numbers are widened exactly, and float64 numbers are "
+    "rounded to odd."
 )
-SCALE = "The scale made by one addition is the shared scale where that is in any domain, for every such element."
-DECODING = "The value made of a code, in any float type, is that of the definition, for every such element."
+SCALE = (
+    "The scale code that one addition computes from the largest magnitude, converted to float32, is the shared scale "
+    "of the definition, for every element with this number of mantissa bits. This holds if the magnitude is zero, or "
+    "if it and the computed scale are in the domain of the float additions."
+)
+DECODING = (
+    "The value that the fast formulation computes from a code, converted to the target's float type, is the value of "
+    "the definition, for every element with this number of mantissa bits."
+)
 SAFE = (
-    "Within the limits no intermediate of encoding float32 and decoding to it by the definition, nor of a value made "
-    "of a code, leaves a word of 32 bits, for every element with these mantissa bits."
+    "No intermediate result leaves a word of 32 bits when the definition encodes float32 or decodes to float32, or "
+    "when the fast formulation computes the value of a code. This holds for every element with this number of mantissa "
+    "bits."
 )
-ANY = f"the element has at most {MOST_BITS} bits, and any exponent bits, bias and special codes"
-LIMITS = "scale and x are within the limits of the float additions"
+ANY = f"the element is any of at most {MOST_BITS} bits, with any exponent bits, any bias and any special codes"
+LIMITS = "scales and numbers are in the domain of the float additions (in decoding: the `decoding_domain`)"
 RANDOM = "random in 0..2**30-1"
-NOT_DRAWN = "the rounding is any but the stochastic one"
+NOT_DRAWN = "for float64 numbers, the rounding is not stochastic"
 ENVIRONMENT = "float32 operations round to nearest even"
 #: These theorems ask only bitwuzla, which answers in seconds; z3 takes minutes.
 ENGINES = ("bitwuzla",)

@@ -28,11 +28,11 @@ from proofs.theorems.scaled import Floats
 
 FLOAT32 = FLOATS["float32"]
 CODE = (
-    "A number brought to scale 1 by a product, between limits, has the code there that the number has under its scale; "
-    "and lies in the domain of the formulation that makes codes and values of it."
+    "A number is divided by its scale in a float32 product, and its magnitude is limited (`bring`). At scale 1, the "
+    "result has the code that the number has under its scale, and it is in the domain of the float additions."
 )
-DECODING = "The value of a code at scale 1, multiplied by its scale, is the value of the definition."
-ENVIRONMENT = "float32 products round to nearest even and keep subnormals"
+DECODING = "The value of a code at scale 1, multiplied by the scale of the block, is the value of the definition."
+ENVIRONMENT = "float32 operations round to nearest even and keep subnormals"
 
 
 def check_code(name: str, rounding: Rounding, overflow: Overflow) -> Outcome:

@@ -14,7 +14,10 @@ from proofs.mutants.modules import stated
 from proofs.theorem import Outcome, Theorem
 from proofs.theorems import four_over_six, stochastic_over
 
-STATEMENT = "A mistake planted in what chooses among two codes, or among two scales, is refuted by the theorem on it."
+STATEMENT = (
+    "A mistake planted in long division, in stochastic rounding under float scales or in the choice of four over six "
+    "is found: the theorem about the changed function is refuted."
+)
 FLOAT32, E2M1 = FLOATS["float32"], ELEMENTS["e2m1"]
 
 

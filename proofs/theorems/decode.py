@@ -13,8 +13,9 @@ from proofs.specs import conversions, tables
 from proofs.theorem import Outcome, Theorem
 
 DECODE = (
-    "The decoder gives (value of the code in the standard's table) * 2**(scale - 127), rounded once to nearest even: "
-    "infinity on overflow, the canonical NaN for a NaN code and under scale 0xFF, infinity for an infinite code."
+    "The decoder gives the value of the code in the standard's table, times 2**(scale - 127), rounded once to nearest "
+    "even. On overflow, and for an infinite code, the result is infinity. For a NaN code, and under scale 0xFF, the "
+    "result is the canonical NaN."
 )
 
 
@@ -38,7 +39,7 @@ def theorems() -> list[Theorem]:
             statement=DECODE,
             kernels=(f"decode_{element}_{target}",),
             check=partial(check, element, target),
-            hypotheses=("code is any code of the element, produced or not", "scale is any E8M0 code"),
+            hypotheses=("code is any code of the element, even if no encoder produces it", "scale is any E8M0 code"),
             functions=(make_decode(ELEMENTS[element], FLOATS[target]),),
         )
         for element in tables.ELEMENTS

@@ -18,14 +18,15 @@ from proofs.specs import conversions
 from proofs.theorem import Outcome, Theorem
 
 INNOCUOUS = (
-    "Rounding a float32 to odd into bfloat16 first changes no element code under any later deterministic rounding: "
-    "bfloat16 keeps two bits more than the element. For e4m3 from scale code 5 and for e5m2 from 12 on, below which "
-    "bfloat16's subnormals are too coarse; for the other elements but int8 under every scale."
+    "Let a float32 be rounded to odd in bfloat16, and then to the element in any deterministic mode. The first "
+    "rounding does not change the code, because bfloat16 keeps at least two bits more than the element. This holds for "
+    "e4m3 from scale code 5 and for e5m2 from scale code 12; below, bfloat16's subnormals are too coarse. For the "
+    "other elements except int8, it holds under every scale."
 )
 HARMFUL = (
-    "Rounding to nearest even into bfloat16 first does change codes, in every element; so does rounding to odd in "
-    "e4m3 under scale code 4, in e5m2 under 11, and in int8, which has only one bit less than bfloat16 (each shown by "
-    "a float32)."
+    "If a float32 is first rounded to nearest even in bfloat16, some codes of every element change. If it is first "
+    "rounded to odd, some codes change in e4m3 under scale code 4, in e5m2 under scale code 11, and in int8, which has "
+    "only one bit less than bfloat16. `WITNESSES` has a float32 for each case; the second rounding is to nearest even."
 )
 LEAST_SCALE = {"e4m3": 5, "e5m2": 12, "e3m2": 0, "e2m3": 0, "e2m1": 0, "e3m0": 0, "int4": 0}
 #: (element, first rounding, float32 pattern, scale code) for which rounding through bfloat16 gives
@@ -106,7 +107,7 @@ def theorems() -> list[Theorem]:
             statement=HARMFUL,
             kernels=tuple(kernel.__name__ for kernel in kernels),
             check=harmful,
-            hypotheses=("the listed inputs",),
+            hypotheses=("x and scale are those listed in `WITNESSES`",),
             functions=tuple(kernels),
         )
     )

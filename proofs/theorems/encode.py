@@ -22,13 +22,15 @@ from proofs.specs import conversions, tables
 from proofs.theorem import Outcome, Theorem, Tier
 
 ENCODE = (
-    "The encoder gives the code of round(v / 2**q) * 2**q with v = x / 2**scale exactly and q = max(floor(log2 |v|), "
-    "emin) - mantissa bits, sign kept; beyond the largest value, and for infinities and NaN, what the overflow mode "
-    "says; code 0 under scale 0xFF."
+    "Let v be x / 2**(scale - 127), exact, and let q be max(floor(log2 |v|), emin) - mantissa bits. The encoder gives "
+    "the code of round(v / 2**q) * 2**q, with the sign of x (an integer zero has no sign). Beyond the largest value "
+    "and for infinities, the overflow mode determines the code. NaN gives the NaN code with the sign of x, or the "
+    "largest value if the element has no NaN. Under scale 0xFF, the code is 0."
 )
 NARROW = (
-    "The conversion gives x / 2**scale rounded once to the float type, as IEEE 754 has it (SMT-LIB's own conversion "
-    "where it has the mode), saturated if asked; NaN is canonical."
+    "The conversion gives x / 2**(scale - 127), rounded once to the float type as IEEE 754 defines it (by SMT-LIB's "
+    "own conversion if SMT-LIB has the mode). Under overflow='saturate', infinities and numbers beyond the largest "
+    "become the largest number. NaN gives the canonical NaN. Under scale 0xFF, the result is 0."
 )
 HYPOTHESES = ("x is any bit pattern of its type", "scale is any E8M0 code", "random is any integer below 2**30")
 FORMATS = {**formats.ELEMENTS, **formats.FLOATS}

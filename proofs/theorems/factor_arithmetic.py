@@ -29,25 +29,30 @@ from proofs.specs.float_scales import FLOAT32, SCALES, unpacking
 from proofs.theorem import Outcome, Theorem
 
 GAP = (
-    "A quotient of 53 bits lies where the exact one does, below, at or above every place: of a dividend and a product "
-    "of place and divisor, both of at most 48 bits, that differ, the lesser is below the greater by 2**-48 of it at "
-    "least, and a correctly rounded quotient is off by 2**-53 of itself at most."
+    "A float64 quotient lies on the same side of every threshold (below, at or above) as the exact quotient. The "
+    "dividend and the product of threshold and divisor have at most 48 bits each. If they differ, they differ by at "
+    "least 2**-48 of the smaller one. Rounding changes a quotient by at most 2**-53 of itself, which is too little to "
+    "cross a threshold."
 )
 EXACT = (
-    "Products of scale and tensor scale are the factors of the definition, and they, their products with the places "
-    "and values of elements, and those of tensor scales with largest elements, have at most 53 bits and are normal "
-    "float64 numbers, as are quotients by them."
+    "The float64 product of scale and tensor scale is the factor of the definition. Nonzero factors are between "
+    "2**-200 and 2**200. Factors, their products with thresholds and values of elements, and products of tensor scales "
+    "with largest elements have at most 53 bits. So all these products are exact, and neither they nor quotients by "
+    "them are subnormal. If a scale of at most 16 bits or a tensor scale is infinite or NaN, the fast formulation "
+    "returns a number above every finite factor."
 )
 FIRST = (
-    "A float32 magnitude is at or above (or above) a float64 number iff its bits are those of the first such float32 "
-    "number, or more."
+    "`_first_from` returns the bits of the least float32 magnitude at or above (or strictly above) a float64 number. "
+    "Comparing the bits of a finite float32 magnitude with these bits gives the same result as comparing the two "
+    "numbers."
 )
 DOUBLED_NUMBERS = (
-    "For a factor that blocks of E2M1 are not left with, one more in the exponent makes of the first float32 number at "
-    "or above a place that at or above its double, and of a rounded value the rounded double; two more do so twice, "
-    "one less makes the rounded half. No sum leaves the nonnegative words of 32 bits."
+    "For factors that `by_doublings` accepts, adding 1 to an exponent field doubles the first float32 number at or "
+    "above (or strictly above) a threshold: the sum is the first such number for twice the threshold. In the same way, "
+    "adding 1 to the exponent field of a rounded value gives the rounded double. Adding 2 doubles twice, and "
+    "subtracting 1 from the exponent field of a rounded value halves it. All results fit in 31 bits."
 )
-CONVERSIONS = "conversions round to nearest even"
+CONVERSIONS = "conversions between float types round to nearest even"
 #: Fast formulations round a float64 dividend to `LEADING` bits, by rounding to odd.
 LEADING = 48
 
@@ -75,7 +80,7 @@ def check_doubled(target: Any, fast: Any = by_factors) -> Outcome:
     e2m1, roundings = formats.ELEMENTS["e2m1"], fast_paths.PLACES.roundings
     doubled = [place for rounding in roundings for place, _ in fast._places(e2m1, rounding)[2:4]]
     if not all(1 <= number <= 2 for number in (*doubled, e2m1.value(2), e2m1.value(3))):
-        return Outcome("refuted", "-", 0.0, "what is doubled is not between the factor and its double")
+        return Outcome("refuted", "-", 0.0, "a doubled threshold or value is not between the factor and its double")
     one = 1 << (FLOAT32.mantissa_bits - 32 + target.bits)
     ways: list[tuple[str, Any, int]] = [
         (f"first {from_on}", partial(_bits_of_first, fast, from_on), fast._DOUBLE) for from_on in (True, False)
@@ -147,17 +152,17 @@ def check_gap(fast: Any = by_factors) -> Outcome:
             # The largest value of every element has at most 7 significant bits.
             products.append(scale.number.mantissa_bits + 3 + tensor + 7)
             if max(products) >= LEADING:
-                yield f"{scale.name}: products of {max(products)} bits"
+                yield f"{scale.name}: a product has {max(products)} bits"
         x, p = z3.Ints("x p")
         for shift in range(-LEADING - 1, LEADING + 2):
             a, b = x * 2 ** max(shift, 0), p * 2 ** max(-shift, 0)
             within = [x >= 1, x < 2**LEADING, p >= 1, p < 2**LEADING, a != b]
             lesser, greater = z3.If(a < b, a, b), z3.If(a < b, b, a)
             if not follows((greater - lesser) * 2**LEADING >= lesser, *within):
-                yield f"x 2**{shift} and p are too near"
+                yield f"x * 2**{shift} and p can be too close together"
         gap, rounded = 1 + Fraction(1, 2**LEADING), Fraction(1, 2**53)
         if not ((1 + rounded) / gap < 1 < (1 - rounded) * gap):
-            yield "rounding reaches over the gap"
+            yield "rounding can move a quotient across a threshold"
         # Fast formulations round float64 dividends to odd.
         magnitude, place = z3.BitVec("magnitude", 64), z3.BitVec("place", 64)
         kept, safe = run(fast.make_number(formats.FLOATS["float64"]), magnitude)
@@ -170,7 +175,7 @@ def check_gap(fast: Any = by_factors) -> Outcome:
             magnitude < 0x7FF << 52,
         ]
         if prove(normal, z3.And(below, above, *safe)).verdict != "proved":
-            yield "the leading bits of float64 numbers lie on another side"
+            yield "rounding a float64 dividend to odd moves it across a threshold"
 
     return outcome_of(problems(), "z3")
 
@@ -182,21 +187,21 @@ def check_exact(scale: Any, over: Any = float_scale, fast: Any = by_factors) -> 
     def problems() -> Iterator[str]:
         goals = [7] * (_factor_bits(scale) > number.mantissa_bits + 1)
         if _factor_bits(scale) + 8 > 53 or any(FLOAT32.mantissa_bits + 1 + bits > 53 for bits in goals):
-            yield "products of more than 53 bits"
+            yield "a product has more than 53 bits"
         # The ends of the range of tensor scales, or 1 if there is no tensor scale.
         lowest, highest = (2.0**-149, FLOAT32.max) if goals else (1.0, 1.0)
         least, greatest = number.value(1) * lowest, number.max * highest
         if not (least > 2.0**-200 and greatest < 2.0**200):
-            yield "factors, or quotients by them, are no normal float64 numbers"
+            yield "a factor is not between 2**-200 and 2**200"
         codes = np.arange(0, scale.max_code + 1)
         bits = fast.make_number_of_scale(scale)(codes)
         if [float(v) for v in bits.view(np.float64)] != [number.value(int(code)) for code in codes]:
-            yield "scales are not their numbers"
+            yield "a scale code is converted to the wrong float64 number"
         no_numbers = np.array([0x7F800000, 0x7F800001, 0x7FC00000, 0x7FFFFFFF])[:, None]
         factors = inspect.unwrap(fast._make_factor)(scale)
         beyond = np.arange(scale.max_code + 1, 1 << (number.bits - 1))
         if not (np.all(factors(codes, no_numbers) >= fast._HUGE) and np.all(factors(beyond, 0 * beyond) >= fast._HUGE)):
-            yield "what is no number is taken for one"
+            yield "an infinite or NaN scale or tensor scale is taken for a number"
         width = over.factor_width(scale)
         one = FLOAT32.mantissa_bits + 1
         for code in codes.tolist():
@@ -217,7 +222,7 @@ def check_exact(scale: Any, over: Any = float_scale, fast: Any = by_factors) -> 
                     is_right = value == Fraction(number.value(code)) and not is_low and is_high and kind == FINITE
                     is_right = is_right and bool(np.all(exponent - exponent[0] == EXPONENTS - EXPONENTS[0]))
                 if not is_right:
-                    yield f"the factor of code {code}"
+                    yield f"the factor of scale code {code} is wrong"
 
     return outcome_of(problems(), "sweep")
 
@@ -252,7 +257,7 @@ def theorems() -> Iterator[Theorem]:
             statement=FIRST,
             kernels=("_first_from",),
             check=partial(check_first, from_on),
-            hypotheses=("the float64 number is any finite one without sign", CONVERSIONS),
+            hypotheses=("the float64 number is any finite number whose sign bit is 0", CONVERSIONS),
             functions=(by_factors._first_from(False),),
         )
     for target in (FLOAT32, formats.FLOATS["bfloat16"]):
@@ -261,7 +266,10 @@ def theorems() -> Iterator[Theorem]:
             statement=DOUBLED_NUMBERS,
             kernels=("_first_from", by_factors.make_narrow(target).__name__),
             check=partial(check_doubled, target),
-            hypotheses=("the number is any from the least factor on and below twice the greatest", CONVERSIONS),
+            hypotheses=(
+                "the threshold or value is any float64 number from the least accepted factor to below twice the limit",
+                CONVERSIONS,
+            ),
             functions=(by_factors._first_from(False), by_factors.make_narrow(target)),
         )
     for scale in SCALES:
@@ -272,7 +280,11 @@ def theorems() -> Iterator[Theorem]:
             statement=EXACT,
             kernels=tuple(function.__name__ for function in functions),
             check=partial(check_exact_alone if is_alone else check_exact, scale),
-            hypotheses=("there is no tensor scale" if is_alone else "the tensor scale is any without sign",),
+            hypotheses=(
+                "if scales are float32, the tensor scale is 1"
+                if is_alone
+                else "unless scales are float32, the tensor scale is any positive float32 (1 with bfloat16 scales)",
+            ),
             functions=functions,
         )
     yield Theorem(
@@ -280,6 +292,9 @@ def theorems() -> Iterator[Theorem]:
         statement=GAP,
         kernels=("divide_float64", "make_number"),
         check=check_gap,
-        hypotheses=("quotients are rounded to nearest even", "dividends of float64 have their leading 48 bits"),
+        hypotheses=(
+            "float64 quotients are rounded to nearest even",
+            "float64 dividends are first rounded to odd, to 48 bits",
+        ),
         functions=tuple(by_factors.make_number(source) for source in formats.FLOATS.values()),
     )

@@ -22,7 +22,8 @@ from proofs.theorems import (
 )
 
 STATEMENT = (
-    "A mistake planted in a formulation of float scales, or in their definition, is refuted by the theorem on it."
+    "A mistake planted in a fast formulation for float scales, or in their definition, is found: the theorem about the "
+    "changed function is refuted."
 )
 MODULES = {"fast": by_factors, "over": float_scale, "pack_module": pack}
 FLOAT32, E4M3 = FLOATS["float32"], SCALES["e4m3"]

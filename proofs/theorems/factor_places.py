@@ -29,8 +29,8 @@ from proofs.specs.float_scales import FACTOR, FLOAT32, SCALES, over_factors, unp
 from proofs.theorem import Outcome, Theorem
 
 PLACES = (
-    "The code that comparisons of |x| with places times the factor make is the code of the definition, for every ratio "
-    "of x to the factor, and for a factor that is zero."
+    "Comparing |x| with the products of thresholds and the factor gives the code of the definition, for every ratio of "
+    "x to the factor, and for a factor of zero."
 )
 #: Ratios beyond 2**±`FAR` are on the same side of all thresholds.
 FAR = 16
@@ -50,7 +50,7 @@ def check_places(
 
     def problems() -> Iterator[str]:
         if not all(2.0 ** (1 - FAR) < value < 2.0 ** (FAR - 1) for value in map(element.value, (1, element.max_code))):
-            yield "places lie too far away"
+            yield "the element has values outside the range of ratios that is checked"
         if fast.by_places(source, element, scale, rounding, None) is not maker_by_places(fast, source, element)(
             source, element, scale, rounding, None
         ):
@@ -66,7 +66,7 @@ def check_places(
                 if np.any((wanted[np.clip(EXPONENTS, -FAR, FAR) == exponent] - code) % 16):
                     yield f"x / factor from {of_ratio.low} to {of_ratio.high}, sign {sign}: got {code % 16:#x}"
         if not covers(every, Fraction(1, 2), Fraction(2)):
-            yield "not every ratio was gone through"
+            yield "the intervals of ratios do not cover every ratio once"
         for sign in (0, 1):
             zero = code_of(Size(Ratios(Fraction(0), Fraction(0)), sign)) % 16
             for want in (*_defined_zeros(over, source, element, scale, rounding, sign), of_nothing(sign)):
@@ -155,6 +155,6 @@ def theorems() -> Iterator[Theorem]:
             statement=PLACES,
             kernels=("by_places", encode.__name__),
             check=partial(together, cases),
-            hypotheses=(FACTOR, "the scale is any float that scales are"),
+            hypotheses=(FACTOR, "the scale is any number of any float type that scales may have"),
             functions=(made.prepare, made.at, made.element, encode),
         )

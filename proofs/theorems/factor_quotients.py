@@ -42,12 +42,12 @@ from proofs.theorem import Outcome, Theorem
 from proofs.theorems.narrowing import low_word
 
 DIVIDED = (
-    "Before it is packed, the definition has the leading digits of x over the factor, and whether any are left, for "
-    "every x and every factor."
+    "Before it rounds x / factor to an element, the definition computes the right leading digits of the quotient, and "
+    "a last digit that says whether a remainder is left. This holds for every nonzero x and every nonzero factor."
 )
 ROUNDED = (
-    "The code made of a float64 quotient is what the definition packs of its leading digits and whether any are left, "
-    "for every quotient."
+    "The fast formulation rounds every float64 quotient to the code that the definition gives for the quotient's "
+    "leading digits and the digit that says whether a remainder is left."
 )
 QUOTIENT_ROUNDINGS = fast_paths.QUOTIENTS.roundings
 
@@ -66,9 +66,9 @@ def check_digits(source: Any, mantissa_bits: int, over: Any = float_scale) -> Ou
                 count[0] += 1
                 every.append(ratios)
                 if not is_leading(got, ratios, mantissa_bits + 2):
-                    yield f"{scale.name}: digits of {ratios.low} to {ratios.high} are not {got[1]:#b}"
+                    yield f"{scale.name}: ratios from {ratios.low} to {ratios.high} get the wrong digits {got[1]:#b}"
             if not covers(every, Fraction(1, 2), Fraction(2)):
-                yield f"{scale.name}: not every ratio was gone through"
+                yield f"{scale.name}: the intervals of ratios do not cover every ratio once"
 
     return outcome_of(problems(), "ratios", lambda: f"{count[0]} intervals of ratios")
 
@@ -84,7 +84,7 @@ def check_rounded(
     lanes.LOW_WORD[Sym] = low_word
     domain = float_additions.domain(element, rounding)
     if not (domain.least_scale <= fast.UNIT <= domain.greatest_scale and domain.greatest_x >= fast._GREATEST):
-        return Outcome("refuted", "-", 0.0, "quotients leave the domain of magic/code")
+        return Outcome("refuted", "-", 0.0, "quotients are outside the domain of magic/code")
     encode32 = make_encode(FLOAT32, element, rounding, overflow)
     (q, finite), x = any_quotient(), z3.BitVec("x", 64)
     obligations: list[z3.BoolRef] = []
@@ -129,7 +129,7 @@ def theorems() -> Iterator[Theorem]:
             statement=DIVIDED,
             kernels=("make_encode_over",),
             check=partial(check_digits, source, mantissa_bits),
-            hypotheses=(FACTOR, "the element is any with so many mantissa bits, and the scale any float"),
+            hypotheses=(FACTOR, "the element is any with this number of mantissa bits, and scales have any float type"),
             functions=(float_scale.make_encode_over(source, element, e4m3, Rounding.RNE, Overflow.SATURATE),),
         )
     for element, rounding, overflow in product(formats.ELEMENTS.values(), QUOTIENT_ROUNDINGS, Overflow):
@@ -144,8 +144,9 @@ def theorems() -> Iterator[Theorem]:
             kernels=("by_quotients", encode.__name__),
             check=partial(check_rounded, element, rounding, overflow),
             hypotheses=(
-                "the quotient is any float64 number but a subnormal one, infinity included",
-                "made by to_odd and the definition of float32, which narrowing/conversion and magic/code are about",
+                "the quotient is zero, infinity or any positive normal float64 number",
+                "`to_odd` and the definition's float32 encoder replace loop functions that equal them "
+                "(narrowing/conversion, magic/code)",
             ),
             functions=(divided.prepare, divided.at, divided.element, encode, as_float32.to_odd, float_additions.domain),
         )

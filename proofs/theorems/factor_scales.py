@@ -39,10 +39,13 @@ from proofs.specs.float_scales import (
 )
 from proofs.theorem import Outcome, Theorem
 
-FOUND = "The scale made of a float64 quotient is what the definition packs of its digits, for every quotient."
+FOUND = (
+    "The fast formulation rounds every float64 quotient to the scale code that the definition gives for the quotient's "
+    "leading digits and the digit that says whether a remainder is left."
+)
 DIVIDED = (
-    "Before it is packed as a scale, the definition has the leading digits of the largest magnitude over the largest "
-    "element times the tensor scale, and whether any are left, for every such pair."
+    "Before it rounds to a scale, the definition computes the right leading digits of (largest magnitude) / (largest "
+    "element * tensor scale), and a last digit that says whether a remainder is left."
 )
 FOUND_BY: Any = fast_paths.FOUND.rules
 
@@ -94,7 +97,7 @@ def check_scale_digits(source: Any, scale: Any, over: Any = float_scale) -> Outc
             for ratios, got in over_tensor_scales(find, source):
                 count[0] += 1
                 if ratios.low > ratios.high or not is_leading(got, ratios.times(Fraction(1, goal)), digits, shift):
-                    yield f"{element.name}: digits of {ratios.low} to {ratios.high} are not {got[1]:#b}"
+                    yield f"{element.name}: ratios from {ratios.low} to {ratios.high} get the wrong digits {got[1]:#b}"
 
     return outcome_of(problems(), "ratios", lambda: f"{count[0]} intervals of ratios")
 
@@ -160,7 +163,7 @@ def theorems() -> Iterator[Theorem]:
             kernels=(fast.__name__, defined.__name__),
             check=partial(check_found, scale, rule),
             hypotheses=(
-                "the quotient is any float64 number but a subnormal one, infinity included",
+                "the quotient is zero, infinity or any positive normal float64 number",
                 "float64 sums and differences round to nearest even",
             ),
             functions=(fast, defined),
@@ -174,8 +177,11 @@ def theorems() -> Iterator[Theorem]:
             kernels=("make_float_scale",),
             check=partial(check_scale_digits_alone if is_alone else check_scale_digits, source, scale),
             hypotheses=(
-                "the largest magnitude is any finite number, the element one of the eight",
-                "there is no tensor scale" if is_alone else "the tensor scale is any without sign",
+                "the largest magnitude is any positive finite number of the source type, and the element is one of the "
+                "eight",
+                "if scales are float32, the tensor scale is 1"
+                if is_alone
+                else "unless scales are float32, the tensor scale is any positive finite float32 number",
             ),
             functions=(defined,),
         )

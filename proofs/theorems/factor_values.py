@@ -29,10 +29,12 @@ from proofs.theorems.factor_arithmetic import bits_of_value
 from proofs.theorems.factor_places import BY_PLACES, maker_by_places
 
 VALUES = (
-    "A value is made, for each code, of the factor times the number that the definition multiplies it by, with the "
-    "same sign; infinities and NaNs are the definition's."
+    "For each code, the fast formulation and the definition multiply the factor by the same number, with the same "
+    "sign, before they round the product. Codes of infinity and NaN give the infinity and the NaN of the definition."
 )
-NARROWED = "Products of elements and factors are rounded to a float type as the definition rounds them."
+NARROWED = (
+    "The fast formulation rounds the product of an element and a factor to the float type as the definition does."
+)
 
 
 @dataclass(frozen=True)
@@ -226,7 +228,7 @@ def theorems() -> Iterator[Theorem]:
             statement=VALUES,
             kernels=("decoding", defined.__name__),
             check=partial(check_values, element, target),
-            hypotheses=("the factor is any finite number but zero, which makes zeros, of every scale",),
+            hypotheses=("the factor is any finite number but zero (which gives zeros), with scales of any float type",),
             functions=tuple(functions),
         )
     for target in formats.FLOATS.values():
@@ -237,8 +239,9 @@ def theorems() -> Iterator[Theorem]:
             kernels=(by_factors.make_narrow(target).__name__, "make_pack"),
             check=partial(check_narrowed, target),
             hypotheses=(
-                "the product is zero or any normal float64 number of so many bits",
-                "conversions round to even",
+                "the product is zero, or a float64 number from 2**-1000 to below 2**700 with at most the bits of such "
+                "products",
+                "conversions between float types round to nearest even",
             ),
             functions=(by_factors.make_narrow(target), example),
         )

@@ -16,8 +16,14 @@ from proofs.machines.solve import prove
 from proofs.theorem import Outcome, Theorem
 from proofs.theorems.magic import float_results, run_fast
 
-DIFFERENCE = "The float32 difference of the widened numbers is that of the definition, the sign of a NaN included."
-SUM = "The float32 sum of the value of a code and the widened offset is the value of the definition with that offset."
+DIFFERENCE = (
+    "The float32 difference of number and offset, both widened to float32, is the difference of the definition. If the "
+    "difference is NaN, both results are NaN and have the same sign."
+)
+SUM = (
+    "The float32 sum of a code's value and the offset, widened to float32, is the value that the definition decodes "
+    "with this offset."
+)
 ENGINES = ("bitwuzla",)
 TIMEOUT = 3600
 
@@ -98,7 +104,8 @@ def theorems() -> Iterator[Theorem]:
             kernels=tuple(function.__name__ for function in functions),
             check=partial(total, name),
             hypotheses=(
-                "code is any element code and scale any within the float additions' `decoding_domain`", finite, rounding
+                "code is any code of the element, and scale is in the float additions' `decoding_domain`", finite,
+                rounding,
             ),
             tier="fast" if name == "e2m1" else "full",
             functions=(

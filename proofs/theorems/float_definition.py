@@ -32,15 +32,20 @@ from proofs.specs.float_scales import FLOAT32, SCALES
 from proofs.theorem import Outcome, Theorem
 
 PACKED = (
-    "Packing leading digits, and a last one that says whether others follow, gives what the specification gives of "
-    "every number that has them: between two such numbers no result of rounding changes, and half a unit of the last "
-    "digit stands for all that lies between."
+    "Packing the leading digits of a number, and a last digit that says whether others follow, gives the code that the "
+    "specification gives the number. In the proof, half a unit of the last leading digit stands for all digits that "
+    "may follow. It stands for all numbers between two neighbouring numbers without such digits, because rounding "
+    "gives the same result for all of them."
 )
 TENSOR = (
-    "Before it is packed, the tensor scale has the leading digits of the largest magnitude over the product of largest "
-    "element and largest scale, and whether any are left; after it, it is 1 for a tensor of zeros, and never zero."
+    "Before it rounds to a tensor scale, the definition computes the right leading digits of (largest magnitude) / "
+    "(largest element * largest scale), and a last digit that says whether a remainder is left. After rounding, the "
+    "tensor scale of a tensor of zeros is 1, and no tensor scale is zero."
 )
-DIGITS = "the digits are any that `divide` gives, the exponent any of x over a factor; or both are those of zero"
+DIGITS = (
+    "the digits are any that `divide` returns, and the exponent is any that x / factor can have; or both are those of "
+    "zero"
+)
 #: The greatest exponent of quotients, as in `ratios.EXPONENTS`.
 MOST = 1400
 #: The standards' tables of the float formats of scales.
@@ -214,8 +219,8 @@ def _scale_theorems() -> Iterator[Theorem]:
             kernels=("make_tensor_scale",),
             check=partial(check_tensor, source),
             hypotheses=(
-                "the largest magnitude is any finite number",
-                "element and scale are any that have tensor scales",
+                "the largest magnitude is any finite number of the source type",
+                "the element is one of the eight, and the scale is of any type that has a tensor scale",
             ),
             functions=tuple(float_scale.make_tensor_scale(source, *pair) for pair in _pairs()),
         )

@@ -31,22 +31,26 @@ from proofs.specs.float_scales import MOST_DIGITS, SCALES, is_leading, over_tens
 from proofs.theorem import Outcome, Theorem
 
 AIM = (
-    "Before it is packed as the scale that makes 4 of the largest magnitude, the definition has the leading digits of "
-    "it over 4 times the tensor scale, and whether any are left."
+    "Before it rounds to the scale that maps the largest magnitude to 4, the definition computes the right leading "
+    "digits of (largest magnitude) / (4 * tensor scale), and a last digit that says whether a remainder is left."
 )
-NEAREST = "The value that an element is compared with is the one that the definition rounds it to, to nearest even."
-EXACT = "A difference of two float64 numbers of which neither is more than twice the other is exact."
+NEAREST = (
+    "To find the error of a number, the loop compares the number with the right value: `_nearest` returns the nearest "
+    "product of the factor and an E2M1 value, ties to even."
+)
+EXACT = "The difference of two float64 numbers is exact if neither is more than twice the other."
 TERMS = (
-    "By float32 numbers an element's distance from its value is known to 2**-20.82 of the largest element, which is "
-    "never less than the distance."
+    "The distance of a number from its rounded value, computed in float32, has an error of at most 2**-20.82 times the "
+    "block's largest number. The exact distance is never more than the largest number."
 )
 ADDED = (
-    "What is known so of each element, of its square too, makes the difference of two sums known as well as the loop "
-    "takes it to be, whatever the order in which sixteen are added."
+    "The error bounds of single distances, and of their squares, add up to at most the bound that the loop uses for "
+    "the difference of two sums. This holds in whatever order 16 terms are added in float32, if each term passes "
+    "through four additions."
 )
 LOST = (
-    "Sums of n errors as pairs of numbers lose no more of themselves than the loop takes them to lose; and a "
-    "difference that is far above all that was lost has the sign of the exact one."
+    "A sum of n errors, kept as a pair of float64 numbers, loses at most the share of itself that the loop assumes. If "
+    "the difference of two sums is larger than the loop's bound on all losses, it has the sign of the exact difference."
 )
 E2M1 = formats.ELEMENTS["e2m1"]
 RULE = FloatScaleRule.FOUR_OVER_SIX_SQUARED
@@ -73,9 +77,9 @@ def check_aim(source: Any, scale: Any, over: Any = float_scale) -> Outcome:
             count[0] += 1
             every.append(ratios)
             if not is_leading(got, ratios, scale.number.mantissa_bits + 2, 2):
-                yield f"digits of {ratios.low} to {ratios.high} are not {got[1]:#b}"
+                yield f"ratios from {ratios.low} to {ratios.high} get the wrong digits {got[1]:#b}"
         if not covers(every, Fraction(1, 2), Fraction(2)):
-            yield "not every ratio was gone through"
+            yield "the intervals of ratios do not cover every ratio once"
 
     return outcome_of(problems(), "ratios", lambda: f"{count[0]} intervals of ratios")
 
@@ -235,7 +239,7 @@ def check_added(loop: Any = four_over_six) -> Outcome:
             6 * Fraction(loop._GREATEST_WIDE) * 2 > Fraction(2) ** 60
             or Fraction(loop._LEAST_WIDE) / 4 < Fraction(2) ** -126
         ):
-            yield "products are no normal numbers"
+            yield "a product may be outside the normal float32 numbers"
 
     return outcome_of(problems(), "rationals")
 
@@ -283,7 +287,9 @@ def theorems() -> Iterator[Theorem]:
                 statement=AIM,
                 kernels=("make_float_scale",),
                 check=partial(check_aim, source, scale),
-                hypotheses=("the largest magnitude is any finite number, the tensor scale any without sign",),
+                hypotheses=(
+                    "the largest magnitude is any positive finite number, the tensor scale any positive finite float32",
+                ),
                 functions=(float_scale.make_float_scale(source, E2M1, scale, RULE, four_over_six.FOUR),),
             )
     yield Theorem(
@@ -291,18 +297,18 @@ def theorems() -> Iterator[Theorem]:
         statement=NEAREST,
         kernels=("_nearest",),
         check=check_nearest,
-        hypotheses=("products of places and values with the factor are exact (factors/exact)",),
+        hypotheses=("products of thresholds and values with the factor are exact (factors/exact)",),
         functions=(four_over_six._nearest,),
     )
-    yield Theorem("factors/choice/exact", EXACT, (), check_exact, ("both are zero or above, and below 2**900",))
+    yield Theorem("factors/choice/exact", EXACT, (), check_exact, ("both are zero or positive, and below 2**900",))
     yield Theorem(
         name="factors/choice/terms",
         statement=TERMS,
         kernels=("_difference",),
         check=check_terms,
         hypotheses=(
-            "float32 results are off by 1 / (2**24 + 1) of themselves at most",
-            "the largest element and the factors are between 2**-50 and 2**50",
+            "each float32 result differs from the exact one by at most 1 / (2**24 + 1) of the exact one",
+            "the block's largest number and the factors are between 2**-50 and 2**50",
         ),
         functions=(four_over_six._difference,),
     )
@@ -312,7 +318,7 @@ def theorems() -> Iterator[Theorem]:
         ADDED,
         ("choose",),
         check_added,
-        (f"the loop's limits are the first two of {limits}",),
+        (f"the loop's bounds for each number, without and with squares, are the first two of {limits}",),
         functions=(four_over_six.choose,),
     )
     yield Theorem(
@@ -321,9 +327,9 @@ def theorems() -> Iterator[Theorem]:
         ("choose",),
         check_lost,
         (
-            f"the loop's limit is the last of {limits}",
-            "sums and products are exact as two numbers, the second of which is the error (Knuth 1969, Dekker 1971)",
-            "of sums of limits in float64 less than half is lost",
+            f"the loop's bound on the loss of a sum is the last of {limits}",
+            "a float64 sum or product and its computed error add up to the exact result (Knuth 1969, Dekker 1971)",
+            "computing the bounds in float64 loses less than half of them",
         ),
         functions=(four_over_six.choose,),
     )

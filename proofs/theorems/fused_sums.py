@@ -27,21 +27,22 @@ from proofs.specs import tables
 from proofs.theorem import Outcome, Theorem
 
 PARTS = (
-    "The parts of every code are the sign, exponent and significand of its value: a subnormal number has the exponent "
-    "of the smallest normal one, a zero the exponent -126; infinities and NaN are told apart."
+    "`parts` splits every code into the sign, the exponent and the significand of its value, and a kind, which tells "
+    "infinity and NaN apart. A subnormal number has the exponent of the smallest normal number, and zero has the "
+    "exponent -126."
 )
 ALIGNED = (
-    "An aligned term is its exact value in units of 2**(largest - F), its magnitude truncated; no intermediate leaves "
-    "64 bits."
+    "`align` returns the exact value of a term in units of 2**(largest - F), with its magnitude truncated to an "
+    "integer. No intermediate result leaves 64 bits."
 )
 SUMS = (
-    "The aligned terms of two products of codes and of a float32 addend add to the sum of the exact values, each "
-    "truncated at the largest exponent of a term."
+    "The aligned terms of two products of codes and of a float32 addend add up to the sum of the exact values, each "
+    "truncated to a multiple of 2**(largest exponent of a term - F). F is the last part of the theorem's name."
 )
 ROUNDED = (
-    "A sum is rounded as the mode demands: toward zero no number of the result's bits lies between the result and the "
-    "sum; to nearest none lies nearer, and ties go to even. A sum beyond the largest number is infinite, zero is +0. "
-    "No intermediate leaves 64 bits."
+    "`finish` rounds a sum as the mode demands. Toward zero, no number with the result's bits lies between the result "
+    "and the sum. To nearest, no such number is nearer to the sum, and ties go to even. A sum that rounds to a number "
+    "beyond the largest gives infinity; zero is +0. No intermediate result leaves 64 bits."
 )
 #: The number of bits of the integers in the statements.
 WIDE = 128
@@ -242,14 +243,14 @@ def _theorems() -> Iterator[Theorem]:
     for point in (6, 8, 14, 20, 23):
         yield Theorem(
             f"fused/align/{point}", ALIGNED, ("align",), partial(check_align, point),
-            (f"a significand has {point} fraction bits and at most 14 bits above them",
+            (f"a significand has {point} fraction bits, and at most 14 bits above these",
              f"F is 1 to {MOST_BITS}", f"exponents are within {FARTHEST}"),
             functions=(align,),
         )  # fmt: skip
     for name, kept in product(("e2m1", "e2m3"), (13, 25)):
         yield Theorem(
             f"fused/sum/{name}/{kept}", SUMS, ("parts", "align"), partial(check_sum, name, kept),
-            ("codes are any finite codes", "the addend is a float32 with an exponent of -12 to 16"),
+            ("codes are any finite codes", "the addend is any float32 number with an exponent from -12 to 16"),
             functions=(align, make_parts(ELEMENTS[name]), make_parts(FLOATS["float32"])),
         )  # fmt: skip
     rules = sorted({(unit.accumulator, unit.rounding, unit.result_bits) for unit in units})
@@ -258,7 +259,7 @@ def _theorems() -> Iterator[Theorem]:
         yield Theorem(
             f"fused/round/{name}/{rounding}/{bits}", ROUNDED, ("finish",),
             partial(check_round, name, Rounding(rounding), bits),
-            (f"the sum is any integer below 2**{SUM_BITS}", f"F is 1 to {MOST_BITS}",
+            (f"the sum is any integer whose magnitude is below 2**{SUM_BITS}", f"F is 1 to {MOST_BITS}",
              f"exponents are within {FARTHEST}"),
             functions=(finish,),
         )  # fmt: skip

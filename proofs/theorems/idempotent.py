@@ -32,9 +32,10 @@ from proofs.theorem import Outcome, Theorem
 from proofs.theorems.scales import HYPOTHESES
 
 STATEMENT = (
-    "The largest value T of a block, where it is finite in the float type, has the scale of the block or half of it, "
-    "and is a value of the element there, in every rounding mode; and the double of every value of the element is one "
-    "as well, up to the largest. So a second quantization changes no value of a block."
+    "Let T be the largest magnitude of a block's quantized values, finite in the float type. The scale that the rule "
+    "finds for T is the scale of the block or half of it. Quantizing T under the scale found for T gives T, in every "
+    "rounding mode. Twice any value of the element is also a value, unless it exceeds the largest. So a second "
+    "quantization changes no value of the block."
 )
 ANY, NEAREST = ("rtz", "rtp"), ("rne", "rna")
 #: In a list of rounding modes, the entry "infinity" stands for the case that the largest magnitude
@@ -112,7 +113,7 @@ def doubles(element: str) -> bool:
 def check_all(source: str, element: str, rule: str) -> Outcome:
     """Prove the theorem for all modes."""
     if not doubles(element):
-        return Outcome("refuted", "by hand", 0.0, "the double of a value is none")
+        return Outcome("refuted", "by hand", 0.0, "twice some value of the element is not a value of the element")
     modes = roundings(element, rule)
     return together([(rounding, partial(check, source, element, rule, rounding)) for rounding in modes])
 
@@ -132,8 +133,9 @@ def theorems() -> list[Theorem]:
                         partial(check_all, source, element, rule),
                         (
                             *HYPOTHESES,
-                            f"A is rounded in {'every mode' if 'rtz' in modes else 'rne or rna'}",
-                            "an infinity may saturate" if INFINITY in modes else "no infinity is in the block",
+                            "A, the largest magnitude before quantization, is rounded in "
+                            f"{'every mode' if 'rtz' in modes else 'rne or rna'}",
+                            "infinities in the block saturate" if INFINITY in modes else "no infinity is in the block",
                         ),
                         "fast" if (source, element) in FAST else "full",
                         tuple(used),

@@ -24,18 +24,34 @@ from proofs.machines.solve import prove, together
 from proofs.theorem import Outcome, Theorem, Verdict
 
 FLOAT32 = formats.FLOATS["float32"]
-CODE = "The code made with float32 additions is the code of the definition."
-VALUE = "The value made with float32 additions is the value of the definition's code under the same scale."
-SCALE = (
-    "The scale that one addition to the bits of the largest magnitude gives is the shared scale where that is zero or "
-    "normal, and is outside the domain of every rounding otherwise."
+CODE = "The code that the fast formulation computes with float32 additions is the code of the definition."
+VALUE = (
+    "The value that the fast formulation computes with float32 additions is the value of the definition's code under "
+    "the same scale."
 )
-CONVERSION = "The value in another float type, converted from float32, is the value of the definition in that type."
-WIDENING = "The widened number is the number, and a block of which it is the largest has the same shared scale."
-PRODUCT = "The value made of a number times a power of two is the value of the definition."
-DECODING = "The value made by moving the fields of a code into place is the value of the definition."
+SCALE = (
+    "`fast_scale` computes a scale code by one addition to the bits of the largest magnitude. If the magnitude is zero "
+    "or normal, the result is the shared scale of the definition. If it is subnormal, the result is below the domain "
+    "of every rounding."
+)
+CONVERSION = (
+    "The fast formulation's value of a code, converted from float32 to this float type, is the value of the definition "
+    "in this type."
+)
+WIDENING = (
+    "Widening a 16-bit number to float32 does not change the number. As the largest magnitude of a block, the widened "
+    "number gives the same shared scale as the 16-bit number."
+)
+PRODUCT = (
+    "The value that the fast formulation computes as the product of a number and a power of two is the value of the "
+    "definition."
+)
+DECODING = (
+    "The value that the fast formulation computes by moving the fields of a code into place is the value of the "
+    "definition."
+)
 ROUNDING_HYPOTHESES = (
-    "x is any float32 and scale any code within the limits of the float additions' `domain`",
+    "x is any float32 number and scale is any code, both in the `domain` of the float additions",
     "random in 0..2**30-1",
     "float32 additions and products round to nearest even",
 )
@@ -238,7 +254,7 @@ def _scale_theorems() -> Iterator[Theorem]:
 
 def _decoding_theorems() -> Iterator[Theorem]:
     for name, element in formats.ELEMENTS.items():
-        of_scale = "code is any element code and scale any within the float additions' `decoding_domain`"
+        of_scale = "code is any code of the element, and scale is in the float additions' `decoding_domain`"
         functions: tuple[Any, ...] = (
             float_additions.value_of_code,
             float_additions.constants,
@@ -262,7 +278,7 @@ def _decoding_theorems() -> Iterator[Theorem]:
             statement=PRODUCT,
             kernels=tuple(function.__name__ for function in functions),
             check=partial(check_product, name),
-            hypotheses=("code is any element code and scale any within the float additions' `product_domain`",),
+            hypotheses=("code is any code of the element, and scale is in the float additions' `product_domain`",),
             functions=(*functions, float_additions.product_domain),
         )
         for type_name, target in formats.FLOATS.items():
@@ -290,6 +306,6 @@ def _decoding_theorems() -> Iterator[Theorem]:
             statement=WIDENING,
             kernels=tuple(function.__name__ for function in pair),
             check=partial(check_widening, type_name),
-            hypotheses=("x is any finite pattern",),
+            hypotheses=("x is any finite number of the 16-bit type",),
             functions=(*pair, *scales),
         )

@@ -23,15 +23,22 @@ from proofs.theorem import Outcome, Theorem
 from proofs.theorems.magic import float_results, run_fast
 
 FLOAT32, FLOAT64 = formats.FLOATS["float32"], formats.FLOATS["float64"]
-ROUNDED = "The float32 number that a float64 number is rounded to, to odd, has the same code."
+ROUNDED = "A float64 number has the same code after it is rounded to odd in float32."
 STOCHASTIC = (
-    "The code made of the leading part of a float64 number, with the rest of it added to the random bits, is the code "
-    "of the definition."
+    "A float64 number is split into a leading part, which is a float32 number, and a rest, which is added to the "
+    "random bits. The code that the fast formulation computes from both is the code of the definition."
 )
-CONVERSION = "Rounding to odd by a conversion gives what rounding to odd in integers does."
-SCALE = "The scale made of a largest magnitude rounded to odd is its shared scale, where that is in any domain."
+CONVERSION = (
+    "`to_odd_by_conversion`, which rounds a float64 number to odd by a float conversion, gives the same float32 number "
+    "as `to_odd`, which rounds in integers."
+)
+SCALE = (
+    "The scale code that `fast_scale` computes from a float64 magnitude rounded to odd in float32 is the shared scale "
+    "of the definition. This holds if the magnitude is zero, or if it and the computed scale are in the domain of some "
+    "rounding."
+)
 HYPOTHESES = (
-    "x is any finite float64, and scale any code, within the limits of the float additions' `domain`",
+    "x is any finite float64 number and scale is any code, both in the `domain` of the float additions",
     "random in 0..2**30-1",
 )
 
@@ -175,6 +182,6 @@ def _scale_theorems() -> Iterator[Theorem]:
             statement=SCALE,
             kernels=tuple(function.__name__ for function in functions),
             check=partial(check_scale, rule),
-            hypotheses=("amax is any finite float64 that is not negative",),
+            hypotheses=("amax is any finite float64 number that is not negative",),
             functions=(*functions, float_additions.domain, *of_others),
         )

@@ -24,16 +24,20 @@ from proofs.specs.tables import Element
 from proofs.theorem import Outcome, Theorem
 
 STATEMENTS = {
-    "rne": "To nearest: |x| / 2**scale lies between the midpoints to the code's two neighbours, and on one only if the "
-    "code is even; sign kept; from the last midpoint on, the largest value.",
-    "rna": "To nearest, ties away: |x| / 2**scale lies at or above the midpoint to the neighbour below and strictly "
-    "under the midpoint to the neighbour above; sign kept; from the last midpoint on, the largest value.",
-    "rtz": "Toward zero: the code's magnitude is the greatest not above |x| / 2**scale; sign kept.",
-    "rtp": "Upward: the code's value is the least not below x / 2**scale, or the largest value where there is none.",
-    "rtn": "Downward: the code's value is the greatest not above x / 2**scale, or minus the largest where there is "
-    "none.",
-    "rto": "To odd: the code's value is exactly x / 2**scale, or the code is odd and x / 2**scale lies strictly "
-    "between its two neighbours, or the value is the largest and |x| / 2**scale is beyond it.",
+    "rne": "To nearest, ties to even: let v be |x| / 2**(scale - 127). v lies between the midpoints to the code's two "
+    "neighbours, and on a midpoint only if the code is even. The largest value also gets every larger v. The sign is "
+    "kept.",
+    "rna": "To nearest, ties away from zero: let v be |x| / 2**(scale - 127). v is at or above the midpoint to the "
+    "neighbour below and strictly below the midpoint to the neighbour above. The largest value also gets every larger "
+    "v. The sign is kept.",
+    "rtz": "Toward zero: the code's magnitude is the greatest that is not above |x| / 2**(scale - 127). The sign is "
+    "kept.",
+    "rtp": "Upward: the code's value is the least that is not below x / 2**(scale - 127), or the largest value if "
+    "there is none.",
+    "rtn": "Downward: the code's value is the greatest that is not above x / 2**(scale - 127), or minus the largest "
+    "value if there is none.",
+    "rto": "To odd: let v be x / 2**(scale - 127). The code's value is exactly v; or the code is odd, and v lies "
+    "strictly between its two neighbours; or the value has the largest magnitude, and |v| is beyond it.",
 }
 HYPOTHESES = ("x is any finite number of its type", "scale is any E8M0 code but 0xFF", "overflow saturates")
 

@@ -32,22 +32,26 @@ TIMEOUT = 3600
 FAST = ("midpoint/bfloat16", "difference/float32", "decode/e2m1/bfloat16")
 
 MIDPOINT = (
-    "The offset of a block is (largest + smallest) / 2, exact, rounded once to nearest even to float16, saturated at "
-    "65504."
+    "The offset of a block is the exact (largest + smallest) / 2, rounded once to nearest even in float16, and "
+    "saturated at 65504 in magnitude."
 )
 DIFFERENCE = (
-    "x - offset is the IEEE 754 difference, to nearest even, in float32 (float64 for float64 input): infinities, "
-    "signed zeros and subnormals included. A NaN keeps the sign of a NaN x."
+    "x - offset is the difference that IEEE 754 defines, rounded to nearest even in float32 (in float64 for float64 "
+    "input). This includes infinities, signed zeros and subnormals. If x is NaN, the result is NaN with the sign of x."
 )
 HALF_RANGE = (
-    "The scale of the half range is the shared scale rule applied to A = |largest - smallest| / 2, exact: never a "
-    "rounded difference."
+    "The scale of the half range is the one that the scale rule gives for the exact A = |largest - smallest| / 2, not "
+    "for a rounded difference."
 )
 DECODE = (
-    "Decoding with an offset gives (table value of the code) * 2**(scale - 127) + offset, exact, rounded once to "
-    "nearest even; infinities and NaN as IEEE 754 addition has them, NaN canonical, and NaN under scale 0xFF."
+    "Decoding with an offset gives the exact (table value of the code) * 2**(scale - 127) + offset, rounded once to "
+    "nearest even. Infinities and NaN are added as IEEE 754 defines it. A NaN result is the canonical NaN. Under scale "
+    "0xFF, the result is NaN."
 )
-ORDER = "to_ordered orders as the numbers do (both zeros equal), and from_ordered undoes it up to the sign of zero."
+ORDER = (
+    "`to_ordered` maps numbers to integers in the same order, with both zeros equal. `from_ordered` undoes "
+    "`to_ordered`, except that both zeros become +0."
+)
 
 
 def word_of(float_type: tables.Float) -> int:

@@ -18,19 +18,20 @@ from proofs.specs import conversions, tables
 from proofs.theorem import Outcome, Theorem, Tier
 
 SATURATES = (
-    "Under overflow='saturate' nothing but a NaN becomes a special code: every finite x and both infinities give a "
-    "code whose magnitude is at most the largest value's, in every rounding mode, and an infinity gives exactly that "
-    "one."
+    "Under overflow='saturate', only NaN gives a special code. In every rounding mode, every finite x gives a code "
+    "whose magnitude is at most that of the largest value, and an infinity gives exactly the largest value."
 )
 SMTLIB = (
-    "e5m2 under overflow='ieee' is the IEEE 754 format with 5 exponent and 2 fraction bits: the code is SMT-LIB's own "
-    "conversion of x / 2**scale to that sort in all five IEEE rounding modes, infinities and signed zeros included."
+    "Under overflow='ieee', e5m2 is the IEEE 754 format with 5 exponent bits and 2 fraction bits. In all five IEEE "
+    "rounding modes, the code is SMT-LIB's own conversion of x / 2**(scale - 127) to this format, infinities and "
+    "signed zeros included."
 )
 BOUNDARY = (
-    "Under overflow='ieee' a finite x becomes infinity (e5m2) or NaN (e4m3) exactly from these |x| / 2**scale on: "
-    "e4m3 rne above 464, rna from 464, rtp above 448 for x > 0, rtn above 448 for x < 0; e5m2 rne and rna from 61440, "
-    "rtp above 57344 for x > 0, rtn above 57344 for x < 0; rtz and rto never; sr never up to the largest value, "
-    "always from the next multiple of its gap (480, 65536) on. An infinite x does in every mode."
+    "Let v be |x| / 2**(scale - 127). Under overflow='ieee', a finite x becomes infinity (e5m2) or NaN (e4m3) in "
+    "exactly these cases. e4m3: v > 464 in rne, v >= 464 in rna, v > 448 and x > 0 in rtp, v > 448 and x < 0 in rtn. "
+    "e5m2: v >= 61440 in rne and rna, v > 57344 and x > 0 in rtp, v > 57344 and x < 0 in rtn. In rtz and rto: never. "
+    "In sr: never if v is at most the largest value (448, 57344), and always from the next multiple of the gap on "
+    "(480, 65536). An infinite x becomes infinity or NaN in every mode."
 )
 NUMBERS = (
     "x is any bit pattern of its type but NaN",

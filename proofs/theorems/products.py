@@ -31,15 +31,15 @@ from proofs.theorem import Outcome, Theorem, Verdict
 Array = np.ndarray[Any, Any]
 
 STATEMENT = (
-    "In the plan for products of two elements every element value is a whole number of units, and no sum of products "
-    "over a block can exceed 2**24 units in float32 or 2**53 in float64, so that hardware holds every partial sum "
-    "exactly. Sums of integers of 8 or 16 bits have the bound of float32, and so 32 bits hold them; each element and "
-    "each biased element fits its byte or half word, and without VNNI 16 bits hold half of a biased sum. "
-    "Where the formats allow larger sums, this holds for blocks that are not marked as wide, since the least "
-    "magnitude bounds the steps of all elements from below and the greatest their size; and where the plan splits one "
-    "operand in the others, it holds for both parts. Codes are unpacked to the values of the tables, as floats and as "
-    "integers. Where scales are floats, the type of the sum holds the product of any two significands of scales, and "
-    "float64 its product with a sum."
+    "`exactness_of` plans how to add the products of two elements. In each plan, every element value is a whole number "
+    "of units. No sum of products over a block exceeds 2**24 units in float32 or 2**53 units in float64, so hardware "
+    "holds every partial sum exactly. Sums of 8-bit or 16-bit integers stay below the bound of float32, so 32 bits "
+    "hold them. Each element fits in its 8 or 16 bits, an 8-bit element also after the bias is added; without VNNI, 16 "
+    "bits hold half of a biased sum. If the formats allow larger sums, the bounds hold for blocks that `may_be_wide` "
+    "does not mark, because their least and greatest magnitudes limit the number of bits of each element. If the plan "
+    "splits the elements of one operand, the bounds hold for both parts. Codes are unpacked to the values in the "
+    "tables, as floats and as integers. If scales are floats, the type of the sum holds the product of the "
+    "significands of any two scales, and float64 also holds its product with a sum."
 )
 #: For each number type of the products: sums up to 2**bits units are exact. Sums of int8 or int16
 #: products are converted to float32, so they have the bits of float32.
@@ -62,7 +62,7 @@ def check(a: str, b: str) -> Outcome:
     first, second = tables.ELEMENTS[a], tables.ELEMENTS[b]
     for element in (first, second):
         if not unpacks(element):
-            return outcome("refuted", f"{element.name}: a code is unpacked to something else")
+            return outcome("refuted", f"{element.name}: a code is unpacked to a wrong value")
     planned = 0
     for run, instructions in product(range(1, LONGEST + 1), INSTRUCTIONS):
         how = exactness.exactness_of(ELEMENTS[a], ELEMENTS[b], run, instructions)
@@ -75,7 +75,7 @@ def check(a: str, b: str) -> Outcome:
             # largest positive value.
             most = element.magnitudes[-1] + (1 if element.twos_complement else 0)
             if element.unit < unit:
-                return outcome("refuted", f"{element.name} has values between units of 2**{unit}")
+                return outcome("refuted", f"{element.name} has values that are not multiples of 2**{unit}")
             largest.append(most << (element.unit - unit))
         pieces = [largest[0]] if how.always else []
         if how.if_split and not how.always:
@@ -83,9 +83,9 @@ def check(a: str, b: str) -> Outcome:
         if max(pieces, default=0) * largest[1] * run > 1 << EXACT[how.word]:
             return outcome("refuted", f"blocks of {run}: sums can exceed 2**{EXACT[how.word]} units")
         if how.word in integers.IN_WORD and not adds_integers(first, second, run, how.word, instructions):
-            return outcome("refuted", f"blocks of {run}: {how.word} does not hold what is added")
+            return outcome("refuted", f"blocks of {run}: {how.word} does not hold every element or sum")
         if not how.always and run << exactness.bits_to_spare(run) > 1 << EXACT["float64"]:
-            return outcome("refuted", f"blocks of {run}: widths are compared with too many bits")
+            return outcome("refuted", f"blocks of {run}: `may_be_wide` accepts products of too many bits")
         most = largest[0] * largest[1]
     if not planned:
         return outcome("refuted", "no block length has a plan: nothing was checked")
@@ -95,7 +95,7 @@ def check(a: str, b: str) -> Outcome:
             return outcome("refuted", f"blocks of {run}: {broken}")
     for element in (first, second):
         if not bounds_widths(element):
-            return outcome("refuted", f"{element.name}: a block can be wider than it is said to be")
+            return outcome("refuted", f"{element.name}: `bits_between` returns too few bits")
     return outcome("proved", f"block lengths 1 to {LONGEST}, {planned} plans")
 
 
@@ -224,8 +224,8 @@ def theorems() -> list[Theorem]:
             kernels=("exactness_of", "panels.pack"),
             check=partial(check, a, b),
             hypotheses=(
-                f"blocks of 1 to {LONGEST} elements, {LONGEST_WITH_FLOATS} where scales are floats",
-                "the product of two scales that are floats is in the range of float32 (tested)",
+                f"blocks have 1 to {LONGEST} elements, or 1 to {LONGEST_WITH_FLOATS} if scales are floats",
+                "the product of two scales that are floats is in the range of float32 (each call checks this)",
             ),
             functions=(
                 inspect.unwrap(exactness.exactness_of),

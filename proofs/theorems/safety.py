@@ -27,9 +27,9 @@ from proofs.specs import tables
 from proofs.theorem import Outcome, Theorem, Tier
 
 SAFE = (
-    "No intermediate result leaves the kernel's signed word, no left shift loses a bit and no shift amount reaches "
-    "the word size: the kernel computes the same in 32-bit words (64-bit where float64 takes part), in wider words "
-    "and on Python ints."
+    "No intermediate result overflows the kernel's signed word, no left shift loses a bit, and every shift amount is "
+    "smaller than the word size. So the kernel computes the same in 32-bit words (64-bit words if float64 is "
+    "involved), in wider words and on Python ints."
 )
 Kernel = Callable[..., Any]
 
@@ -69,7 +69,11 @@ def theorems() -> list[Theorem]:
         width: int,
         inputs_of_kernel: tuple[tuple[str, int], ...],
         hypotheses: tuple[z3.BoolRef, ...] = (),
-        words: tuple[str, ...] = ("any bit patterns", "every scale code", "random bits below 2**30"),
+        words: tuple[str, ...] = (
+            "the inputs are any bit patterns",
+            "scale is any E8M0 code",
+            "random is any integer below 2**30",
+        ),
         tier: Tier = "fast",
     ) -> None:
         symbols = arguments(*inputs_of_kernel)
@@ -127,7 +131,7 @@ def theorems() -> list[Theorem]:
             width,
             (("ordered", source.bits),),
             (ordered != z3.BitVecVal(1 << (source.bits - 1), source.bits),),
-            ("any ordered integer that to_ordered can give",),
+            ("the input is any integer that `to_ordered` can return",),
         )
     state("align-random", [make_align_random(bits) for bits in range(1, 31)], 32, (("word", 32),))
     return found

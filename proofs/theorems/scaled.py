@@ -21,15 +21,21 @@ from proofs.theorems.magic import OPERATIONS
 
 FLOAT32 = FLOATS["float32"]
 CODE = (
-    "The code made with one float32 product and one sum is the code of the definition, to nearest even, saturating, of "
-    "every finite number under every scale."
+    "The code that CUDA kernels compute with a float32 product and a sum (for float16, two products) is the code of "
+    "the definition. It is rounded to nearest even and saturates. This holds for every finite number under every scale."
 )
 VALUE = (
-    "The value made with two float32 products, a sum and a difference is the value of the definition's code, of every "
-    "finite number under every scale."
+    "The value that CUDA kernels compute with two float32 products, a sum and a difference is the value of the "
+    "definition's code. It is rounded to nearest even and saturates. This holds for every finite number under every "
+    "scale."
 )
-SCALE = "The scale code made by carrying into an exponent field is that of the definition for every finite magnitude."
-DECODING = "The value made by moving a code's fields and two float32 products is that of the definition."
+SCALE = (
+    "The scale code that CUDA kernels compute by an addition that carries into the exponent field is that of the "
+    "definition, for every scale rule and every finite magnitude."
+)
+DECODING = (
+    "The value that CUDA kernels compute by moving a code's fields and two float32 products is that of the definition."
+)
 Function = Callable[..., Any]
 _down: Function = scaled.down
 _up: Function = scaled.up

@@ -21,23 +21,29 @@ from proofs.specs import conversions, scales, tables
 from proofs.theorem import Outcome, Theorem
 
 DEFINITION = (
-    "The scale code is E - emax (floor), one more iff f > 1 (ceil), iff f >= 2 - 2**-(m+1) (even), iff f exceeds the "
-    "significand of the largest value (rceil), iff f >= 7/4 (half_up), always (floor_plus_one), plus 127, clamped to "
-    "0..254; 0 for A = 0."
+    "Let A = f * 2**E, with 1 <= f < 2, be the block's largest magnitude. Under `floor`, the scale code is E - emax + "
+    "127. The other rules add 1: `ceil` if f > 1, `even` if f >= 2 - 2**-(m+1) for m mantissa bits, `rceil` if f "
+    "exceeds the significand of the largest value, `half_up` if f >= 7/4, and `floor_plus_one` always. The result is "
+    "clamped to 0..254. For A = 0, the code is 0."
 )
 CLAMP = (
-    "Under floor and even a block's largest element lies beyond the largest value iff f exceeds the significand of the "
-    "largest value and the rule has not added one (unless a clamp of the scale intervened)."
+    "Let A = f * 2**E, with 1 <= f < 2, be the block's largest magnitude. Under `floor` and `even`, A lies beyond the "
+    "largest element times the scale if and only if f exceeds the significand of the largest value and the rule has "
+    "not added 1. This holds unless the scale is clamped."
 )
 NEVER_EXCEEDS = (
-    "Under ceil and rceil no element of the block exceeds the largest value, unless the scale is clamped at 254."
+    "Under `ceil` and `rceil`, no number of the block exceeds the largest element times the scale, unless the scale is "
+    "clamped at 254."
 )
-MINIMAL = "Under rceil no smaller scale serves: with one less, A would exceed the largest value."
+MINIMAL = (
+    "Under `rceil`, no smaller scale is possible: with a scale code that is one less, the largest magnitude A would "
+    "exceed the largest element times the scale."
+)
 EVEN = (
-    "The even rule is: round A to the element's mantissa width, ties to even, then apply floor to the result (which "
-    "may have reached the next power of two)."
+    "The rule `even` rounds A to the element's number of mantissa bits, ties to even, and then applies the rule "
+    "`floor` to the result, which may be the next power of two."
 )
-HYPOTHESES = ("A is any finite nonnegative number of the source type, subnormals and zero included",)
+HYPOTHESES = ("A, the block's largest magnitude, is any finite number of the source type that is not negative",)
 
 
 class Block:

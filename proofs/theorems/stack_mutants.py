@@ -17,7 +17,10 @@ from proofs.mutants.modules import given_as, stated
 from proofs.theorem import Outcome, Theorem
 from proofs.theorems import stacks
 
-STATEMENT = "A mistake planted in the arithmetic of a stack, or in the functions around it, is refuted by the theorem."
+STATEMENT = (
+    "A mistake planted in the arithmetic of a stack, or in the functions that call it, is found: the theorem about the "
+    "changed function is refuted."
+)
 MODULES = {"arithmetic": stack_arithmetic, "fast": by_stack}
 FLOAT32, BFLOAT16 = FLOATS["float32"], FLOATS["bfloat16"]
 

@@ -25,23 +25,31 @@ from proofs.specs import conversions, tables
 from proofs.specs.stack_statements import STATEMENTS, e2m1
 from proofs.theorem import Outcome, Theorem
 
-TENSOR = "What is kept for a tensor is, in the type of the tensor or in float32, what the stack's source computes."
+TENSOR = (
+    "The global scale of a tensor is the number that the stack's source computes, in the type of the tensor or in "
+    "float32. It is positive and finite if the other theorems about the stack assume this."
+)
 SCALE = (
-    "The scale code of a block is the E4M3 code, to nearest even and saturating, of what the stack's source computes "
-    "in float32 of the largest magnitude and of what is kept for the tensor; NaN is 0x7F, and zero what the stack has "
-    "for it."
+    "The scale code of a block is the E4M3 code, rounded to nearest even and saturated, of the float32 number that the "
+    "stack's source computes from the block's largest magnitude and the global scale. NaN gives 0x7F. If the code "
+    "would be 0, it is the code by which the stack replaces zero."
 )
 FACTOR = (
-    "The factor of a block that is not left to others is what the stack's source computes in float32 of the scale and "
-    "of what is kept for the tensor, and is positive and finite."
+    "If a loop converts a block (`prepare` returns True), the block's factor is the float32 number that the stack's "
+    "source computes from the scale and the global scale. The factor is positive and finite."
 )
 ELEMENT = (
-    "The code of an element is the E2M1 code, to nearest even and saturating, of its product with the factor, or its "
-    "quotient by it, in float32, with the sign that the stack gives to zero."
+    "The code of a number is the E2M1 code, rounded to nearest even and saturated, of the float32 product of number "
+    "and factor, or of their float32 quotient if the stack divides. A zero has the sign that the stack gives it."
 )
-READS = "The value that a code reads as, in a block that is not left to others, is what the stack's source computes."
-NUMBER = "The float32 number that is made of a scale code is the one of the standard's table."
-NARROWED = "A float32 number that is not negative is rounded to the tensor's type to nearest even."
+READS = (
+    "If a loop converts a block (`prepare` returns True), the value of each code is the number that the stack's source "
+    "computes."
+)
+NUMBER = "The float32 number that the loop uses for a scale code is the one in the standard's table."
+NARROWED = (
+    "A float32 number that is not negative is rounded to nearest even in the tensor's type, as IEEE 754 defines it."
+)
 
 #: The bit patterns of the one input that a check covers; empty if the check covers all inputs.
 Numbers = tuple[int, ...]
@@ -227,13 +235,13 @@ def check_narrowed(source: Any, fast: Any = by_stack) -> Outcome:
     return _prove(machine, [x.value >= 0, x.value < INFINITY], got == want, (x.value,), ())
 
 
-ENVIRONMENT = "float32 operations of compiled code are IEEE's, to nearest even, and keep subnormals"
-NUMPY = "operations of numpy and ml_dtypes on single numbers are IEEE's, to nearest even"
-KEPT = "what is kept for the tensor is any float32 number without sign"
-KEPT_FINITE = f"{KEPT} but zero and infinity, which this stack never keeps (stacks/tensor)"
-OF_SCALE = "the scale is any finite float32 number without sign, so that it is any of E4M3"
-LARGEST = "the largest magnitude is any finite float32 number"
-WIDER = "numbers of narrower types are widened first, exactly (magic/widen)"
+ENVIRONMENT = "float32 operations of compiled code follow IEEE 754, round to nearest even and keep subnormals"
+NUMPY = "operations of numpy and ml_dtypes on single numbers follow IEEE 754 and round to nearest even"
+KEPT = "the global scale is any float32 number or infinity, with a sign bit of 0"
+KEPT_FINITE = f"{KEPT}, except zero and infinity if the stack never stores them (stacks/tensor)"
+OF_SCALE = "the scale is any finite float32 number whose sign bit is 0, which includes every E4M3 scale"
+LARGEST = "the block's largest magnitude is any finite float32 number whose sign bit is 0"
+WIDER = "numbers of narrower types are first widened to float32, exactly (magic/widen)"
 
 
 def theorems() -> Iterator[Theorem]:
@@ -247,7 +255,7 @@ def theorems() -> Iterator[Theorem]:
                 statement=TENSOR,
                 kernels=(f"{name}.global_scale",),
                 check=partial(check_tensor, name, dtype),
-                hypotheses=(f"the largest magnitude is any {dtype} number, infinity included", NUMPY),
+                hypotheses=(f"the tensor's largest magnitude is any {dtype} of sign bit 0, infinity included", NUMPY),
                 functions=(stack.global_scale,),
             )
             source = FLOATS[dtype]
@@ -275,7 +283,11 @@ def theorems() -> Iterator[Theorem]:
             statement=ELEMENT,
             kernels=("code_of", "to_code", "to_value"),
             check=partial(check_element, name),
-            hypotheses=("x is any finite float32, the factor any positive finite one", WIDER, ENVIRONMENT),
+            hypotheses=(
+                "x is any finite float32 number, and the factor is any positive finite float32 number",
+                WIDER,
+                ENVIRONMENT,
+            ),
             functions=(*of_codes, by_stack.quantizing(FLOAT32, stack, True).element),
         )
         read = by_stack.decoding(stack)
@@ -285,10 +297,10 @@ def theorems() -> Iterator[Theorem]:
             kernels=(read.prepare.__name__, f"{name}.decoded"),
             check=partial(check_reads, name),
             hypotheses=(
-                "any code of an element",
+                "code is any E2M1 code",
                 OF_SCALE,
                 kept,
-                "the largest magnitude is any finite one",
+                "the tensor's largest magnitude is any finite float32 number whose sign bit is 0",
                 ENVIRONMENT,
             ),
             functions=(read.prepare, read.element),
@@ -298,7 +310,7 @@ def theorems() -> Iterator[Theorem]:
         statement=NUMBER,
         kernels=("_number_of_scale",),
         check=check_number,
-        hypotheses=("the code is that of any number",),
+        hypotheses=("code is any E4M3 code of a number that is not negative",),
         functions=(by_stack._number_of_scale,),
     )
     for dtype in DTYPES:
@@ -308,6 +320,6 @@ def theorems() -> Iterator[Theorem]:
             statement=NARROWED,
             kernels=(narrowed.__name__,),
             check=partial(check_narrowed, FLOATS[dtype]),
-            hypotheses=("x is any finite float32 number without sign", ENVIRONMENT),
+            hypotheses=("x is any finite float32 number whose sign bit is 0", ENVIRONMENT),
             functions=(narrowed,),
         )

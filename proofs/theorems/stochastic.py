@@ -24,19 +24,21 @@ from proofs.specs.tables import RANDOM_BITS, Element, Float
 from proofs.theorem import Outcome, Theorem
 
 THRESHOLD = (
-    "Stochastic rounding gives the neighbour away from zero iff floor(delta * 2**30) + R >= 2**30, where delta is the "
-    "exact fraction of the gap between the neighbours at which |x| / 2**scale lies. So of the 2**30 integers R "
-    "exactly floor(delta * 2**30) round away: for R uniform, E[result] = lower + floor(delta * 2**30) / 2**30 * gap, "
-    "which is x / 2**scale itself if delta has 30 bits, and within gap / 2**30 of it always."
+    "Let delta, from 0 to 1, be the position of |x| / 2**(scale - 127) in the gap between its two neighbouring values. "
+    "Stochastic rounding gives the neighbour away from zero if and only if floor(delta * 2**30) + R >= 2**30. So "
+    "exactly floor(delta * 2**30) of the 2**30 integers R round away from zero. For uniform R, the mean magnitude of "
+    "the result is lower + floor(delta * 2**30) / 2**30 * gap. This mean is exact if delta has at most 30 bits, and "
+    "its error is always below gap / 2**30."
 )
-MONOTONE = "A larger random integer never takes the result toward zero."
+MONOTONE = "With a larger random integer, the result is never closer to zero."
 ALIGN = (
-    "With r random bits (1 to 30) the kernel's comparison of 30 bits, of the aligned integer, decides as defined: "
-    "floor(delta * 2**r) + R >= 2**r; bits of the word above the low r are ignored."
+    "With r random bits (1 to 30), let R be the low r bits of the random word; the other bits are ignored. The kernel "
+    "shifts R to the top of 30 bits and compares 30 bits. Its decision is the one that the definition requires for r "
+    "bits: floor(delta * 2**r) + R >= 2**r."
 )
 WIDE = 128
 HYPOTHESES = (
-    "x is any finite number of its type with |x| / 2**scale within the largest value",
+    "x is any finite number of its type, and |x| / 2**(scale - 127) is at most the largest value",
     "scale is any E8M0 code but 0xFF",
     "R is any integer below 2**30",
 )
@@ -144,7 +146,7 @@ def align(bits: int) -> Outcome:
 def theorems() -> list[Theorem]:
     aligners = tuple(make_align_random(bits) for bits in range(1, RANDOM_BITS + 1))
     each = [(f"{bits} bits", partial(align, bits)) for bits in range(1, RANDOM_BITS + 1)]
-    words = ("word is any 32-bit word", "delta is any fraction")
+    words = ("word is any 32-bit word", "delta is any number from 0 to below 1")
     names = tuple(kernel.__name__ for kernel in aligners)
     found = [Theorem("stochastic/align", ALIGN, names, partial(together, each), words, functions=aligners)]
     for source in ("float32", "float64"):
@@ -172,7 +174,7 @@ def theorems() -> list[Theorem]:
                     (
                         "x is any bit pattern of its type",
                         "scale is any E8M0 code",
-                        "any two random integers below 2**30",
+                        "the two random integers are any below 2**30",
                     ),
                     "fast" if source == "float32" else "full",
                     kernels,

@@ -37,30 +37,32 @@ from proofs.theorems.factor_values import on_products, product_of
 from proofs.theorems.stochastic import WIDE, Gap
 
 DIGITS = (
-    "Before it is rounded stochastically, the definition has the leading digits of x over the factor, 31 more than the "
-    "mantissa has, and whether any are left."
+    "Before it rounds x / factor stochastically, the definition computes the right leading digits of the quotient, 31 "
+    "more than the element has mantissa bits, and a last digit that says whether a remainder is left. This holds for "
+    "every nonzero x and every nonzero factor."
 )
 THRESHOLD = (
-    "Of these digits the definition makes the neighbour away from zero iff floor(delta * 2**30) + R >= 2**30, where "
-    "delta is the exact fraction of the gap between the neighbours at which |x| over the factor lies; beyond the "
-    "largest value it makes the largest."
+    "Let delta, from 0 to 1, be the position of |x| / factor in the gap between its two neighbouring values. From the "
+    "leading digits of the quotient, the definition gives the neighbour away from zero if and only if floor(delta * "
+    "2**30) + R >= 2**30. Beyond the largest value, it gives the largest value."
 )
 COMPARED = (
-    "With n the gaps below |x| over the factor, floor(delta * 2**30) + R >= 2**30 iff |x| * 2**30 is at least gap * "
-    "factor * ((n + 1) * 2**30 - R): an integer is at most a quotient iff it is at most its whole part."
+    "Let n be the neighbour of |x| / factor toward zero, divided by the gap. Then floor(delta * 2**30) + R >= 2**30 if "
+    "and only if |x| * 2**30 >= gap * factor * ((n + 1) * 2**30 - R). The reason is that an integer is at most a "
+    "quotient if and only if it is at most the quotient's integer part."
 )
-PRODUCT = "The two words are those of the product of the factor's significand and a word of 32 bits."
+PRODUCT = "`multiply_32x32` returns the two words of the product of two 32-bit words."
 DECIDED = (
-    "|x| goes up iff |x| * 2**30 is at least the product of factor, gap and ((n + 1) * 2**30 - R), where n are the "
-    "gaps below it."
+    "|x| rounds up if and only if |x| * 2**30 >= gap * factor * ((n + 1) * 2**30 - R), where n is the neighbour of |x| "
+    "/ factor toward zero, divided by the gap."
 )
 CONSTANTS = (
-    "The significand of 28 bits and the exponent that are kept of a factor are the factor, where it is not left to the "
-    "definition."
+    "If a loop accepts a factor, the significand of 28 bits and the exponent that the loop stores represent the factor "
+    "exactly. For a factor of zero, the loop stores the greatest exponent."
 )
 CHOSEN = (
-    "The code is the one toward zero, or the next one if x goes up and that is not the largest; a value is the one of "
-    "this code times the factor; both have the sign of x."
+    "The code is that of x rounded toward zero, or the next larger magnitude if `goes_up` returns 1 and the code is "
+    "not the largest. A value is the value of this code times the factor. Code and value have the sign of x."
 )
 FAST = tuple(ELEMENTS[name] for name in DRAWN.elements)
 SOURCES = tuple(FLOATS[name] for name in DRAWN.float_types)
@@ -147,7 +149,7 @@ def check_compared() -> Outcome:
         premises += [z3.Implies(more >= 0, more * divisor >= 0), z3.Implies(more <= -1, more * divisor <= -divisor)]
         premises.append(product == whole * divisor - more * divisor)
         if not follows((integer <= whole) == (product <= dividend), *premises):
-            yield "an integer lies on another side of a quotient than of its whole part"
+            yield "an integer is not on the same side of a quotient and of the quotient's integer part"
         if not follows(more * divisor >= 0, divisor > 0, more >= 0):
             yield "signs of products"
         if not follows(more * divisor <= -divisor, divisor > 0, more <= -1):
@@ -303,13 +305,13 @@ def check_chosen(element: ElementFormat, target: ElementFormat | None, fast: Any
         table.update(zip(range(made.constants - 2, made.constants), kept, strict=True))
         constants = made.at(table, 0, 1)
         if tuple(constants[:7]) != places:
-            yield "places are read from elsewhere"
+            yield "the thresholds are not the first seven constants"
         for code, up in product(range(16), (0, 1)):
             (sign, magnitude), x = divmod(code, 8), _Number(code)
             after = magnitude + (up if magnitude < element.max_code else 0)
             got = made.element(x, constants, "random")
             if asked.pop() != (x, magnitude, *kept, "random"):
-                yield f"code {code}: another question"
+                yield f"code {code}: `goes_up` gets the wrong arguments"
             if target is None and got != after + 8 * sign:
                 yield f"code {code}: got {got}"
             value = None if target is None else product_of(got)
@@ -334,7 +336,7 @@ def theorems() -> Iterator[Theorem]:
             statement=DIGITS,
             kernels=("make_encode_over",),
             check=partial(check_digits, source, mantissa_bits),
-            hypotheses=(FACTOR, "the element is any with so many mantissa bits, and the scale any float"),
+            hypotheses=(FACTOR, "the element is any with this number of mantissa bits, and scales have any float type"),
             functions=(float_scale.make_encode_over(source, element, e4m3, Rounding.SR, Overflow.SATURATE),),
         )
     for element in ELEMENTS.values():
@@ -344,7 +346,7 @@ def theorems() -> Iterator[Theorem]:
             statement=THRESHOLD,
             kernels=(encode.__name__,),
             check=partial(check_threshold, element),
-            hypotheses=("the digits are any, or those of zero", "R is any integer below 2**30"),
+            hypotheses=("the digits are any of a quotient, or those of zero", "R is any integer below 2**30"),
             functions=(encode,),
         )
     yield Theorem("factors/stochastic/compared", COMPARED, (), check_compared, ("all are integers",))
@@ -353,7 +355,10 @@ def theorems() -> Iterator[Theorem]:
         statement=PRODUCT,
         kernels=("multiply_32x32",),
         check=check_product,
-        hypotheses=("products of 16 and 32 bits are right", "compiled for lanes of 32 bits it is one product of 64"),
+        hypotheses=(
+            "products of a 16-bit and a 32-bit integer are right",
+            "compiled for 32-bit lanes, the function computes one 64-bit product",
+        ),
         functions=(random.multiply_32x32,),
     )
     for element in FAST:
@@ -365,9 +370,9 @@ def theorems() -> Iterator[Theorem]:
                 kernels=("make_goes_up",),
                 check=partial(check_decided, element, bits),
                 hypotheses=(
-                    "x is any float32 magnitude, whose code toward zero is known (factors/places)",
-                    "the factor is zero, or any of 28 significant bits",
-                    "R is any integer below 2**30, and the product is the one of factors/stochastic/product",
+                    "x is any finite float32 magnitude, and its code rounded toward zero is right (factors/places)",
+                    "the factor is zero, or any number of at most 28 significant bits",
+                    "R is any integer below 2**30, and the product is right (factors/stochastic/product)",
                     f"words have {bits} bits" + (" and wrap around" if bits == 32 else ""),
                 ),
                 functions=(goes_up,),
@@ -380,7 +385,7 @@ def theorems() -> Iterator[Theorem]:
                 statement=CHOSEN,
                 kernels=("by_products",),
                 check=partial(check_chosen, element, target),
-                hypotheses=("the factor is any but zero, which makes zeros",),
+                hypotheses=("the factor is any number other than zero (a factor of zero gives zeros)",),
                 functions=(made.at, made.element),
             )
     yield Theorem(
@@ -388,6 +393,6 @@ def theorems() -> Iterator[Theorem]:
         statement=CONSTANTS,
         kernels=("by_products",),
         check=check_constants,
-        hypotheses=("the factor is zero, or any normal float64 number without sign",),
+        hypotheses=("the factor is zero, or any positive normal float64 number below the limit `_HUGE`",),
         functions=tuple(ready),
     )

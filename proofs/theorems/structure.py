@@ -19,20 +19,20 @@ from proofs.specs.tables import Element, Float
 from proofs.theorem import Outcome, Theorem
 
 MONOTONE = (
-    "Encoding is monotone: x <= y gives code(x) <= code(y) in the order of the element's numbers, with the special "
-    "codes of overflow outermost, under the same scale and random integer. (Proved from each x to its neighbour away "
-    "from zero; the floats between x and y form a finite chain of such steps.) This is what lets a check of "
-    "breakpoints stand for all inputs."
+    "Encoding is monotone: under the same scale and random integer, x <= y implies code(x) <= code(y) in the order of "
+    "the element's numbers. Special codes for overflow are ordered beyond the largest numbers. (The proof compares "
+    "each x with the next float away from zero; a finite chain of such steps connects x and y.) So a check at all "
+    "breakpoints covers all inputs."
 )
 SYMMETRIC = (
-    "Encoding -x gives the negated code of x, in every mode except that upward and downward rounding change places "
-    "(the same random integer for sr)."
+    "Encoding -x gives the negated code of x, under every scale but NaN and in every mode. Upward and downward "
+    "rounding change places, and stochastic rounding uses the same random integer for both numbers."
 )
 INVERSE = (
-    "Encoding undoes decoding: for every code with a finite value that an encoder can produce, and every scale, "
-    "encode(decode(code, scale), scale) = code in every rounding and overflow mode and for all random bits, whenever "
-    "the decoded value is exact in the float type (always in float64; in float32 unless it overflows). Hence "
-    "quantizing twice under one scale is quantizing once."
+    "Encoding undoes decoding: encode(decode(code, scale), scale) = code, for every code with a finite value that an "
+    "encoder can produce. This holds in every rounding and overflow mode and for all random bits, if the float type "
+    "holds the decoded value exactly (float64 always does, float32 unless the value overflows). So quantizing twice "
+    "under the same scale is the same as quantizing once."
 )
 MIRRORED = {"rtp": "rtn", "rtn": "rtp"}
 ANYTHING = ("x is any number or infinity of its type", "scale is any E8M0 code", "random is any integer below 2**30")

@@ -16,8 +16,9 @@ from proofs.specs import conversions, tables
 from proofs.theorem import Outcome, Theorem
 
 STATEMENT = (
-    "Encoding a bfloat16 or float16 gives the code that encoding the float32 of the same value gives, in every "
-    "rounding and overflow mode; so what is proved of the float32 encoders holds of these."
+    "Encoding a bfloat16 or float16 number gives the same code as encoding the float32 number of the same value, in "
+    "every rounding and overflow mode. So every theorem about the codes of float32 encoders also holds for these "
+    "encoders."
 )
 #: Only the solver bitwuzla proves these theorems, because z3 takes several times as long.
 ENGINES = ("bitwuzla",)
