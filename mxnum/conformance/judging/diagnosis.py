@@ -47,9 +47,9 @@ class Explanation:
     at_any_scale: bool = True
     #: The classes whose cases the hypotheses explain; empty if they explain all classes.
     classes: tuple[str, ...] = ()
-    #: The number of answers outside the explanation that contradict its hypotheses. An answer
-    #: contradicts a hypothesis if the hypothesis predicts a different answer, and this prediction
-    #: is wrong.
+    #: The number of answers, in other fields or other classes, that contradict each of the
+    #: hypotheses; it is the same for all of them. An answer contradicts a hypothesis if the
+    #: hypothesis predicts a different answer, and this prediction is wrong.
     contradicted: int = 0
 
     @property

@@ -38,7 +38,7 @@ _LOWEST = -(1 << 20)
 
 
 class _Tile(_Builder):
-    """Builds IR for a tile of fused sums, with vectors of 16 lanes."""
+    """Builds IR for a tile of fused sums, with vectors of 16 lanes (numbers)."""
 
     def __init__(self, context: Any, builder: Any) -> None:
         super().__init__(context, builder, "float32")

@@ -181,9 +181,10 @@ NOTE = (
     "logits. *Sum* is the sum of all components of a token divided by the mean of the targets' components. Bias "
     "and sum are means over evaluations. *Common weight* is the norm of the last layer's mean row divided by the "
     "norm of the rows' deviations from it, at the last evaluation. *Error* is the relative root mean square error "
-    "of the rounded operands, over layers, operands and evaluations. *Gap predicted at rest* is "
-    "`theory.logit_rest` of the source. *By kernels* is `theory.sampled_logit_rest`, with the control's excess as "
-    "noise. *Bias predicted* is `theory.logit_gradient_bias` at the probabilities of the run."
+    "of the rounded operands, over layers, operands and evaluations. *Gap predicted at rest* is the "
+    "loss above the entropy that `theory.logit_rest` predicts for the Markov source of the data; 0 if the gradient of "
+    "the logits is not rounded. *By kernels* is the prediction of `theory.sampled_logit_rest`, with the control's "
+    "excess as noise. *Bias predicted* is `theory.logit_gradient_bias` at the probabilities of the run."
 )
 
 
