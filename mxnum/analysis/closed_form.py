@@ -272,12 +272,12 @@ def enclose(arithmetic: ArbArithmetic | IntervalArithmetic, law: Any, model: Mod
     """Return a proved interval: the closed form on `cut`, widened by a bound on the omitted part.
 
     Let N be the event that a number of the block lies outside the interval of `cut`, or that the
-    scale is not in `cut`. The first scale of `cut` begins at the block maximum t_first. P(N) <= k
-    P(X outside the interval) + P(all |X_i| < t_first). On N, |Q/X| <= 2 for the roundings of
-    `NEVER_AWAY_FROM_ZERO` (and E[Q|X]/X <= 1 for stochastic rounding). Let A be the largest |X_i|,
-    g `ScaleLadder.growth`, and t the larger of t_first and `ScaleLadder.least`. Everywhere |Q| <= g
-    max(A, t) / prescale. Because A**2n <= sum of X_i**2n, the Cauchy-Schwarz inequality gives
-    E[|Q|**n; N] <= (g/prescale)**n sqrt((k E[X**2n] + t**2n) P(N)).
+    scale is not in `cut`. Let t_first be the entry of `ScaleLadder.begins` for the first scale of
+    `cut`. Then P(N) <= k P(X outside the interval) + P(all |X_i| < t_first). On N, |Q/X| <= 2 for
+    the roundings of `NEVER_AWAY_FROM_ZERO` (and E[Q|X]/X <= 1 for stochastic rounding). Let A be
+    the largest |X_i|, g `ScaleLadder.growth`, and t the larger of t_first and `ScaleLadder.least`.
+    Everywhere |Q| <= g max(A, t) / prescale. Because A**2n <= sum of X_i**2n, the Cauchy-Schwarz
+    inequality gives E[|Q|**n; N] <= (g/prescale)**n sqrt((k E[X**2n] + t**2n) P(N)).
     """
     errors.choose("of", name, tuple(RESULTS))
     n, k = arithmetic.number, model.block_size

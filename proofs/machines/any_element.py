@@ -1,8 +1,8 @@
-"""A symbolic element format, of which only the mantissa bits and the kind are known.
+"""A symbolic element format with a given number of mantissa bits and a given kind.
 
 Exponent bits, bias and the meaning of the last codes are symbolic words. A theorem about the
 symbolic format therefore holds for every format of at most eight bits with the same number of
-mantissa bits.
+mantissa bits and the same kind (see `any_element`).
 """
 
 from __future__ import annotations

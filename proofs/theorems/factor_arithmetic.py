@@ -80,7 +80,7 @@ def check_doubled(target: Any, fast: Any = by_factors) -> Outcome:
     e2m1, roundings = formats.ELEMENTS["e2m1"], fast_paths.PLACES.roundings
     doubled = [place for rounding in roundings for place, _ in fast._places(e2m1, rounding)[2:4]]
     if not all(1 <= number <= 2 for number in (*doubled, e2m1.value(2), e2m1.value(3))):
-        return Outcome("refuted", "-", 0.0, "before doubling, a threshold or value is not between the factor and twice the factor")
+        return Outcome("refuted", "-", 0.0, "before doubling, a threshold or value is not from factor to 2 * factor")
     one = 1 << (FLOAT32.mantissa_bits - 32 + target.bits)
     ways: list[tuple[str, Any, int]] = [
         (f"first {from_on}", partial(_bits_of_first, fast, from_on), fast._DOUBLE) for from_on in (True, False)

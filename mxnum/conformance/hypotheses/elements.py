@@ -106,7 +106,7 @@ def codes_written_otherwise(task: Task) -> Iterator[tuple[str, Answer]]:
         yield "sign and magnitude in place of two's complement", lambda t, i: _in_signs(_codes(t, i), sign)
     if task.element.bits < 8:
         yield "codes with their sign extended to 8 bits", lambda t, i: _extended(_codes(t, i), sign, 256)
-    yield "codes as negative numbers", lambda t, i: _extended(_codes(t, i), sign, 0)
+    yield "writing codes as signed numbers", lambda t, i: _extended(_codes(t, i), sign, 0)
 
 
 def _where_subnormal(answer: Answer, task: Task, inputs: Columns) -> Array:

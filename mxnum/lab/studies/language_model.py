@@ -183,8 +183,9 @@ NOTE = (
     "norm of the rows' deviations from it, at the last evaluation. *Error* is the relative root mean square error "
     "of the rounded operands, over layers, operands and evaluations. *Gap predicted at rest* is the "
     "loss above the entropy that `theory.logit_rest` predicts for the Markov source of the data; 0 if the gradient of "
-    "the logits is not rounded. *By kernels* is the prediction of `theory.sampled_logit_rest`, with the control's "
-    "excess as noise. *Bias predicted* is `theory.logit_gradient_bias` at the probabilities of the run."
+    "the logits is not rounded. *By kernels* is the gap at rest that `theory.sampled_logit_rest` simulates with mxnum's kernels; its "
+    "argument `noise` is the control's loss above the entropy. *Bias predicted* is the bias that `theory.logit_gradient_bias` predicts from the "
+    "probabilities that the model gives the targets, a mean over evaluations."
 )
 
 

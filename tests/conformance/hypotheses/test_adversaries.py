@@ -225,7 +225,7 @@ WRONG = [
     ("upper nibble", lambda x: e2m1(x) | 0xA0, E2M1, "right codes in the lowest 4 bits, with other bits above them.*0xA4, which does not fit in 4"),
     ("plus 256", lambda x: e2m1(x).astype(int) + 256, E2M1, "got 0x104, which does not fit in 4 bits"),
     ("minus 256", lambda x: e2m1(x).astype(int) - 256, E2M1, "got -252, which is negative"),
-    ("signed", lambda x: (e2m1(x) ^ 8).astype(np.int8) - 8, E2M1, "are what codes as negative numbers gives"),
+    ("signed", lambda x: (e2m1(x) ^ 8).astype(np.int8) - 8, E2M1, "are what writing codes as signed numbers gives"),
     ("extended", lambda x: np.where(e2m1(x) & 8, e2m1(x) | 0xF0, e2m1(x)), E2M1, "with their sign extended to 8 bits"),
     ("huge", lambda x: e2m1(x).astype(np.uint64) + 2**63, E2M1, "does not fit in 4 bits"),
     ("int8 for e4m3", lambda x: e4m3(x).view(np.int8), E4M3, "which is negative"),
