@@ -19,10 +19,11 @@ TITLE = "Is any combination of settings much slower than the common case?"
 TEXT = """The common case is float32 input, blocks of 32 along contiguous rows, rounding to nearest even, floor scales
 and saturation. Each row changes one setting of the common case, or a few settings drawn at random. Each number is a
 time divided by the time of a baseline: the common case of the same function and format, on the same number of
-elements. For formats that are not in OCP MX, the baseline is the OCP format of the same kind. A row such as *bfloat16*
-is compared with float32, and a row such as *bfloat16, rtz* with the common case in bfloat16. Frequent settings have
-rows of their own. All other settings use a general code path. One row for each function summarizes the other settings;
-the slowest of them should take at most 15 times as long as the common case. One thread."""
+elements. For a format that is not in OCP MX, the baseline is a similar OCP format, such as MXINT8 for MXINT4. A row
+such as *bfloat16* is compared with float32, and a row such as *bfloat16, rtz* with the common case in bfloat16.
+Frequent settings have rows of their own. All other settings use a general code path. One row for each function
+summarizes the other settings; the slowest of them should take at most 15 times as long as the common case. One
+thread."""
 
 Function = Callable[[], object]
 

@@ -17,9 +17,9 @@ HEAD = """# Benchmarks
 
 <!-- Made by `python -m benchmarks`. Do not edit: the next run writes it anew. -->
 
-Everything here is a ratio of times that were measured in alternation in one process: a median with its quartiles,
-`1.02 (0.99–1.1)`. Times by themselves say little about another machine; ratios to a copy of memory, or to a product of
-matrices, say more. {doc}`howto/benchmarks` says how to measure your own machine.
+Unless a table names another unit, each number is a ratio of times that were measured in alternation in one process: a
+median with its quartiles, `1.02 (0.99–1.1)`. Times by themselves say little about another machine; ratios to a copy of
+memory, or to a product of matrices, say more. {doc}`howto/benchmarks` says how to measure your own machine.
 """
 
 EMPTY = """

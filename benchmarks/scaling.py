@@ -43,7 +43,7 @@ def _functions(x: Array) -> Iterator[tuple[str, Callable[[], object]]]:
 
 
 def _by_size(session: Session) -> Cells:
-    flat = Table("per_element", "Per element", f"× the cost of an element among {size_name(REFERENCE)}", "curve")
+    flat = Table("per_element", "Per element", f"× the time per element of {size_name(REFERENCE)} elements", "curve")
     beside = Table("beside_a_copy", "Beside a copy", "× np.copyto of as many float32 values", "curve")
     reference = dict(_functions(normal(REFERENCE, session.seed)))
     for size in session.sizes_or(FULL, QUICK):

@@ -64,9 +64,8 @@ SCALE_SWEEP = (
     "for every finite non-negative float32."
 )
 SCALE_BREAKPOINTS = (
-    "The scale code is the one that the rule requires: around each magnitude (amax) at which the code changes, at "
-    "zero, and at the extremes of the type. Scale codes never decrease as amax grows, so this holds for every finite "
-    "amax."
+    "The scale code is the one that the rule requires around each magnitude (amax) at which the code changes, at zero, "
+    "and at the extremes of the type. Scale codes never decrease as amax grows, so this holds for every finite amax."
 )
 
 

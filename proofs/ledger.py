@@ -47,8 +47,8 @@ TRUSTED = (
     "The theorems factors/… trust three facts about hardware that follows IEEE 754. A float64 product is exact if the "
     "exact product is a float64 number. A float64 quotient is the float64 number nearest to the exact quotient; so if "
     "the exact quotient is at least (or at most) some float64 number, the rounded one is too. Widening is exact. "
-    "proofs/machines/ratios.py runs the functions on all ratios of two numbers at once, and raises an exception if a "
-    "function compares anything else.",
+    "proofs/machines/ratios.py runs the functions of these theorems on all ratios of two numbers at once. It accepts "
+    "only comparisons that concern the ratio or the size of the divisor; any other comparison raises an exception.",
     "CPython runs a function object on symbolic words exactly as on ints. No kernel branches on data, because a branch "
     "on a symbolic word would raise an exception.",
     "Five lemmas of arithmetic are used but not proved here. First, if a sum is rounded to odd with two more bits than "
@@ -74,10 +74,10 @@ NOT_PROVED = (
     "Philox (mxnum.definition.random). It needs multiplication, which other dialect functions may not use. Tests "
     "compare it with published test vectors.",
     "That the definition follows the specification, for elements other than the eight that mxnum names. Their "
-    "functions come from the same factories, but no theorem covers them. For every element of at most 8 bits, theorems "
-    "prove that fast formulations equal the definition, in words of 32 and 64 bits (any/…). That the definition does "
-    "not overflow these words is proved for the eight elements (safety/…). For other elements it is proved only for "
-    "float32 numbers (any/safety/…).",
+    "functions come from the same factories, but no theorem compares them with the specification. For every element of "
+    "at most 8 bits, theorems prove that fast formulations equal the definition, in words of 32 and 64 bits (any/…). "
+    "That the definition does not overflow these words is proved for the eight elements (safety/…). For other elements "
+    "it is proved only for float32 numbers (any/safety/…).",
     "The fast loops over arrays, for every number. The sweeps run the loops of the definition, which redo the blocks "
     "that fast loops skip. The LLVM IR of fast formulations (magic/…, narrowing/…, beyond/…, factors/…, stacks/…) is "
     "not proved either: these theorems are about function objects. The theorems llvm/… cover the functions of the "

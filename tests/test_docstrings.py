@@ -58,9 +58,10 @@ VERBS = (
     "Compute", "Continue", "Convert", "Copy", "Count", "Cut", "Decode", "Dequantize", "Describe", "Disable", "Divide",
     "Do", "Draw", "Encode", "End", "Exclude", "Execute", "Explain", "Find", "Fit", "Handle", "Ignore", "Import",
     "Judge", "Keep", "Label", "Let", "Limit", "List", "Lock", "Make", "Mark", "Measure", "Minimize", "Move",
-    "Multiply", "Patch", "Plant", "Print", "Prove", "Quantize", "Raise", "Read", "Record", "Reduce", "Register",
-    "Remove", "Replace", "Restore", "Return", "Round", "Run", "Set", "Show", "Silence", "Stop", "Store", "Subtract",
-    "Sum", "Summarize", "Train", "Truncate", "Try", "Undo", "Warn", "Watch", "Write", "Yield",
+    "Multiply", "Parse", "Patch", "Plant", "Print", "Prove", "Quantize", "Raise", "Read", "Record", "Reduce",
+    "Register", "Remove", "Replace", "Restore", "Return", "Round", "Run", "Set", "Show", "Silence", "Simulate",
+    "Stop", "Store", "Subtract", "Sum", "Summarize", "Train", "Truncate", "Try", "Undo", "Unpack", "Warn", "Watch",
+    "Write", "Yield",
 )  # fmt: skip
 #: Decorators of functions that are read like attributes, and of overloads, which have no body.
 EXEMPT = {"property", "cached_property", "setter", "overload"}

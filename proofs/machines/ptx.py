@@ -142,7 +142,7 @@ def _scaled_theorems() -> list[Theorem]:
                 statement=SCALED,
                 kernels=(function.__name__,),
                 check=partial(_check_scaled, function, arguments),
-                hypotheses=(f"each of {', '.join(arguments)} is any 32-bit integer",),
+                hypotheses=(f"any 32-bit integers as arguments ({', '.join(arguments)})",),
                 functions=(function,),
             )
         )

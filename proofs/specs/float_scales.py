@@ -21,7 +21,8 @@ from proofs.machines.ratios import EXPONENTS, Form, Ratios, leading, paths
 
 FLOAT32 = formats.FLOATS["float32"]
 FACTOR = (
-    "x is any finite number, and the factor is any finite product of a scale and a tensor scale whose sign bit is 0"
+    "x is any finite number, and the factor is any product of a scale and a tensor scale that is finite and has a sign "
+    "bit of 0"
 )
 #: The most mantissa bits of a scale for which proofs try all sequences of digits of a quotient.
 #: Wider scales have too many of these sequences.
@@ -83,8 +84,8 @@ def over_tensor_scales(find: Any, source: Any) -> Iterator[tuple[Ratios, Any]]:
 def is_leading(got: tuple[Any, int], ratios: Ratios, digits: int, down: int = 0) -> bool:
     """Return True if `got`, a pair (exponents, significand), is right for the ratios.
 
-    The right significand is that of `leading`. The right exponents are `EXPONENTS`, plus the
-    exponent of `leading`, minus `down`.
+    `leading` returns an exponent and the right significand. The right exponents are `EXPONENTS`
+    plus this exponent, minus `down`.
     """
     exponent, significand = leading(ratios, digits)
     return got[1] == significand and bool(np.all(got[0] == EXPONENTS + exponent - down))

@@ -39,9 +39,10 @@ SOURCE = (
     "rounded to odd."
 )
 SCALE = (
-    "The scale code that one addition computes from the largest magnitude, converted to float32, is the shared scale "
-    "of the definition, for every element with this number of mantissa bits. This holds if the magnitude is zero, or "
-    "if it and the computed scale are in the domain of the float additions."
+    "The fast formulation converts the block's largest magnitude to float32 and computes a scale code from its bits. "
+    "The definition computes the same scale code from the magnitude before conversion, for every element with this "
+    "number of mantissa bits. This holds if the magnitude is zero, or if the magnitude and the computed scale are in "
+    "the domain of the float additions."
 )
 DECODING = (
     "The value that the fast formulation computes from a code, converted to the target's float type, is the value of "
@@ -52,7 +53,10 @@ SAFE = (
     "when the fast formulation computes the value of a code. This holds for every element with this number of mantissa "
     "bits."
 )
-ANY = f"the element is any of at most {MOST_BITS} bits, with any exponent bits, any bias and any special codes"
+ANY = (
+    f"the element is any format of at most {MOST_BITS} bits, with any number of exponent bits, any bias and any "
+    "special codes"
+)
 LIMITS = "scales and numbers are in the domain of the float additions (in decoding: the `decoding_domain`)"
 RANDOM = "random in 0..2**30-1"
 NOT_DRAWN = "for float64 numbers, the rounding is not stochastic"

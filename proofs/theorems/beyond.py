@@ -28,8 +28,8 @@ from proofs.theorems.scaled import Floats
 
 FLOAT32 = FLOATS["float32"]
 CODE = (
-    "A number is divided by its scale in a float32 product, and its magnitude is limited (`bring`). At scale 1, the "
-    "result has the code that the number has under its scale, and it is in the domain of the float additions."
+    "`bring` divides a number by its scale in float32, and limits the magnitude of the quotient. At scale 1, the "
+    "quotient has the code that the number has under its scale, and it is in the domain of the float additions."
 )
 DECODING = "The value of a code at scale 1, multiplied by the scale of the block, is the value of the definition."
 ENVIRONMENT = "float32 operations round to nearest even and keep subnormals"

@@ -36,10 +36,10 @@ GAP = (
 )
 EXACT = (
     "The float64 product of scale and tensor scale is the factor of the definition. Nonzero factors are between "
-    "2**-200 and 2**200. Factors, their products with thresholds and values of elements, and products of tensor scales "
-    "with largest elements have at most 53 bits. So all these products are exact, and neither they nor quotients by "
-    "them are subnormal. If a scale of at most 16 bits or a tensor scale is infinite or NaN, the fast formulation "
-    "returns a number above every finite factor."
+    "2**-200 and 2**200. At most 53 bits are needed for a factor, for its product with a threshold or value of an "
+    "element, and for the product of a tensor scale and the largest value of an element. So all these products are "
+    "exact, and neither they nor quotients by them are subnormal. If a scale of at most 16 bits or a tensor scale is "
+    "infinite or NaN, the fast formulation returns a number above every finite factor."
 )
 FIRST = (
     "`_first_from` returns the bits of the least float32 magnitude at or above (or strictly above) a float64 number. "
@@ -47,9 +47,9 @@ FIRST = (
     "numbers."
 )
 DOUBLED_NUMBERS = (
-    "For factors that `by_doublings` accepts, adding 1 to an exponent field doubles the first float32 number at or "
-    "above (or strictly above) a threshold: the sum is the first such number for twice the threshold. In the same way, "
-    "adding 1 to the exponent field of a rounded value gives the rounded double. Adding 2 doubles twice, and "
+    "For every factor that `by_doublings` accepts, let y be the first float32 number at or above (or strictly above) a "
+    "threshold. Adding 1 to the exponent field of y gives the first such number for twice the threshold. In the same "
+    "way, adding 1 to the exponent field of a rounded value gives the rounded double. Adding 2 doubles twice, and "
     "subtracting 1 from the exponent field of a rounded value halves it. All results fit in 31 bits."
 )
 CONVERSIONS = "conversions between float types round to nearest even"
@@ -281,9 +281,9 @@ def theorems() -> Iterator[Theorem]:
             kernels=tuple(function.__name__ for function in functions),
             check=partial(check_exact_alone if is_alone else check_exact, scale),
             hypotheses=(
-                "if scales are float32, the tensor scale is 1"
+                "scales are float32, and the tensor scale is 1"
                 if is_alone
-                else "unless scales are float32, the tensor scale is any positive float32 (1 with bfloat16 scales)",
+                else "scales are not float32, and the tensor scale is any positive float32 (1 with bfloat16 scales)",
             ),
             functions=functions,
         )

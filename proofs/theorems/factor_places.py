@@ -155,6 +155,6 @@ def theorems() -> Iterator[Theorem]:
             statement=PLACES,
             kernels=("by_places", encode.__name__),
             check=partial(together, cases),
-            hypotheses=(FACTOR, "the scale is any number of any float type that scales may have"),
+            hypotheses=(FACTOR, "scales have any float type"),
             functions=(made.prepare, made.at, made.element, encode),
         )

@@ -179,9 +179,9 @@ def theorems() -> Iterator[Theorem]:
             hypotheses=(
                 "the largest magnitude is any positive finite number of the source type, and the element is one of the "
                 "eight",
-                "if scales are float32, the tensor scale is 1"
+                "scales are float32, and the tensor scale is 1"
                 if is_alone
-                else "unless scales are float32, the tensor scale is any positive finite float32 number",
+                else "scales are not float32, and the tensor scale is any positive finite float32 number",
             ),
             functions=(defined,),
         )

@@ -33,9 +33,9 @@ from proofs.theorem import Outcome, Theorem
 
 PACKED = (
     "Packing the leading digits of a number, and a last digit that says whether others follow, gives the code that the "
-    "specification gives the number. In the proof, half a unit of the last leading digit stands for all digits that "
-    "may follow. It stands for all numbers between two neighbouring numbers without such digits, because rounding "
-    "gives the same result for all of them."
+    "specification gives the number. If others follow, the proof rounds the leading digits plus half a unit of the "
+    "last one. This is enough, because rounding gives the same result for all numbers with the same leading digits and "
+    "nonzero digits after these."
 )
 TENSOR = (
     "Before it rounds to a tensor scale, the definition computes the right leading digits of (largest magnitude) / "

@@ -318,7 +318,7 @@ def theorems() -> Iterator[Theorem]:
         ADDED,
         ("choose",),
         check_added,
-        (f"the loop's bounds for each number, without and with squares, are the first two of {limits}",),
+        (f"the loop's bound for each number is the first of {limits}, or the second if errors are squared",),
         functions=(four_over_six.choose,),
     )
     yield Theorem(

@@ -27,13 +27,13 @@ from proofs.specs import tables
 from proofs.theorem import Outcome, Theorem
 
 PARTS = (
-    "`parts` splits every code into the sign, the exponent and the significand of its value, and a kind, which tells "
-    "infinity and NaN apart. A subnormal number has the exponent of the smallest normal number, and zero has the "
-    "exponent -126."
+    "`parts` splits every code into the sign, the exponent and the significand of its value, and its kind: finite, "
+    "infinity or NaN. A subnormal number has the exponent of the smallest normal number, and zero has the exponent "
+    "-126."
 )
 ALIGNED = (
-    "`align` returns the exact value of a term in units of 2**(largest - F), with its magnitude truncated to an "
-    "integer. No intermediate result leaves 64 bits."
+    "`align` returns the value of a term in units of 2**(largest exponent of a term - F), with the magnitude truncated "
+    "to an integer. No intermediate result leaves 64 bits."
 )
 SUMS = (
     "The aligned terms of two products of codes and of a float32 addend add up to the sum of the exact values, each "

@@ -34,12 +34,14 @@ STATEMENT = (
     "`exactness_of` plans how to add the products of two elements. In each plan, every element value is a whole number "
     "of units. No sum of products over a block exceeds 2**24 units in float32 or 2**53 units in float64, so hardware "
     "holds every partial sum exactly. Sums of 8-bit or 16-bit integers stay below the bound of float32, so 32 bits "
-    "hold them. Each element fits in its 8 or 16 bits, an 8-bit element also after the bias is added; without VNNI, 16 "
-    "bits hold half of a biased sum. If the formats allow larger sums, the bounds hold for blocks that `may_be_wide` "
-    "does not mark, because their least and greatest magnitudes limit the number of bits of each element. If the plan "
-    "splits the elements of one operand, the bounds hold for both parts. Codes are unpacked to the values in the "
-    "tables, as floats and as integers. If scales are floats, the type of the sum holds the product of the "
-    "significands of any two scales, and float64 also holds its product with a sum."
+    "hold them. Each element fits in its 8 or 16 bits, and an 8-bit element still fits after the bias is added. "
+    "Without VNNI, 16 bits hold the sum of products over half of a block, with the bias added to the elements of one "
+    "operand. If the formats allow larger sums, the bounds hold for blocks that `may_be_wide` does not mark: the least "
+    "and greatest magnitudes of these blocks limit the number of bits of each element. If the plan splits the elements "
+    "of one operand, the bounds hold for both parts. Codes are unpacked to the values in the tables, as floats and as "
+    "integers. If scales are floats, the type of the sum represents the product of the significands of any two scales "
+    "exactly. If this type is float64, it also represents exactly the product of these two significands and any sum "
+    "over a block."
 )
 #: For each number type of the products: sums up to 2**bits units are exact. Sums of int8 or int16
 #: products are converted to float32, so they have the bits of float32.

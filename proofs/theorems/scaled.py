@@ -21,8 +21,9 @@ from proofs.theorems.magic import OPERATIONS
 
 FLOAT32 = FLOATS["float32"]
 CODE = (
-    "The code that CUDA kernels compute with a float32 product and a sum (for float16, two products) is the code of "
-    "the definition. It is rounded to nearest even and saturates. This holds for every finite number under every scale."
+    "The code that CUDA kernels compute with one float32 product (two products for float16 numbers) and one sum is the "
+    "code of the definition. It is rounded to nearest even and saturates. This holds for every finite number under "
+    "every scale."
 )
 VALUE = (
     "The value that CUDA kernels compute with two float32 products, a sum and a difference is the value of the "
@@ -147,7 +148,7 @@ def theorems() -> list[Theorem]:
     for name, element in ELEMENTS.items():
         functions = [scaled.make_decoded(element), make_decode(element, FLOAT32)]
         decoding = partial(check_decoding, element)
-        found.append(_theorem(f"decode/{name}", DECODING, f"code is any {name}", decoding, functions))
+        found.append(_theorem(f"decode/{name}", DECODING, f"code is any {name} code", decoding, functions))
         for source in FLOATS.values():
             if scaled.covers_scale(source, element):
                 functions = [make(source, element, rule) for rule in ScaleRule for make in _SCALES]

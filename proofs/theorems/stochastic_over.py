@@ -346,7 +346,10 @@ def theorems() -> Iterator[Theorem]:
             statement=THRESHOLD,
             kernels=(encode.__name__,),
             check=partial(check_threshold, element),
-            hypotheses=("the digits are any of a quotient, or those of zero", "R is any integer below 2**30"),
+            hypotheses=(
+                "the digits are any that a nonzero quotient can have, or those of zero",
+                "R is any integer below 2**30",
+            ),
             functions=(encode,),
         )
     yield Theorem("factors/stochastic/compared", COMPARED, (), check_compared, ("all are integers",))

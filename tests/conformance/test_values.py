@@ -44,7 +44,7 @@ def test_random_words_and_random_bits_of_its_own():
 @pytest.mark.parametrize(
     ("modes", "said"),
     [
-        ({"rounding": "rna"}, "blocks of wrong codes are, for the scales answered, what rounding rna gives"),
+        ({"rounding": "rna"}, "blocks of wrong codes are, given the scales in the answers, what rounding rna gives"),
         ({"scale_rule": "ceil"}, "wrong scales are what scale rule ceil gives"),
         ({"scale_rule": "even"}, "wrong scales are what scale rule even"),
     ],

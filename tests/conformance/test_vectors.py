@@ -291,7 +291,7 @@ def test_unknown_bits_do_not_hide_explanations_of_other_answers():
     lines[-1] = b" ".join([*words[:-5], b"7f", b"0X1z"])  # one number holds all codes of the answer
     report = verify(io.BytesIO(b"\n".join(lines)))
     assert report.unknown == 1
-    assert "are, for the scales answered, what rounding rna gives" in report.text()
+    assert "are, given the scales in the answers, what rounding rna gives" in report.text()
     assert "got 7f 0X1z with unknown bits (X or Z), want " in report.text()
 
 

@@ -352,7 +352,7 @@ def test_mistakes():
         mx_gguf.from_gguf_blocks(np.zeros((2, 16), np.uint8))
     with pytest.raises(ValueError, match="'shape' must be of 2 blocks of 32"):
         mx_gguf.from_gguf_blocks(np.zeros(34, np.uint8), (3, 32))
-    with pytest.raises(ValueError, match="whole blocks of 32"):
+    with pytest.raises(ValueError, match="a multiple of 32 elements"):
         mx_gguf.to_gguf_blocks(mx.quantize(np.ones(40), "mxfp4_e2m1"))
 
 

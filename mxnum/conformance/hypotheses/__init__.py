@@ -26,7 +26,7 @@ from mxnum.memory.dtypes import Array
 from mxnum.modes import Rounding, scale_rules
 
 #: The name of the hypothesis that every answer in one field is zero.
-ZEROS = "a kernel that leaves zeros"
+ZEROS = "a kernel that returns only zeros"
 
 
 @dataclass(frozen=True)

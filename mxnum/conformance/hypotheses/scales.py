@@ -55,8 +55,8 @@ def scales(task: Task) -> Iterator[tuple[str, Answer]]:
             yield f"scale rule {rule}", by_rule(rule)
     yield "an exponent from a logarithm in float32", _by_logarithm
     yield "a logarithm in float32 of the maximum divided by the largest element", _by_logarithm_of_quotient
-    yield "the largest scale for a block with infinity", lambda t, i: _of_infinity(t, i, E8M0.bias)
-    yield "infinity taken for 2^128", lambda t, i: _of_infinity(t, i, 128 - t.element.emax)
+    yield "using the largest scale for a block with infinity", lambda t, i: _of_infinity(t, i, E8M0.bias)
+    yield "reading infinity as 2^128", lambda t, i: _of_infinity(t, i, 128 - t.element.emax)
     yield "a smallest scale code of 0x01", lambda t, i: np.maximum(right_scales(t, i), 1)
     if task.source.emax - task.element.emax >= E8M0.bias:  # the largest input has the scale code 0xFE
         yield "a largest scale code of 0xFD", capped

@@ -57,7 +57,7 @@ class Explanation:
         """A phrase that names the explained answers and the hypotheses."""
         others = f" ({' or '.join(self.names[1:4])} would give the same)" if len(self.names) > 1 else ""
         subject = {"scale": "wrong scales", "codes": "blocks of wrong codes"}.get(self.field, "wrong answers")
-        given = ", for the scales answered," if self.at_any_scale else ", at scales that are right,"
+        given = ", given the scales in the answers," if self.at_any_scale else ", where the scale is right,"
         given = given if self.field == "codes" else ""
         first = self.names[0] if self.names[0].startswith("the right") else f"what {self.names[0]} gives"
         where = ", ".join(map(repr, self.classes))

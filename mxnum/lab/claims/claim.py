@@ -20,7 +20,7 @@ SOURCES = {
     "(arXiv 2506.20752)",
     "M": "Yang et al.: An Empirical Study of Microscaling Formats for Low-Precision LLM Training (ARITH 2025)",
     "D": "DeepSeek-AI: DeepSeek-V3 Technical Report (arXiv 2412.19437), section 3.3",
-    "B": "Beyond these papers: claims of this project that no paper makes",
+    "B": "Beyond these papers: claims of other papers, and claims of this project",
 }
 #: Descriptions of checks that several claims share.
 BY_TRAINING = "The check reads the stored results of training runs in `mxnum.lab`."

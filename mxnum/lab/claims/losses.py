@@ -40,8 +40,8 @@ BUDGETS = (2.0e17, 4.4e17, 9.6e17, 2.1e18, 4.6e18, 1.0e19, 2.2e19, 4.8e19)
 ASTRAY = 0.02
 #: In every arm except bf16, nearly all losses are multiples of this number.
 GRID = 0.005
-#: `BF16_ACTIVATIONS` has the FP8 arms with the paper's first mitigation. `MITIGATED` also has the
-#: arms with the second mitigation, which quantizes only the forward pass.
+#: `BF16_ACTIVATIONS` has the FP8 arms with bf16 activations, one of the paper's two mitigations.
+#: `MITIGATED` also has the arms with the other mitigation, which quantizes only the forward pass.
 BF16_ACTIVATIONS = {"E4M3": "fp8_e4m3_bfloat16", "E5M2": "fp8_e5m2_bfloat16"}
 MITIGATED = {f"{name} weights, bf16 activations": arm for name, arm in BF16_ACTIVATIONS.items()} | {
     f"{name} forward only": f"fp8_{name.lower()}_fp8_{name.lower()}_quantize_only_fwd" for name in BF16_ACTIVATIONS

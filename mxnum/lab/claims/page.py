@@ -20,9 +20,9 @@ HEADINGS = {
 }
 
 _TITLE = "# The claims ledger\n"
-_HEAD = """This page lists what three papers on training in low precision claim, what this project adds, and what this
-library finds. A paper's claim is *reproduced*, *differs* or is *not reproduced*; a claim of this project is
-*confirmed* (as expected) or *corrected* (not as expected).
+_HEAD = """This page lists claims of papers on training in low precision, most of them of three papers, and claims of
+this project. Each row says what this library finds. A paper's claim is *reproduced*, *differs* or is
+*not reproduced*; a claim of this project is *confirmed* (as expected) or *corrected* (not as expected).
 """
 
 _RULES = f"""## How to read it
@@ -32,7 +32,7 @@ _RULES = f"""## How to read it
 {_MEANINGS}
 
 If a paper states a part of a row, only this part decides the verdict. Statements that this project adds are listed
-separately. Another list has this project's numbers that are recorded only so that a change is noticed.
+separately. A third list has numbers of this project that are recorded only so that a change is noticed.
 
 Each number that was found is followed by the claimed number and by the allowed difference. The allowed difference is
 half a unit of the last digit of the claimed number, plus 5 standard errors if the found number comes from a sample.

@@ -305,10 +305,10 @@ def note(table: dict[str, Any], control: str | None = None) -> str:
     """Return the note below a table, which explains its columns and tests."""
     seeds = max(len(arm["runs"]) for arm in table["arms"].values())
     own = table.get("controls") and control is None
-    against = "the control of each arm" if own else f"'{control or table['control']}'"
+    against = "their own controls" if own else f"'{control or table['control']}'"
     words = (
         f"Excursions count if they start before step {horizon_of(table)}. Tests compare arms with {against} on the "
-        f"same seeds; {seeds} seeds cannot give a p-value below {2.0 ** (1 - seeds):.2g}. "
+        f"same seeds. The number of seeds is {seeds}, so no p-value can be below {2.0 ** (1 - seeds):.2g}. "
     )
     if is_followed(table):
         steps = [run["steps"] for arm in table["arms"].values() for run in arm["runs"]]
@@ -318,7 +318,7 @@ def note(table: dict[str, Any], control: str | None = None) -> str:
             words += f"The runs have {steps[0]:,} steps, more than were asked for. "
         return words + "Peaks are multiples of the base, which is the least running median before the excursion."
     return words + (
-        "A run of this study ended at the first rise of its loss: 20 losses in a row above 100 times the least loss "
+        "Runs of this study ended when their loss first rose, after 20 losses in a row above 100 times the least loss "
         "so far. The rise counts as an excursion; whether the loss would have come back is not known ('open')."
     )
 
@@ -373,7 +373,7 @@ def conclusions(table: dict[str, Any]) -> list[str]:
     controls, lines = _controls(table), []
     for name, test in compared(table, controls).items():
         ours, theirs = (arm_of(table, each) for each in (name, controls[name]))
-        counts = f"{ours.events} of {ours.runs} against {theirs.events} of {theirs.runs} of {controls[name]}"
+        counts = f"{ours.events} of {ours.runs} runs against {theirs.events} of {theirs.runs} of '{controls[name]}'"
         if test.p is None:
             lines.append(f"{name}: no pair of runs differs before the horizon ({counts}).")
         elif test.corrected_p is not None and test.corrected_p < 0.01:

@@ -179,7 +179,7 @@ _ABLATIONS = {
 #: The six differences between the paper's text and its released code. A sign of +1 in `fraction`
 #: means that an arm follows the released code.
 DIFFERENCES = (
-    "LN bfloat16, not MX",
+    "LN in bfloat16",
     "beta frozen",
     "GELU by tanh",
     "bump over the wrong axis",
@@ -283,7 +283,7 @@ IN_PYTHON: dict[str, Study | Path] = {
             "At width 64, does the loss rise sooner in E4M3, in E2M1, or with layer norm alone in E2M1?",
             _CONFIRM, 12, "FP32",
         ),
-        Study("small", "The arms of 'confirm' at width 32.", small(_CONFIRM), 12, "FP32"),
+        Study("small", "Do the arms of 'confirm' diverge at width 32?", small(_CONFIRM), 12, "FP32"),
         Study(
             "mechanism", "Which property of the rounding of gamma and beta drives the divergence?",
             small(_MECHANISM), 12, "bf16",

@@ -262,7 +262,7 @@ WRONG = [
     ("bfloat16 first", lambda x: e2m1(x.astype(ml_dtypes.bfloat16)), E2M1, "are what rounding to bfloat16 first gives"),
     ("bit 0 of codes at 0", lambda x: e2m1(x) & 14, E2M1, "All 2656 wrong answers are the right codes with bit 0 stuck at 0, "),
     ("one of 5640", at(e2m1, 4259, lambda c: c ^ 1), E2M1, " 1 wrong.*case 4260 "),
-    ("nothing", lambda x: np.zeros(len(x), np.uint8), E2M1, "are what a kernel that leaves zeros gives"),
+    ("nothing", lambda x: np.zeros(len(x), np.uint8), E2M1, "are what a kernel that returns only zeros gives"),
     ("NaN as largest", lambda x: np.where(np.isnan(x), 0x7E, e4m3(x)), E4M3, r"NaN.*got 0x7E \(448\), want 0x7F \(nan\)"),
     ("NaN as infinity", lambda x: np.where(np.isnan(x), 0x7C, mx.encode(x, "e5m2")), E5M2, "got 0x7C .inf., want 0x7F"),
     ("one sign saturates", lambda x: np.where(x > 0, e4m3(x, overflow="ieee"), e4m3(x)), E4M3,
@@ -313,7 +313,7 @@ WRONG = [
     ("bit 2 of codes at 1", with_codes(lambda c: c | 4), BLOCKS, "wrong codes are, .* the right codes with bit 2 stuck at 1"),
     ("bit 7 of scales at 0", changed(blocks, lambda c, s: (c, s & 127)), BLOCKS,
      "All 324 wrong scales are the right scales with bit 7 stuck at 0, .*Wrong codes: .*All 4 blocks of wrong codes in the cl"),
-    ("rna in blocks", lambda x: blocks(x, rounding="rna"), BLOCKS, "are, for the scales answered, what rounding rna"),
+    ("rna in blocks", lambda x: blocks(x, rounding="rna"), BLOCKS, "are, given the scales in the answers, what rounding rna"),
     # Values and sums
     ("values flushed", lambda c, s: flushed(values(c, s)), VALUES, "are what flushing subnormal results to zero gives"),
     ("no scale 0", lambda c, s: np.where(s == 0, np.copysign(np.float32(0), values(c, s)), values(c, s)), VALUES,

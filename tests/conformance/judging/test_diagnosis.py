@@ -100,7 +100,7 @@ def test_classes_with_a_common_hypothesis_share_an_explanation():
     one, two, other = (Explanation("codes", names, 2, 3) for names in (("x", "a"), ("b", "a"), ("x",)))
     (found,) = _joined({"one": one, "two": two})
     assert (found.names, found.wrong, found.right, found.classes) == (("a",), 4, 6, ("one", "two"))
-    assert "4 blocks of wrong codes in the classes 'one', 'two' are, for the scales answered, what a" in found.claim
+    assert "4 blocks of wrong codes in the classes 'one', 'two' are, given the scales in the answers" in found.claim
     last = replace(other, wrong=9, at_any_scale=False)
     assert [(e.names, e.classes, e.at_any_scale) for e in _joined({"one": one, "two": two, "last": last})] == [
         (("x",), ("one", "last"), False),
@@ -111,9 +111,10 @@ def test_classes_with_a_common_hypothesis_share_an_explanation():
 def test_sentences():
     one = Explanation("codes", ("rounding rna", "a", "b", "c", "d"), 3, 4)
     assert one.sentence() == (
-        "All 3 blocks of wrong codes are, for the scales answered, what rounding rna gives (a or b or c would give the "
-        "same), and so are the right codes of 4 blocks (blocks that are NaN or have a wrong scale are left out)."
+        "All 3 blocks of wrong codes are, given the scales in the answers, what rounding rna gives (a or b or c would "
+        "give the same), and so are the right codes of 4 blocks (blocks that are NaN or have a wrong scale are left "
+        "out)."
     )
-    assert "wrong codes are, at scales that are right, what x" in Explanation("codes", ("x",), 1, 0, False).claim
+    assert "wrong codes are, where the scale is right, what x" in Explanation("codes", ("x",), 1, 0, False).claim
     assert Explanation("scale", ("x",), 1, 0).sentence() == "All 1 wrong scales are what x gives."
     assert "are the right codes of" in Explanation("code", ("the right codes of",), 2, 0).claim

@@ -54,7 +54,7 @@ def test_rows_and_conclusions_of_runs_that_ended_at_a_rise():
     assert rows["b"]["p after Holm"] == f"{3 * 2 / 2**12:.4f}"
     assert (rows["a"]["excursion"], rows["a"]["exact p"]) == ("0 of 12", "")
     lines = report.conclusions(t)
-    assert lines[0].startswith("b: excursions come sooner (12 of 12 against 0 of 12")
+    assert lines[0].startswith("b: excursions come sooner (12 of 12 runs against 0 of 12 of 'a'")
     assert lines[1].startswith("c: no pair of runs differs")
     assert lines[2].startswith("d: no difference shown")
     assert "whether the loss would have come back is not known" in report.page(t)

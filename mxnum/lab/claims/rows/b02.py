@@ -62,7 +62,7 @@ def _check(context: Context) -> Evidence:
 
 
 def _on_the_mlp(row: dict[str, Any]) -> Statement:
-    what = f"residual MLP: the largest stable rate with zeta of {critical.describe(row)}"
+    what = f"residual MLP, zeta of {critical.describe(row)}: the largest stable rate"
     limits = mean_interval([math.log(ratio) for ratio in row["ratios"]])
     centre, low, high = (math.exp(v) for v in limits) if limits is not None else (math.nan,) * 3
     predicted = row["predicted"]

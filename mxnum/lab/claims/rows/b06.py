@@ -187,7 +187,7 @@ def lost_to_the_drift(table: Table) -> list[Statement]:
     counts = {kind: [sum(at.values()) for at in found] for kind, found in gone.items()}
     listed = {kind: " and ".join(map(str, found)) for kind, found in counts.items()}
     runs = len(gone[PLAIN][0])
-    at = f"lost runs (of {runs}) at rates {' and '.join(rates)}"
+    at = f"lost runs (of {runs}) at {' and '.join(rates)}"
     logits, even, others = "E4M3, logits", "E2M1 even, logits", "E4M3, all but the last layer"
     first = counts[logits][-1] >= runs - 1 and counts[others][-1] == counts[PLAIN][-1] == 0
     plain, without = sum(counts[logits]), sum(counts[f"{logits}, centred"])
@@ -299,7 +299,8 @@ def four_bits_in_two_layers(table: Table) -> list[Statement]:
             f"shares of the gap: forward pass {listed(forward)}; gradients {listed(backward)}",
         ),
         Statement(
-            "with two layers, the mean row of the last layer is above 0.5 exactly in arms with a gap above 0.5 nats",
+            "with two layers, the relative norm of the last layer's mean row is above 0.5 exactly in arms with a gap "
+            "above 0.5 nats",
             all((row > 0.5) == (mean_gap(table, arm) > 0.5) for arm, row in rows.items()),
             "; ".join(f"{arm} {row:.2f}" for arm, row in rows.items()),
         ),

@@ -91,5 +91,5 @@ def of_parts(table: dict[str, Any]) -> list[Statement]:
         events, of_control = (sum(pair[side].events for pair in pairs[what]) for side in (0, 1))
         runs = sum(pair[0].runs for pair in pairs[what])
         holds = test.comes_sooner is PARTS[what][3] if is_sure(test) else None
-        statements.append(Statement(what, holds, f"{events} of {runs} against {of_control} of {runs}; {test}"))
+        statements.append(Statement(what, holds, f"{events} of {runs} runs against {of_control} of {runs}; {test}"))
     return statements

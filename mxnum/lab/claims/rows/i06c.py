@@ -94,7 +94,7 @@ def _by_the_first_rule(table: dict[str, Any]) -> Statement:
     test = report.compared(table, dict.fromkeys(others, "FP32"), event="away")["E2M1"]
     count, control = (report.outcomes(table, name)[Outcome.RUNAWAY] for name in ("E2M1", "FP32"))
     holds = test.comes_sooner if count - control >= ENOUGH and is_sure(test) else None
-    what = f"with everything in E2M1 at least {ENOUGH} more runs are lost than in FP32, at rate 0.024"
+    what = f"with everything in E2M1 at least {ENOUGH} more runs are runaways than in FP32, at rate 0.024"
     return Statement(what, holds, f"{count} against {control}; {test}")
 
 

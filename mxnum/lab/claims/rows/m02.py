@@ -90,7 +90,7 @@ def answer(statements: list[Statement]) -> str:
     so = {topic: unanimous(s for s in statements if what in s.what) for topic, what in topics.items()}
     parts = {is_so: [topic for topic in so if so[topic] is is_so] for is_so in (True, False, None)}
     words = {True: "On all tensors", False: "Refuted:", None: "On some tensors:"}
-    return " ".join(f"{words[is_so]} {', '.join(topics)}." for is_so, topics in parts.items() if topics)
+    return " ".join(f"{words[is_so]} {'; '.join(topics)}." for is_so, topics in parts.items() if topics)
 
 
 @CLAIM.figure(3.6)

@@ -26,7 +26,7 @@ def _check(context: Context) -> Evidence:
             for fmt, rule in (("mxint4", "ceil"), ("mxfp4_e2m1", "even"))
         )
         factors[tensor] = of_int4
-        numbers = f"the error falls by the factor {of_int4:.3f} for INT4 and {of_e2m1:.3f} for E2M1"
+        numbers = f"the error is divided by {of_int4:.3f} for INT4 and by {of_e2m1:.3f} for E2M1"
         statements.append(Statement(f"{tensor}: an offset lowers the error of INT4 (rule ceil)", of_int4 > 1, numbers))
         statements.append(
             Statement(

@@ -114,6 +114,6 @@ def _answer(context: Context, statements: list[Statement]) -> tuple[str, str]:
     on_mlp = [s.holds for s in papers if s.holds is not None]
     answer = (
         f"Language models end within {NEAR} nats of bfloat16 with {near}, not with {far}. On MLPs, "
-        f"{sum(on_mlp)} of {len(on_mlp)} 4-bit recipes halve E2M1 floor's gap. Undecided: large models."
+        f"{sum(on_mlp)} of {len(on_mlp)} recipes halve E2M1 floor's gap. Undecided: large models."
     )
     return answer, f"E4M3 {found['E4M3 floor']:+.3f} nats"

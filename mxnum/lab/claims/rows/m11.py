@@ -49,14 +49,14 @@ def squared(fp8: float, mx4: float) -> Calibration:
     """Return the calibration in which FP4's rate is the square of FP8's and conversion is free."""
     u, v = _saved(fp8), _saved(mx4)
     x = v / u - 1
-    return Calibration("FP4's rate the square of FP8's", u / (1 - x), 1 / x, 1 / x**2, 0.0)
+    return Calibration("FP4's rate equal to the square of FP8's", u / (1 - x), 1 / x, 1 / x**2, 0.0)
 
 
 def nominal(fp8: float, mx4: float) -> Calibration:
     """Return the calibration with rates of 2 (FP8) and 4 (FP4), in which conversion costs time."""
     u, v = _saved(fp8), _saved(mx4)
     linear = 4 * (v - u)
-    return Calibration("rates 2 and 4", linear, 2.0, 4.0, 0.5 - u / linear)
+    return Calibration("rates of 2 and 4", linear, 2.0, 4.0, 0.5 - u / linear)
 
 
 def _saved(speed_up: float) -> float:
