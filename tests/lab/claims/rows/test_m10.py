@@ -29,7 +29,7 @@ def test_m10_answers_which_recipes_end_near_bfloat16(tmp_path, context):
     losses = {"FP32": 1.0, "E2M1 floor": 1.6, "E2M1 even, SR gradients": 1.1, "E2M1 ceil, SR gradients": 1.5}
     found = m10.CLAIM.run(mlp_recipes(tmp_path, "recipes", losses))
     assert "E2M1 even (+0.000)" in found.answer.split(", not with")[0]
-    assert "not with E4M3 floor (+0.090). On MLPs, 1 of 2 4-bit recipes" in found.answer
+    assert "not with E4M3 floor (+0.090). On MLPs, 1 of 2 recipes" in found.answer
     assert found.number == "E4M3 +0.090 nats"
 
 
