@@ -43,8 +43,8 @@ class Quantized(NamedTuple):
     codes: Array
     #: E4M3 codes, one for each block.
     scales: Array
-    #: The scale that the stack keeps for the tensor. Some stacks multiply by `global_scale`, others
-    #: divide by it.
+    #: The float32 scale with which the tensor was quantized: the caller's, or else the one that the
+    #: stack computes. Some stacks multiply by `global_scale`, others divide by it.
     global_scale: np.float32
     #: The tensor's factor in dequantization, computed from `global_scale`.
     tensor_scale: np.float32

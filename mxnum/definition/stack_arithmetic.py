@@ -4,8 +4,8 @@ NVFP4 has E2M1 elements in blocks of 16, an E4M3 scale for each block and one fl
 tensor. Stacks agree on the meaning of elements and scales. The bits of two stacks differ, because
 the stacks round different intermediate results. For each stack this file has four functions:
 
-- `global_scale(largest)` returns the float32 that the stack keeps for the tensor, in the direction
-  that the stack uses;
+- `global_scale(largest)` returns the float32 that the stack computes for the tensor, in the
+  direction that the stack uses;
 - `block_scale(block_largest, global_scale)` returns the number that the stack rounds to E4M3 (to
   nearest even, saturating);
 - `factor(scale, global_scale)` returns the number by which the stack multiplies or divides each

@@ -15,7 +15,7 @@ from mxnum.emit.program import Assignment, Function, Loop
 
 
 class JavaScript(Printer):
-    """The printer of JavaScript: it exports the functions that users call.
+    """Prints a model as a JavaScript module, which exports only the functions that users call.
 
     A function with several results returns an array.
     """

@@ -39,7 +39,8 @@ class Circuit:
     run: Callable[[Mapping[str, z3.BitVecRef]], Answer] = field(repr=False)
     #: The proof's assumptions about the implementation, as sentences for reports.
     notes: tuple[str, ...] = ()
-    #: True if inputs that neither `ports` nor their names bind are bound by their positions.
+    #: True if `bind` may bind an input by its position. It does so only for inputs that its
+    #: argument `ports` does not name and whose names match no number of the claim.
     by_order: bool = False
     #: Names of a C function's pointers. `bind` ignores these keys of `ports`, because `circuit_of`
     #: has already bound the pointers.

@@ -348,7 +348,7 @@ _OVER_FLOATS: tuple[tuple[str, str, Iterable[str], Iterable[Rounding]], ...] = (
 
 
 def _float_scales() -> list[Family]:
-    """Return the families of float scales: finding scales, computing factors, encoding, decoding.
+    """Return families of kernels that find float scales, compute factors, encode and decode.
 
     The kernels that find scales and factors are checked for NVFP4 only: for float32 scales, no
     solver answered within minutes.

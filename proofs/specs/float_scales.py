@@ -20,10 +20,7 @@ from proofs.machines.checks import patched
 from proofs.machines.ratios import EXPONENTS, Form, Ratios, leading, paths
 
 FLOAT32 = formats.FLOATS["float32"]
-FACTOR = (
-    "x is any finite number, and the factor is any product of a scale and a tensor scale that is finite and has a sign "
-    "bit of 0"
-)
+FACTOR = "x is any finite number; the factor is any finite product, with a sign bit of 0, of a scale and a tensor scale"
 #: The most mantissa bits of a scale for which proofs try all sequences of digits of a quotient.
 #: Wider scales have too many of these sequences.
 MOST_DIGITS = 10

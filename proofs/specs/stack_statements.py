@@ -51,8 +51,8 @@ class Statement:
     #: E4M3. If `in_type`, `of_block` has a third argument, the function that rounds to the tensor's
     #: type.
     of_block: Callable[..., z3.FPRef]
-    #: `factor(block scale, global scale)` is the number by which elements are multiplied, or
-    #: divided.
+    #: `factor(block scale, global scale)` is the number by which the stack multiplies inputs before
+    #: it rounds them to elements. If `divides`, the stack divides inputs by this number.
     factor: Callable[[z3.FPRef, z3.FPRef], z3.FPRef]
     #: `reads(element, block scale, global scale, largest magnitude of the tensor)` is the decoded
     #: value.

@@ -47,10 +47,11 @@ FIRST = (
     "numbers."
 )
 DOUBLED_NUMBERS = (
-    "For every factor that `by_doublings` accepts, let y be the first float32 number at or above (or strictly above) a "
-    "threshold. Adding 1 to the exponent field of y gives the first such number for twice the threshold. In the same "
-    "way, adding 1 to the exponent field of a rounded value gives the rounded double. Adding 2 doubles twice, and "
-    "subtracting 1 from the exponent field of a rounded value halves it. All results fit in 31 bits."
+    "Take any factor that `by_doublings` accepts, and a threshold that is this factor times a constant. Let y be the "
+    "first float32 number at or above (or strictly above) the threshold. Adding 1 to the exponent field of y gives the "
+    "first such number for twice the threshold. In the same way, adding 1 to the exponent field of a rounded value "
+    "gives the rounded double. Adding 2 doubles twice, and subtracting 1 from the exponent field of a rounded value "
+    "halves it. All results fit in 31 bits."
 )
 CONVERSIONS = "conversions between float types round to nearest even"
 #: Fast formulations round a float64 dividend to `LEADING` bits, by rounding to odd.

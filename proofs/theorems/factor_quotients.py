@@ -129,7 +129,7 @@ def theorems() -> Iterator[Theorem]:
             statement=DIVIDED,
             kernels=("make_encode_over",),
             check=partial(check_digits, source, mantissa_bits),
-            hypotheses=(FACTOR, "the element is any with this number of mantissa bits, and scales have any float type"),
+            hypotheses=(FACTOR, "the element has the mantissa bits in the theorem's name; scales have any float type"),
             functions=(float_scale.make_encode_over(source, element, e4m3, Rounding.RNE, Overflow.SATURATE),),
         )
     for element, rounding, overflow in product(formats.ELEMENTS.values(), QUOTIENT_ROUNDINGS, Overflow):

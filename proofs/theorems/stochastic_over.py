@@ -149,7 +149,7 @@ def check_compared() -> Outcome:
         premises += [z3.Implies(more >= 0, more * divisor >= 0), z3.Implies(more <= -1, more * divisor <= -divisor)]
         premises.append(product == whole * divisor - more * divisor)
         if not follows((integer <= whole) == (product <= dividend), *premises):
-            yield "an integer is not on the same side of a quotient and of the quotient's integer part"
+            yield "an integer is at most a quotient, but not at most the quotient's integer part, or conversely"
         if not follows(more * divisor >= 0, divisor > 0, more >= 0):
             yield "signs of products"
         if not follows(more * divisor <= -divisor, divisor > 0, more <= -1):
@@ -336,7 +336,7 @@ def theorems() -> Iterator[Theorem]:
             statement=DIGITS,
             kernels=("make_encode_over",),
             check=partial(check_digits, source, mantissa_bits),
-            hypotheses=(FACTOR, "the element is any with this number of mantissa bits, and scales have any float type"),
+            hypotheses=(FACTOR, "the element has the mantissa bits in the theorem's name; scales have any float type"),
             functions=(float_scale.make_encode_over(source, element, e4m3, Rounding.SR, Overflow.SATURATE),),
         )
     for element in ELEMENTS.values():

@@ -121,7 +121,7 @@ def test_overflow_in_each_mode(name: str, x: float, expected: dict[str, float]) 
 
 def test_overflow_of_sr_and_to_odd() -> None:
     assert rounded(449, "e4m3", "rto") == 448
-    # Rounding to odd gives the odd code 0x7D (416), so the number does not overflow.
+    # 447 lies between 416 (0x7D) and 448 (0x7E); rounding to odd gives the odd code.
     assert rounded(447, "e4m3", "rto") == 416
     # 464 is the midpoint of 448 and 480, so half of the random words make the number overflow.
     assert encode(464, "e4m3", rounding="sr", overflow="ieee", sr_bits=1, random_bits=0) == 0x7E

@@ -515,7 +515,7 @@ def test_users_kernel_replaces_the_rounding():
 
 
 def test_the_clipped_mask_follows_the_blocks_of_each_operand():
-    """Check an operand with one row of large numbers, which decide all scales along columns."""
+    """Check that blocks along the summed axis, not along the other axis, decide what is clipped."""
     a, b = torch.randn(64, 32), torch.randn(32, 64)
     a[5] *= 1000
     b[:, 7] *= 1000

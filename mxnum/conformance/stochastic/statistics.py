@@ -132,7 +132,7 @@ class Echo:
             place = f"{_counted(self.distance, 'element')} further on{rows}"
         else:
             place = "at the same index"
-        other = f"the one {place}" + (("", " in the next call", " in the call before")[self.calls])
+        other = f"the one {place}" + (("", " in the next call", " in the previous call")[self.calls])
         seen = f"An element and {other} {self.what} in {_share_text(self.share)} of {self.pairs} pairs"
         return f"{seen}, where {_share_text(self.expected)} is right."
 

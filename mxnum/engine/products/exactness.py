@@ -189,8 +189,8 @@ def bits_to_spare(run: int) -> int:
 def widths(x: Operand, run: int) -> Array:
     """Return the width in bits of each column of blocks.
 
-    The width is the number of bits from the spacing of numbers in the least binade to the end of
-    the greatest binade.
+    The elements of a column are multiples of the spacing s of numbers in their lowest binade, and
+    lie below the end t of their highest binade. The width is log2(t / s).
     """
     element, starts = x.format, np.arange(0, x.array.shape[1], run)
     if element.integer:

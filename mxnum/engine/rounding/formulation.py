@@ -254,7 +254,8 @@ def decoding(element: ElementFormat, target: ElementFormat) -> Definition:
 def scaling(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Definition:
     """Return the conversion from the largest magnitude of a block to its scale code.
 
-    The function takes `(amax, bias, first_bumped)`; `numbers` holds `bias` and `first_bumped`.
+    `function` of the result takes `(amax, bias, first_bumped)`. `numbers` of the result has `bias`
+    and `first_bumped`, as `scale_constants` returns them.
     """
     width = scale_width(source, element)
     numbers = np.array(scale_constants(element, rule, width), np.int64)

@@ -166,7 +166,7 @@ class Evidence:
 
     @property
     def counts(self) -> str:
-        """A text with the counts of figures that agree and statements that hold, for each party."""
+        """A text that says how many statements hold and figures agree, for each `Whose`."""
         return "; ".join(f"{whose}: " * (whose != Whose.PAPER) + p._counted for whose, p in self.parts.items())
 
     @property

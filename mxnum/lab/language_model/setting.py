@@ -29,9 +29,9 @@ class Setting:
     order: int = 1
     choices: int = 4
     ratio: float = 1.0
-    #: The number of classes of words; a word is a sequence of `order` symbols. The same symbols can
-    #: follow all words of a class (`sources.Markov`). With 0 classes, a hash of each word selects
-    #: its `choices` symbols. A model needs fewer steps to learn fewer classes.
+    #: The number of classes of words; a word is a sequence of `order` symbols. All words of a class
+    #: have the same possible next symbols (`sources.Markov`). With 0 classes, a hash of each word
+    #: selects its `choices` symbols. A model needs fewer steps to learn fewer classes.
     classes: int = 0
     source_seed: int = 0
 

@@ -45,9 +45,9 @@ class Markov:
     A *word* is a sequence of `order` symbols. A hash of the word selects the `choices` symbols that
     can follow, so the chain stores no table of words. The probabilities of the choices are the same
     after every word, so the entropy of the chain is the entropy of `probabilities`. If `classes` is
-    above 0, words are divided into this many classes, and the same symbols can follow all words of
-    a class. If there are exactly vocabulary / choices classes, the choices of different classes do
-    not overlap.
+    above 0, words are divided into this many classes, and all words of a class have the same
+    possible next symbols. If there are exactly vocabulary / choices classes, the choices of
+    different classes do not overlap.
     """
 
     def __init__(

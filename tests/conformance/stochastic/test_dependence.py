@@ -69,7 +69,7 @@ def test_draws_of_two_calls():
     stream = signs(rng, 5000)
     found = echoes([stream[:4000], stream[1000:]], [], level_of(4000))
     assert (found[0].distance, found[0].calls, found[0].share) == (1000, -1, 1)
-    assert "1000 elements further on in the call before round in the same direction in 100% of 3000 pairs" in found[
+    assert "1000 elements further on in the previous call round in the same direction in 100% of 3000 pairs" in found[
         0
     ].text(0)
     found = echoes([stream[1000:], stream[:4000]], [], level_of(4000))

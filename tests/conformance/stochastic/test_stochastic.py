@@ -170,7 +170,7 @@ WRONG = {
     ),
     "seeds move along one stream": (
         kernels.drawing(kernels.stream_from),
-        {"Dependent draws": "4 elements further on in the call before round in the same direction in 100%"},
+        {"Dependent draws": "4 elements further on in the previous call round in the same direction in 100%"},
     ),
     "one seed": (kernels.drawing(lambda seed, s: kernels.uniform(0, s)), {"Seeds": "All answers are the same"}),
     "words drawn once": (kernels.Cached(), {"Seeds": "All answers are the same"}),
