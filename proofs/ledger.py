@@ -105,9 +105,9 @@ def same_tools(recorded: dict[str, str]) -> bool:
     return all(recorded.get(tool) == version for tool, version in versions().items() if version != "absent")
 
 
-#: The constant that depends on the processor (the lanes of a vector of integers). It is not hashed,
-#: so that a record is about the code on every machine.
-_OF_PROCESSOR = "LANES"
+#: The names of constants that depend on the processor begin like this. These constants are not
+#: hashed, because a record must hold on every processor.
+_OF_HOST = "HOST_"
 
 
 def text_hash(theorem: Theorem) -> str:
@@ -144,7 +144,7 @@ def _fingerprint(value: Any) -> str:
             continue
         if is_code:
             parts.append(f"{name}={_fingerprint_once(inner)}")
-        elif name != _OF_PROCESSOR and _is_constant(inner):
+        elif not name.startswith(_OF_HOST) and _is_constant(inner):
             parts.append(f"{name}={_text(inner)}")
     return _digest(parts)
 

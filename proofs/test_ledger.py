@@ -104,7 +104,7 @@ def test_a_code_hash_does_not_depend_on_the_processor(monkeypatch: pytest.Monkey
     # Regression: on a processor without AVX-512, the records of all theorems about products were
     # stale, because the loop that packs integers uses the number of lanes.
     original = ledger.code_hash([integers.pack])
-    monkeypatch.setattr(integers, "LANES", 24 - integers.LANES)
+    monkeypatch.setattr(integers, "HOST_LANES", 24 - integers.HOST_LANES)
     ledger._fingerprint_once.cache_clear()
     assert ledger.code_hash([integers.pack]) == original
 

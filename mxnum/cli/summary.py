@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 import mxnum as mx
-from mxnum.analysis import measure
+from mxnum.analysis import Statistics, measure
 from mxnum.array import MXArray
 from mxnum.definition.by_numpy import scale_numbers
 from mxnum.formats import MXFormat
@@ -58,7 +58,8 @@ class FloatSummary:
         self.exponents: Counter[int] = Counter()
         self.sums: dict[str, Any] = dict.fromkeys(_SUMMED, 0)
         self.zero_blocks = 0
-        self.tensor_scale: Any = None
+        #: The statistics of the last piece.
+        self.last: Statistics | None = None
 
     def add(self, x: Array) -> None:
         """Add one piece to the counts."""
@@ -86,7 +87,7 @@ class FloatSummary:
         assert self.format is not None
         got = measure(x, self.format, **self.settings)
         self.sums = {name: total + getattr(got, name) for name, total in self.sums.items()}
-        self.tensor_scale = got.tensor_scale
+        self.last = got
         if self.format.scale.power_of_two:
             self.zero_blocks += int((mx.shared_scale(x, self.format, **self.settings) == 0).sum())
         else:
@@ -112,19 +113,19 @@ class FloatSummary:
                 "elements clamped": sums["clamped"],
                 "elements that underflowed to zero": sums["underflowed"],
             }
-            if 0 < sums["sum_x2"] < np.inf:
-                facts["relative root mean square error"] = (sums["sum_error2"] / sums["sum_x2"]) ** 0.5
+            if self.last is not None and 0 < sums["sum_x2"] < np.inf:
+                whole = replace(self.last, **sums)
+                facts["relative root mean square error"] = whole.normalized_rmse
                 if sums["sum_error2"]:
-                    facts["SQNR in dB"] = 10 * math.log10(sums["sum_x2"] / sums["sum_error2"])
-                facts["bias"] = sums["sum_error"] / sums["compared"]
-                facts["gain"] = 1 + sums["sum_error_x"] / sums["sum_x2"]
+                    facts["SQNR in dB"] = whole.sqnr_db
+                facts |= {"bias": whole.bias, "gain": whole.gain}
         return facts
 
     def _of_scales(self, fmt: MXFormat) -> dict[str, Any]:
         if fmt.scale.power_of_two:
             return {"blocks of scale code 0": self.zero_blocks}
         return {
-            **({} if self.tensor_scale is None else {"tensor scale": self.tensor_scale}),
+            **({} if self.last is None or self.last.tensor_scale is None else {"tensor scale": self.last.tensor_scale}),
             "blocks of scale 0": self.zero_blocks,
             "blocks of a subnormal scale": self.sums["subnormal_scales"],
             "blocks of the largest scale": self.sums["largest_scales"],

@@ -57,7 +57,7 @@ def instructions() -> str:
 
 
 #: The result of `lanes`, as a constant for compiled loops.
-LANES = lanes()
+HOST_LANES = lanes()
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,7 +264,7 @@ def _sum_blocks(panels, bias, starts):
             line, place = starts[p, block], (p * blocks + block) * width
             line[:] = 0
             for word in range(block * run, (block + 1) * run):
-                for r in range(0, width, LANES):
+                for r in range(0, width, HOST_LANES):
                     _add_words(panels, (p * words + word) * width + r, bias, starts, place + r)
             for r in range(width):
                 line[r] = -line[r]

@@ -166,7 +166,7 @@ class Evidence:
 
     @property
     def counts(self) -> str:
-        """A text that says how many statements hold and figures agree, for each `Whose`."""
+        """The counts of statements that hold and figures that agree, for each value of `Whose`."""
         return "; ".join(f"{whose}: " * (whose != Whose.PAPER) + p._counted for whose, p in self.parts.items())
 
     @property
