@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -100,18 +101,20 @@ def test_integer_sums_wrap_or_saturate():
     assert integer_rule(cases, total.clip(-(1 << 31), (1 << 31) - 1) % (1 << 32)) == "the int32 sum saturates"
 
 
-@pytest.mark.parametrize(
-    ("compiler", "options"),
-    [
-        ("nvcc", ["-gencode", "arch=compute_90a,code=sm_90a"]),
-        ("nvcc", ["-arch=sm_80", "-DNO_WGMMA", "-DNO_FP8"]),
-        ("hipcc", ["-x", "hip", "--offload-arch=gfx950"]),
-    ],
-)
-def test_the_program_for_gpus_compiles(tmp_path, compiler, options):
+#: The commands in the first comment of probe.cu that compile it.
+_COMPILE = re.findall(r"^//     ((?:nvcc|hipcc) .*)$", SOURCE.read_text(), re.MULTILINE)
+
+
+def test_the_comment_of_the_program_has_a_command_for_each_kind_of_gpu():
+    assert [command.split()[0] for command in _COMPILE] == ["nvcc", "nvcc", "nvcc", "hipcc"]
+
+
+@pytest.mark.parametrize("command", _COMPILE)
+def test_the_program_for_gpus_compiles(tmp_path, command):
+    compiler = command.split()[0]
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
-    target = tmp_path / "probe"
-    subprocess.run([compiler, *options, "-o", str(target), str(SOURCE)], check=True)
-    listed = subprocess.run([str(target)], capture_output=True, text=True, check=True).stdout.split()
+    shutil.copy(SOURCE, tmp_path)
+    subprocess.run(command.split(), check=True, cwd=tmp_path)
+    listed = subprocess.run([str(tmp_path / "probe")], capture_output=True, text=True, check=True).stdout.split()
     assert {name.split("_")[1] for name in listed} >= {"float16", "bfloat16"}

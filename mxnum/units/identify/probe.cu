@@ -1,6 +1,8 @@
 // Answers the cases of `mxnum unit probe` on a GPU: d = a*b + c by one instruction for each case.
 //
-//     nvcc -arch=sm_90a -o probe probe.cu      (sm_80, sm_89: without wgmma)
+//     nvcc -gencode arch=compute_90a,code=sm_90a -o probe probe.cu
+//     nvcc -gencode arch=compute_89,code=sm_89 -DNO_WGMMA -o probe probe.cu
+//     nvcc -gencode arch=compute_80,code=sm_80 -DNO_WGMMA -DNO_FP8 -o probe probe.cu
 //     hipcc -x hip --offload-arch=gfx950 -o probe probe.cu
 //     ./probe mma_e4m3_float32 < cases.txt > answers.txt
 //
