@@ -105,7 +105,7 @@ def multiprocessors() -> int:
 
 @cache
 def _multiprocessors(number: int) -> int:
-    return int(cuda.gpus[number].device.MULTIPROCESSOR_COUNT)
+    return int(cuda.gpus[number].MULTIPROCESSOR_COUNT)
 
 
 def stream_of(handle: int | None) -> Any:
@@ -211,8 +211,9 @@ def view(owner: Any, view: DeviceArray) -> Any:
     interface = {
         "shape": view.shape, "strides": steps, "typestr": f"<u{width}", "data": (view.pointer, False), "version": 3
     }  # fmt: skip
-    array = cuda.from_cuda_array_interface(interface, owner=owner, sync=False).view(view.dtype)
-    return array.bind(stream_of(view.stream))
+    array = cuda.from_cuda_array_interface(interface, owner=owner, sync=False)
+    # The method `view` of numba's arrays refuses arrays without dimensions.
+    return type(array)(view.shape, steps, view.dtype, stream_of(view.stream), array.gpu_data)
 
 
 def copied_to_host(address: int, count: int, typestr: str, owner: Any, stream: int | None) -> np.ndarray[Any, Any]:
