@@ -254,8 +254,10 @@ class Search:
         while len(cores) and not len(rules):
             tried, cores = cores[:CORES], cores[CORES:]
             tried = self._fitting(with_carries(tried, self.problem.k), fine, zeros=True)
-            rules = self._fitting(varied(tried[:most], self.problem.k, **SIDES), telling)
-            self.complete = self.complete and not len(cores) and len(tried) <= most and len(rules) <= MOST
-            rules = self.random.permutation(rules)[:MOST] if len(rules) > MOST else rules
-            rules = self._fitting(rules, fine)
+            while len(tried) and not len(rules):
+                some, tried = tried[:most], tried[most:]
+                rules = self._fitting(varied(some, self.problem.k, **SIDES), telling)
+                self.complete = not len(cores) and not len(tried) and len(rules) <= MOST
+                rules = self.random.permutation(rules)[:MOST] if len(rules) > MOST else rules
+                rules = self._fitting(rules, fine)
         return rules
