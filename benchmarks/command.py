@@ -18,7 +18,7 @@ RESULTS = machine.ROOT / "benchmarks" / "results"
 PAGE = machine.ROOT / "docs" / "benchmarks.md"
 
 #: The saved results from which the page of the docs is made, if they exist.
-PAGE_PARTS = ("results.json", "torch.json", "recipes.json", "cuda.json")
+PAGE_PARTS = ("results.json", "torch.json", "recipes.json", "cuda.json", "cuda_speed.json")
 
 #: Seconds after which an unfinished result is saved again.
 SAVE_EVERY = 10.0

@@ -93,7 +93,9 @@ def warnings(result: Result) -> list[str]:
     """Return the warnings that a reader needs before the numbers."""
     found = []
     others, stolen = (result.quietness.get(name, 0.0) for name in ("others", "stolen"))
-    if not result.quietness:
+    if not any(m.median is not None for answer in result.answers for m in answer.measurements()):
+        pass  # nothing was timed
+    elif not result.quietness:
         found.append("This system does not say whether other programs ran at the same time.")
     elif others > LOADED or stolen > LOADED:
         found.append(
