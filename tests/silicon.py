@@ -1,7 +1,6 @@
-"""Outputs of GPUs, read from tests/data/matrix-units.npz, and the units that must reproduce them.
+"""Outputs of GPUs, read from tests/data, and the units that must reproduce these outputs.
 
-Source: F. A. Khattak and M. Mikaitis, *Accurate Models of NVIDIA Tensor Cores*, TACO 2026,
-repository north-numerical-computing/MATLAB-tensor-core (BSD-2-Clause).
+tests/data/README.md says where the outputs come from.
 """
 
 from __future__ import annotations
@@ -13,7 +12,8 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-PATH = Path(__file__).parent / "data" / "matrix-units.npz"
+FOLDER = Path(__file__).parent / "data"
+PATH = FOLDER / "matrix-units.npz"
 GPUS = {"V100": "volta", "A100": "ampere", "Ada": "ada", "H100": "hopper", "B200": "blackwell"}
 #: For each operand type: its spelling in names of units, and the dtype of its arrays.
 TYPES = {
@@ -23,6 +23,11 @@ TYPES = {
     "E4M3": ("fp8", ml_dtypes.float8_e4m3fn),
     "E5M2": ("fp8", ml_dtypes.float8_e5m2),
 }
+#: The dtype of the arrays of operands in the answers of the H100.
+DTYPES = {
+    "float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "tf32": np.float32, "e4m3": ml_dtypes.float8_e4m3fn,
+    "e5m2": ml_dtypes.float8_e5m2,
+}  # fmt: skip
 
 
 class Case(NamedTuple):
@@ -56,7 +61,33 @@ def case(name: str) -> Case:
     if gpu == "B200" and operand == "fp8":
         unit += "_mma"
     if result == "d_fp16":
+        unit += "_mma" * ((gpu, operand) == ("H100", "fp8"))
         return Case(f"{unit}_acc16", a.view(dtype), b.view(dtype), c.astype(np.float16), data()[name])
     if gpu == "H100" and operand == "fp8":  # wgmma ran without an addend
         c = np.zeros_like(c)
     return Case(unit, a.view(dtype), b.view(dtype), c, data()[name])
+
+
+@cache
+def h100(file: str) -> dict[str, Any]:
+    """Return the arrays of h100-units.npz or h100-products.npz."""
+    with np.load(FOLDER / file) as arrays:
+        return dict(arrays)
+
+
+def probes() -> list[str]:
+    """Return the names of the instructions that an H100 was probed with: "e4m3/float32/wgmma"."""
+    with np.load(FOLDER / "h100-units.npz") as arrays:
+        return [key for key in arrays.files if key.endswith("mma")]
+
+
+def probe(name: str) -> Case:
+    kind, accumulator, instruction = name.split("/")
+    a, b, c = (h100("h100-units.npz")[f"{kind}/{accumulator}/{part}"] for part in "abc")
+    if kind == "tf32":
+        a, b = a << 13, b << 13
+    is_narrow = kind in ("e4m3", "e5m2")
+    unit = "hopper_fp8" if is_narrow else f"hopper_{kind}"
+    # For wider operands `mma` and `wgmma` gave the same answers, which are stored once.
+    unit += "_mma" * (is_narrow and instruction == "mma") + "_acc16" * (accumulator == "float16")
+    return Case(unit, a.view(DTYPES[kind]), b.view(DTYPES[kind]), c.view(accumulator), h100("h100-units.npz")[name])

@@ -46,7 +46,7 @@ ALLOWED: dict[str, set[str]] = {
         "stacks", "ops", "products", "interop", "prove",
     },
     "emit": {"__init__", "errors", "output", "formats", "modes", "units", "definition"},
-    "torch": {"errors", "output", "formats", "modes", "units", "memory", "engine", "recipe", "interop"},
+    "torch": {"errors", "output", "formats", "modes", "units", "memory", "definition", "engine", "recipe", "interop"},
     "plots": {"errors", "output", "formats", "modes", "layout", "memory", "definition", "ops", "analysis"},
     "selftest": {"formats", "modes", "reference", "memory", "engine"},
     "lab": {

@@ -18,7 +18,7 @@ from mxnum.units import MatrixUnit
 
 _WORD = 64
 _SIGNIFICANDS = (
-    "Terms are not normalized. Zeros have the exponent -126. "
+    "Terms are not normalized. Zeros have an exponent that is less than that of any other term. "
     "Subnormal numbers have the exponent of the smallest normal number."
 )
 

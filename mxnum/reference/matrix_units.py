@@ -44,13 +44,14 @@ class Part(NamedTuple):
 
     exact: Exact
     significand: Fraction
-    exponent: int
+    #: Minus infinity for zeros, which have no influence on the alignment of other terms.
+    exponent: float
 
 
 def part(value: Exact, emin: int) -> Part:
-    """Return a number as a `Part`. Zeros get the exponent -126, and subnormal numbers `emin`."""
+    """Return a number as a `Part`. Subnormal numbers get the exponent `emin`."""
     if value.kind != "finite" or value.magnitude == 0:
-        return Part(value, Fraction(0), -126)
+        return Part(value, Fraction(0), -math.inf)
     exponent = max(floor_log2(value.magnitude), emin)
     return Part(value, value.number / two_to(exponent), exponent)
 
@@ -94,15 +95,17 @@ def _operand(x: Array | Blocked, unit: MatrixUnit, name: str) -> _Operand:
     return _Operand(elements, scales, x.block if isinstance(x, Blocked) else 0)
 
 
-def fused_sum(terms: Sequence[tuple[Fraction, int]], fraction_bits: int) -> Fraction:
+def fused_sum(terms: Sequence[tuple[Fraction, float]], fraction_bits: int) -> Fraction:
     """Return the sum of terms (significand, exponent) after aligning and truncating them.
 
     Each term is truncated to a multiple of 2**(E - fraction_bits), where E is the largest exponent
     of all terms.
     """
     largest = max(exponent for _, exponent in terms)
-    unit = two_to(largest - fraction_bits)
-    return sum((math.trunc(s * two_to(e) / unit) * unit for s, e in terms), Fraction(0))
+    if largest == -math.inf:
+        return Fraction(0)
+    unit = two_to(int(largest) - fraction_bits)
+    return sum((math.trunc(s * two_to(int(e)) / unit) * unit for s, e in terms if s), Fraction(0))
 
 
 def rounded(total: Fraction, unit: MatrixUnit) -> Exact:
@@ -121,7 +124,7 @@ def rounded(total: Fraction, unit: MatrixUnit) -> Exact:
 
 def _groups(
     a: _Operand, b: _Operand, unit: MatrixUnit, indices: Sequence[int], scaled: bool
-) -> Iterator[tuple[Exact, Fraction, int]]:
+) -> Iterator[tuple[Exact, Fraction, float]]:
     """Yield the exact value, the significand and the exponent of each term of a fused sum."""
     for start in range(0, len(indices), unit.group):
         some = indices[start : start + unit.group]
@@ -129,8 +132,9 @@ def _groups(
         value, significand = ZERO, Fraction(0)
         for p, q in pairs:
             value = plus(value, times(p.exact, q.exact))
-            significand += p.significand * q.significand * two_to(p.exponent + q.exponent)
-        exponent = 0
+            product = p.significand * q.significand
+            significand += product * two_to(int(p.exponent + q.exponent)) if product else 0
+        exponent: float = 0
         if unit.group == 1:
             (p, q) = pairs[0]
             significand, exponent = p.significand * q.significand, p.exponent + q.exponent

@@ -1,7 +1,8 @@
 """The matrix units of NVIDIA's GPUs, one `MatrixUnit` each.
 
-The data is from Khattak and Mikaitis, *Accurate Models of NVIDIA Tensor Cores* (TACO 2026,
-repository north-numerical-computing/MATLAB-tensor-core). The authors' repository and
+Outputs of an H100 are from mxnum's own probe (`mxnum unit probe`) and from products by cuBLAS. The
+outputs of other GPUs are from Khattak and Mikaitis, *Accurate Models of NVIDIA Tensor Cores* (TACO
+2026, repository north-numerical-computing/MATLAB-tensor-core). Their repository and
 microsoft/MMA-Sim (arXiv 2511.10909) publish models of the units.
 """
 
@@ -12,7 +13,7 @@ from typing import Any
 from mxnum.units.unit import Evidence, MatrixUnit
 
 _SIM = "MMA-Sim"
-_SPECIAL = Evidence("special values", "published", _SIM)
+_SPECIAL = Evidence("special values", "published", f"{_SIM}; zeros as on an H100")
 _FP8 = ("e4m3", "e5m2")
 _TO_FLOAT16: dict[str, object] = {"accumulator": "float16", "rounding": "rne", "result_bits": 10}
 _F8F6F4 = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
@@ -24,7 +25,8 @@ def _all(status: str, source: str, **others: tuple[str, str]) -> tuple[Evidence,
     `others` replaces (status, source) for the clauses that it names.
     """
     clauses = dict.fromkeys(("products", "addend", "alignment", "result", "chains"), (status, source))
-    return (*(Evidence(name, *how) for name, how in (clauses | others).items()), _SPECIAL)
+    special = Evidence("special values", status, "H100") if source.startswith("H100") else _SPECIAL
+    return (*(Evidence(name, *how) for name, how in (clauses | others).items()), special)
 
 
 def _pair(name: str, replayed: str, **fields: Any) -> list[MatrixUnit]:
@@ -49,20 +51,20 @@ def rows() -> list[MatrixUnit]:
         ("hopper", "H100, H200", hopper), ("blackwell", "B200", hopper),
     ):  # fmt: skip
         half = {"k": (4, 8), "terms": shape["terms"] // 2, "fraction_bits": shape["fraction_bits"]}
-        four = {} if half["terms"] == 4 else {"products": ("published", f"8 products: {_SIM}; 4: {replayed}")}
+        four = {"products": ("published", f"8 products: {_SIM}; 4: {replayed}")} if name == "blackwell" else {}
         evidence = _all("replayed", replayed), _all("replayed", replayed, **four)
         units.append(MatrixUnit(f"{name}_bfloat16", ("bfloat16",), evidence=evidence[0], **shape))
         units.append(MatrixUnit(f"{name}_tf32", ("tf32",), evidence=evidence[1], **half))
     ada = MatrixUnit("ada_fp8", _FP8, (16, 32), 16, 13, 13, evidence=_all("replayed", "L40S, RTX"))
-    wgmma = _all("replayed", "H100, H200, with an addend of 0", addend=("published", _SIM), chains=("published", _SIM))
-    hopper_fp8 = MatrixUnit("hopper_fp8", _FP8, (32,), 32, 13, 13, evidence=wgmma)
-    promotion = Evidence("promotion", "published", "CUTLASS and DeepGEMM, assuming that nvcc contracts to fma")
+    hopper_fp8 = MatrixUnit("hopper_fp8", _FP8, (32,), 32, 13, 13, evidence=_all("replayed", "H100, H200"))
+    promotion = Evidence("promotion", "replayed", "H100: cuBLAS")
     first = [k for k in range(32) if k % 4 < 2]
-    emulated: dict[str, object] = {
-        "addend": "after", "terms": 16, "order": (*first, *(k for k in range(32) if k % 4 >= 2)),
-        "fraction_bits": 25, **_TO_FLOAT16,
-    }  # fmt: skip
-    mma = MatrixUnit("blackwell_fp8_mma", _FP8, (32,), 32, 25, addend="after", evidence=_all("replayed", "B200"))
+    mma = MatrixUnit(
+        "hopper_fp8_mma", _FP8, (32,), 16, 25, addend="after", evidence=_all("replayed", "H100"),
+        order=(*first, *(k for k in range(32) if k % 4 >= 2)),
+    )  # fmt: skip
+    by_float16 = ("assumed", "as on an H100; one sum of 32 products also gives all outputs of a B200")
+    mma_of_blackwell = _all("replayed", "B200", products=by_float16)
     tcgen05 = MatrixUnit("blackwell_fp8", _F8F6F4, (32,), 32, 25, evidence=_all("published", _SIM))
     by_scales = (Evidence("scales", "published", _SIM), *_all("published", _SIM))
     return [
@@ -70,10 +72,12 @@ def rows() -> list[MatrixUnit]:
         ada,
         ada.but(name="ada_fp8_acc16", evidence=ada.evidence, **_TO_FLOAT16),
         hopper_fp8,
-        hopper_fp8.but(name="hopper_fp8_promoted", promotion=128, evidence=(*wgmma, promotion)),
-        mma.but(name="hopper_fp8_acc16", evidence=_all("replayed", "H100, H200"), **emulated),
+        hopper_fp8.but(name="hopper_fp8_acc16", evidence=_all("replayed", "H100"), **_TO_FLOAT16),
+        hopper_fp8.but(name="hopper_fp8_promoted", promotion=128, evidence=(*hopper_fp8.evidence, promotion)),
         mma,
-        mma.but(name="blackwell_fp8_mma_acc16", evidence=mma.evidence, **emulated),
+        mma.but(name="hopper_fp8_mma_acc16", evidence=_all("replayed", "H100, H200"), **_TO_FLOAT16),
+        mma.but(name="blackwell_fp8_mma", evidence=mma_of_blackwell),
+        mma.but(name="blackwell_fp8_mma_acc16", evidence=_all("replayed", "B200"), **_TO_FLOAT16),
         tcgen05,
         tcgen05.but(name="blackwell_mxfp8", scales=(("e8m0", 32),), evidence=by_scales),
         MatrixUnit(

@@ -19,8 +19,9 @@ OPERANDS |= {name: FLOATS[name] for name in ("float16", "bfloat16")} | {"tf32": 
 ACCUMULATORS = ("float32", "float16")
 ROUNDINGS = ("rtz", "rne")
 ADDENDS = ("term", "after")
-#: The exponent that a unit gives to a zero operand, addend or scale.
-ZERO_EXPONENT = -126
+#: The exponent of a zero operand, addend or scale. It is so low that terms of zero do not influence
+#: the alignment of other terms.
+ZERO_EXPONENT = -(1 << 10)
 #: The greatest number of bits of a sum of aligned terms.
 SUM_BITS = 60
 

@@ -29,7 +29,7 @@ from proofs.theorem import Outcome, Theorem
 PARTS = (
     "`parts` splits every code into the sign, the exponent and the significand of its value, and its kind: finite, "
     "infinity or NaN. A subnormal number has the exponent of the smallest normal number, and zero has the exponent "
-    "-126."
+    "-1024."
 )
 ALIGNED = (
     "`align` returns the value of a term in units of 2**(largest exponent of a term - F), with the magnitude truncated "
@@ -46,9 +46,9 @@ ROUNDED = (
 )
 #: The number of bits of the integers in the statements.
 WIDE = 128
-#: A bound on the magnitude of exponents of terms and sums; a term is a product of two float32
-#: numbers and two E8M0 scales.
-FARTHEST = 600
+#: A bound on the magnitude of exponents of terms and sums. The lowest exponent is that of a product
+#: of four zeros, two of which are scales.
+FARTHEST = 1 << 13
 MOST_BITS = 40
 WORD = 64
 #: In `check_sum`, all terms are multiples of 2**-UNIT.

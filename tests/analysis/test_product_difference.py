@@ -98,7 +98,7 @@ def test_a_difference_in_one_property_is_in_one_part(one, other, cause):
     [
         ("hopper_fp8", "e4m3"), ("hopper_fp8", "e5m2"), ("hopper_fp8_promoted", "e4m3"), ("volta_float16", "float16"),
         ("volta_float16_acc16", "float16"), ("hopper_bfloat16", "bfloat16"), ("ampere_tf32", "tf32"),
-        ("blackwell_fp8_mma", "e4m3"), ("hopper_fp8_acc16", "e5m2"), ("blackwell_nvfp4", "nvfp4"),
+        ("blackwell_fp8_mma", "e4m3"), ("hopper_fp8_mma_acc16", "e5m2"), ("blackwell_nvfp4", "nvfp4"),
         ("blackwell_mxfp8", "mxfp8_e4m3"), ("hopper_fp8_promoted", "e4m3:block=128,scale=float32"),
     ],
 )  # fmt: skip

@@ -11,6 +11,7 @@ from mxnum.definition.fused_sum import INVALID, MINUS, PLUS, align, make_add, ma
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Rounding
 from mxnum.reference.numbers import decode_exact
+from mxnum.units.unit import ZERO_EXPONENT
 
 
 @pytest.mark.parametrize("name", ["e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "float16"])
@@ -24,7 +25,7 @@ def test_parts_are_the_value_of_every_code(name):
         if value.kind == "finite":
             assert Fraction(significand) * Fraction(2) ** (exponent - element.mantissa_bits) == value.magnitude
             assert significand < 2 << element.mantissa_bits
-            assert exponent >= element.emin if significand else exponent == -126
+            assert exponent >= element.emin if significand else exponent == ZERO_EXPONENT
 
 
 def test_alignment_truncates_magnitudes():

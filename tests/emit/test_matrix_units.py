@@ -20,7 +20,7 @@ from tests.emit.test_reference_models import needs
 
 NAMES = [name for name in units.names() if units.get(name).group == 1 and not units.get(name).scales]
 #: The units of the fast tier, which accumulate in float32 or float16 and round in different ways.
-SOME = ("hopper_fp8", "ampere_bfloat16", "hopper_fp8_acc16")
+SOME = ("hopper_fp8", "ampere_bfloat16", "hopper_fp8_mma_acc16")
 
 
 def codes_of(element, shape, rng):
@@ -151,7 +151,7 @@ def test_every_language_equals_the_reference(language, name, tmp_path):
 
 def test_the_addend_of_a_unit_that_adds_it_after_the_sums():
     """Check that two fused sums, and then `add` with the addend, give the unit's result."""
-    unit, module = units.get("hopper_fp8_acc16"), {}
+    unit, module = units.get("hopper_fp8_mma_acc16"), {}
     exec(matrix_unit_model("python", unit), module)
     element = unit.formats["e4m3"]
     rng = samples.generator("after")

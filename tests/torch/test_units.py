@@ -8,6 +8,7 @@ import pytest
 import mxnum as mx
 from mxnum.interop.swizzle import swizzle_scales
 from mxnum.recipe import Operand, Recipe
+from tests import silicon
 
 torch = pytest.importorskip("torch", reason="the extra torch is not installed")
 mxt = pytest.importorskip("mxnum.torch")
@@ -114,7 +115,23 @@ def test_scaled_mm_of_tensors_and_rows(fast):
     rows, columns = torch.rand(5, 1), torch.rand(1, 7)
     bias = torch.randn(7).to(torch.bfloat16)
     y = mxt.scaled_mm(a, b, rows, "RowWise", columns, "RowWise", bias=bias, use_fast_accum=fast)
-    assert torch.equal(y, (sums * (rows * columns) + bias.float()).to(torch.bfloat16))
+    assert torch.equal(y, (sums * columns * rows + bias.float()).to(torch.bfloat16))
+
+
+@pytest.mark.parametrize(
+    "name", [key[:-2] for key in silicon.h100("h100-products.npz") if key.count("/") > 2 and key.endswith("/d")]
+)
+def test_scaled_mm_gives_the_bits_of_an_h100(name):
+    data = silicon.h100("h100-products.npz")
+    a, b = (torch.from_numpy(data[f"scaled/{side}"]).view(torch.float8_e4m3fn) for side in "ab")
+    scales = [torch.from_numpy(data[f"{name}/scale_{side}"]) for side in "ab"]
+    first, second, out, *how = name.split("/")
+    bias = torch.from_numpy(data[f"{name}/bias_row"]).to(torch.bfloat16) if "bias" in how else None
+    dtype = getattr(torch, out)
+    y = mxt.scaled_mm(
+        a, b.t(), scales[0], first, scales[1], second, bias=bias, output_dtype=dtype, use_fast_accum="fast" in how
+    )
+    assert torch.equal(y, torch.from_numpy(data[f"{name}/d"]).to(dtype))
 
 
 def test_scaled_mm_of_blocks_of_128():

@@ -1,27 +1,32 @@
-"""Tests that matrix units reproduce recorded GPU outputs bit for bit, in float32 and float16."""
+"""Tests that matrix units, and products by them, reproduce outputs of GPUs bit for bit."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import ml_dtypes
 import numpy as np
 import pytest
 
 import mxnum as mx
 from mxnum.reference import unit_dot
+from mxnum.units.identify import Cases, Problem, evaluate
+from mxnum.units.identify.registered import rule_of
 from tests import silicon
 
-#: The recorded TF32 instructions add 4 products. The rule for 8 products is known only from
-#: publications, so mxnum warns.
-pytestmark = pytest.mark.filterwarnings("ignore:Unit '(hopper|blackwell)_tf32':mxnum.units.EvidenceWarning")
-NAMES = silicon.names()
+#: mxnum warns that no output shows how a B200 adds 8 products in TF32, and how it groups 32 products
+#: in FP8.
+pytestmark = pytest.mark.filterwarnings("ignore:Unit 'blackwell_(tf32|fp8_mma)':mxnum.units.EvidenceWarning")
+NAMES, PROBES = silicon.names(), silicon.probes()
 #: The reference is slow, so it computes only this many cases of each name.
 OF_REFERENCE = 40
 
 
 def test_the_data_cover_every_replayed_row():
     replayed = {name for name in mx.units.names() if mx.units.get(name).status("alignment").status == "replayed"}
-    # In hopper_fp8_promoted, software adds sums of hopper_fp8, so there are no GPU outputs.
-    assert {silicon.case(name).unit for name in NAMES} == replayed - {"hopper_fp8_promoted"}
-    assert silicon.PATH.stat().st_size <= 1 << 20
+    shown = {silicon.case(name).unit for name in NAMES} | {silicon.probe(name).unit for name in PROBES}
+    assert shown | {"hopper_fp8_promoted"} == replayed  # products by cuBLAS show the rule of hopper_fp8_promoted
+    assert all(path.stat().st_size <= 1 << 20 for path in silicon.FOLDER.glob("*.npz"))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -31,12 +36,50 @@ def test_instructions_give_the_outputs_of_gpus(name):
     assert got.ravel().view(d.dtype).tolist() == d.tolist()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", PROBES)
+def test_instructions_give_the_answers_of_an_h100(name):
+    unit, a, b, c, d = silicon.probe(name)
+    got = mx.mma(a[:, None, :], b[:, :, None], c[:, None, None], unit)
+    assert got.ravel().view(d.dtype).tolist() == d.tolist()
+
+
+@pytest.mark.parametrize("name", [*NAMES, *PROBES])
 def test_the_reference_gives_the_outputs_of_gpus(name):
-    unit, a, b, c, d = silicon.case(name)
-    row = mx.units.get(unit)
-    got = [unit_dot(a[i], b[i], row, c[i], k=a.shape[1]) for i in range(OF_REFERENCE)]
-    assert got == d[:OF_REFERENCE].tolist()
+    unit, a, b, c, d = silicon.probe(name) if name in PROBES else silicon.case(name)
+    row, step = mx.units.get(unit), len(d) // OF_REFERENCE
+    got = [unit_dot(a[i], b[i], row, c[i], k=a.shape[1]) for i in range(0, len(d), step)]
+    assert got == d[::step].tolist()
+
+
+@pytest.mark.parametrize("exponent", [-126, -133])
+def test_public_models_of_zeros_miss_answers_of_an_h100(exponent):
+    for name in ("float16/float32/mma", "bfloat16/float32/mma", "tf32/float32/mma", "e4m3/float32/wgmma"):
+        unit, a, b, c, d = silicon.probe(name)
+        problem = Problem(name.split("/")[0], name.split("/")[0], a.shape[1], "float32")
+        shift = 13 if problem.a == "tf32" else 0
+        codes = (x.view(f"u{x.itemsize}").astype(np.int64) >> shift for x in (a, b))
+        cases = Cases(*codes, c.view(np.uint32).astype(np.int64))
+        rule = rule_of(mx.units.get(unit), problem)
+        assert np.array_equal(evaluate(rule, problem, cases), d)
+        assert not np.array_equal(evaluate(replace(rule, zero_exponent=exponent), problem, cases), d)
+
+
+@pytest.mark.parametrize("k", [256, 4096])
+@pytest.mark.parametrize(("how", "unit"), [("fast", "hopper_fp8"), ("promoted", "hopper_fp8_promoted")])
+def test_products_of_cublas_in_fp8(k, how, unit):
+    a, b, d = (silicon.h100("h100-products.npz")[f"e4m3/{k}/{part}"] for part in ("a", "b", how))
+    a, b = (x.view(ml_dtypes.float8_e4m3fn) for x in (a, b))
+    assert np.array_equal(mx.matmul(a, b.T, accumulate=unit).view(np.uint32), d.view(np.uint32))
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16", "tf32"])
+def test_products_of_cublas_in_wider_types(kind):
+    a, b, d = (silicon.h100("h100-products.npz")[f"{kind}/1024/{part}"] for part in "abd")
+    if kind == "tf32":  # cuBLAS rounds float32 operands to TF32, to nearest even
+        a, b = (x.view(np.uint32) for x in (a, b))
+        a, b = ((x + 0xFFF + (x >> 13 & 1)) & 0xFFFFE000 for x in (a, b))
+    a, b = (x.view(silicon.DTYPES[kind]) for x in (a, b))
+    assert np.array_equal(mx.matmul(a, b.T, accumulate=f"hopper_{kind}").view(np.uint32), d.view(np.uint32))
 
 
 @pytest.mark.filterwarnings("ignore::mxnum.units.EvidenceWarning")

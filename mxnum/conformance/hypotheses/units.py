@@ -64,8 +64,9 @@ def unit_mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
         ("a unit that rounds aligned terms to nearest", _nearest),
     ):
         yield name, partial(right_bits, align=align)
-    for said, exponent in (("never raise the common exponent", -(1 << 12)), ("have the exponent -133", -133)):
-        yield f"a unit whose zero operands {said}", partial(right_bits, zero_exponent=exponent)
+    for exponent in (-126, -133):
+        said = f"a unit whose zero operands have the exponent {exponent}"
+        yield said, partial(right_bits, zero_exponent=exponent)
     yield "saturating results to the largest number", _saturated
     yield "flushing subnormal results to zero", _flushed
     subnormal = _changed(a=partial(_without_subnormals, task), b=partial(_without_subnormals, task))

@@ -40,8 +40,7 @@ def serves(a: Operand, b: Operand, scales: Scales, unit: MatrixUnit) -> bool:
     exact = a.format.mantissa_bits + b.format.mantissa_bits + 2 <= _FLOAT32
     powers = all(scale is None or unit.promotion or scale.power_of_two for scale in scales)
     whole = unit.k[-1] % unit.terms == 0 and all(block % unit.terms == 0 for _, block in unit.scales)
-    alone = unit.addend == "term" or unit.k[-1] == unit.terms
-    return exact and powers and whole and alone and unit.fraction_bits <= MOST_BITS
+    return exact and powers and whole and unit.fraction_bits <= MOST_BITS
 
 
 def _serves_groups(a: Operand, b: Operand, scales: Scales, unit: MatrixUnit) -> bool:
@@ -95,7 +94,7 @@ def multiply(a: Operand, b: Operand, scales: Scales, unit: MatrixUnit, k: int, o
         tile, at_once = fused_tile, min(unit.terms, 1 << (_INTEGER - 2 - kept))
         promotion = unit.promotion // unit.terms if unit.promotion else sums
         numbers = [sums, unit.terms, at_once, kept, kept - own, 52 - unit.result_bits, 126 + unit.result_bits]
-        numbers += [promotion, unit.addend == "after"]
+        numbers += [promotion, max(k // unit.terms, 1) if unit.addend == "after" else 0]
     height, width = out.shape
     by_columns = width >= height
 

@@ -35,6 +35,9 @@ ROWS = 8 if llvmlite.binding.get_host_cpu_features().get("avx512f") else 4
 MOST_BITS = 26
 #: A number below the exponents of all products.
 _LOWEST = -(1 << 20)
+#: A number below the exponents of all terms that are not zero, from which powers of two are still
+#: float64 numbers. It replaces the exponent of a sum whose terms are all zero.
+LEAST = -600
 
 
 class _Tile(_Builder):
@@ -83,12 +86,14 @@ class _Tile(_Builder):
     def exponent_of(self, c: Any) -> Any:
         """Return the exponents of float32 numbers.
 
-        The exponent of zeros and subnormal numbers is -126.
+        The exponent of subnormal numbers is -126, and that of zeros is `LEAST`.
         """
         field = self.ir.and_(
             self.ir.lshr(self.ir.bitcast(c, self.vector(_I32)), self.all(_I32, 23)), self.all(_I32, 255)
         )
-        return self.ir.sub(self.greater(field, self.all(_I32, 1)), self.all(_I32, 127))
+        exponent = self.ir.sub(self.greater(field, self.all(_I32, 1)), self.all(_I32, 127))
+        is_zero = self.ir.fcmp_ordered("==", c, self.all(_F32, 0.0))
+        return self.ir.select(is_zero, self.all(_I32, LEAST), exponent)
 
     def normal(self, total: Any, largest: Any, fraction_bits: Any, mask: Any) -> Any:
         """Return total * 2**(largest - fraction_bits) as float32, truncated toward zero.
@@ -128,7 +133,8 @@ def _fused_tile(typing_context, panels, tile, p, q, numbers):
     integer sum. `numbers[3]` is the number of fraction bits of a sum. `numbers[4]` is `numbers[3]`
     minus the number of fraction bits of a product. The lowest `numbers[5]` bits of the float64 sum
     are cleared. `numbers[6]` is the `quantum` of `_Tile.rounded`. `numbers[7]` is the number of
-    fused sums per promotion. `numbers[8]` is 1 if the addend is added after the products, else 0.
+    fused sums per promotion. `numbers[8]` is the number of fused sums after which the addend is
+    added, or 0 if the addend is a term of the first sum.
     """
     sa, sb, ea, eb, scale_a, scale_b, factor_a, factor_b = panels.types
 
@@ -138,14 +144,15 @@ def _fused_tile(typing_context, panels, tile, p, q, numbers):
         p, q = arguments[2], arguments[3]
         packed = t.array(numbers, arguments[4]).data
         given = [builder.load(builder.gep(packed, [_I64(i)])) for i in range(9)]
-        sums, terms, at_once, kept, lifted, discarded, quantum, promotion, is_after = given
+        sums, terms, at_once, kept, lifted, discarded, quantum, promotion, together = given
 
         def splat32(value: Any) -> Any:
             return t.splat(builder.trunc(value, _I32))
 
         kept, lifted, quantum = splat32(kept), splat32(lifted), splat32(quantum)
         mask = t.splat(builder.shl(_I64(-1), discarded))
-        after = t.splat(builder.icmp_signed("!=", is_after, _I64(0)))
+        is_after = builder.icmp_signed("!=", together, _I64(0))
+        after = t.splat(is_after)
         a, b, exponents_a, exponents_b = (
             t.panel(kind, values[i], which) for i, (kind, which) in enumerate(((sa, p), (sb, q), (ea, p), (eb, q)))
         )
@@ -168,8 +175,7 @@ def _fused_tile(typing_context, panels, tile, p, q, numbers):
                 right = t.lanes_at(t.panel(scale_b, values[5], q), index)
                 scales = [builder.add(x, right) for x in own]
                 largest = [builder.add(m, s) for m, s in zip(largest, scales, strict=True)]
-            addends = [builder.select(after, zero, c) for c in chain]
-            largest = [t.greater(m, t.exponent_of(c)) for m, c in zip(largest, addends, strict=True)]
+            largest = [t.greater(m, t.exponent_of(c)) for m, c in zip(largest, chain, strict=True)]
             base = [builder.sub(builder.add(lifted, t.all(_I32, 127)), m) for m in largest]
             if scale_a != types.none:
                 base = [builder.add(x, s) for x, s in zip(base, scales, strict=True)]
@@ -195,23 +201,34 @@ def _fused_tile(typing_context, panels, tile, p, q, numbers):
 
             aligned = [
                 t.call("trunc", builder.fmul(builder.fpext(c, t.vector(_F64)), t.power(builder.sub(kept, m))))
-                for c, m in zip(addends, largest, strict=True)
+                for c, m in zip(chain, largest, strict=True)
             ]
             parts = builder.sdiv(builder.sub(builder.add(terms, at_once), _I64(1)), at_once)
             totals = t.loop(_I64(0), parts, aligned, integer_sum)
-            results = [t.rounded(x, m, kept, mask, quantum) for x, m in zip(totals, largest, strict=True)]
-            return [builder.select(after, builder.fadd(d, c), d) for d, c in zip(results, chain, strict=True)]
+            return [t.rounded(x, m, kept, mask, quantum) for x, m in zip(totals, largest, strict=True)]
+
+        def chained(first: Any, last: Any, start: list[Any]) -> list[Any]:
+            """Compute a chain of fused sums, which begins with `start`."""
+            length = builder.select(is_after, together, builder.sub(last, first))
+
+            def instruction(index: Any, chain: list[Any]) -> list[Any]:
+                begin = builder.add(first, builder.mul(index, length))
+                own = [builder.select(after, zero, c) for c in chain]
+                results = t.loop(begin, builder.add(begin, length), own, fused_sum)
+                return [builder.select(after, builder.fadd(d, c), d) for d, c in zip(results, chain, strict=True)]
+
+            return t.loop(_I64(0), builder.sdiv(builder.sub(last, first), length), start, instruction)
 
         start = [t.load(cell, _F32) for cell in cells]
         if factor_a == types.none:
-            results = t.loop(_I64(0), sums, start, fused_sum)
+            results = chained(_I64(0), sums, start)
         else:
 
             def segment(index: Any, totals: list[Any]) -> list[Any]:
                 first = builder.mul(index, promotion)
                 last = builder.add(first, promotion)
                 last = builder.select(builder.icmp_signed("<", last, sums), last, sums)
-                chain = t.loop(first, last, [zero] * ROWS, fused_sum)
+                chain = chained(first, last, [zero] * ROWS)
                 own = t.scalars(t.panel(factor_a, values[6], p), index)
                 right = t.lanes_at(t.panel(factor_b, values[7], q), index)
                 return [

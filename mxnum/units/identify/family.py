@@ -77,7 +77,7 @@ class Rule:
     flush_addend: bool = False
     flush_result: bool = False
     #: The exponent of a zero operand or addend; None if zeros do not influence alignment.
-    zero_exponent: int | None = -126
+    zero_exponent: int | None = None
     #: "plus": a zero result is +0. "ieee": a zero result has the sign that IEEE 754 gives to the
     #: sum.
     zero: str = "plus"

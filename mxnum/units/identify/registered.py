@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mxnum.formats import FLOATS
 from mxnum.units.identify.family import FIELDS, Problem, Rule, order_of, orders
-from mxnum.units.unit import ACCUMULATORS, OPERANDS, ZERO_EXPONENT, MatrixUnit
+from mxnum.units.unit import ACCUMULATORS, OPERANDS, MatrixUnit
 
 
 def rule_of(unit: MatrixUnit, problem: Problem) -> Rule | None:
@@ -24,7 +24,7 @@ def rule_of(unit: MatrixUnit, problem: Problem) -> Rule | None:
         return None
     return Rule(
         min(unit.terms, k), addend=unit.addend, order=same[0], fraction_bits=unit.fraction_bits,
-        rounding=unit.rounding, result_bits=unit.result_bits, zero_exponent=ZERO_EXPONENT,
+        rounding=unit.rounding, result_bits=unit.result_bits,
         nan=(1 << (FLOATS[unit.accumulator].bits - 1)) - 1, group=unit.group,
     )  # fmt: skip
 

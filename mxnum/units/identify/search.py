@@ -39,7 +39,7 @@ SIDES: dict[str, tuple[Any, ...]] = {
     "flush_operands": (False, True),
     "flush_addend": (False, True),
     "flush_result": (False, True),
-    "zero_exponent": (-126, None, -133),
+    "zero_exponent": (None, -126, -133),
     "zero": ("plus", "ieee"),
     "overflow": ("infinity", "largest"),
     "infinities": INFINITIES,

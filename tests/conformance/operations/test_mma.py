@@ -25,7 +25,7 @@ from mxnum.units import MatrixUnit, get
 from mxnum.units.unit import EvidenceWarning
 
 TASKS = [
-    ("mma", "e4m3", "hopper_fp8"), ("mma", "e5m2", "hopper_fp8_acc16"), ("mma", "float16", "volta_float16_acc16"),
+    ("mma", "e4m3", "hopper_fp8"), ("mma", "e5m2", "hopper_fp8_mma_acc16"), ("mma", "float16", "volta_float16_acc16"),
     ("mma", "tf32", "ampere_tf32"), ("dot", "bfloat16", "hopper_bfloat16"), ("dot", "e4m3", "blackwell_fp8_mma"),
     ("dot", "e4m3", "hopper_fp8_promoted"), ("mma", "mxfp8_e4m3", "blackwell_mxfp8"),
     ("dot", "nvfp4", "blackwell_nvfp4"),
@@ -90,8 +90,8 @@ def test_every_mistake_changes_an_answer(operation, fmt, unit):
         if np.array_equal(answer(task, few), right[some]) and np.array_equal(answer(task, inputs), right)
     ]
     allowed = EQUAL if not task.unit.order and task.unit.terms == task.unit.k[-1] else ()
-    # blackwell_fp8_mma adds the addend after each sum of 32 products, so promoting the sum every 32
-    # products changes nothing.
+    # blackwell_fp8_mma adds the addend after each instruction of 32 products, so promoting the sum
+    # every 32 products changes nothing.
     allowed += ("promotes its sum every 32",) if unit == "blackwell_fp8_mma" else ()
     # In blackwell_nvfp4, a zero keeps its scale's exponent. Therefore no result is subnormal.
     allowed += ("flushing subnormal results",) if unit == "blackwell_nvfp4" else ()
@@ -111,7 +111,7 @@ def test_every_mistake_changes_an_answer(operation, fmt, unit):
         ("mma", "e4m3", "hopper_fp8", {"addend": "after"}, "adds the addend after the sum"),
         ("mma", "e4m3", "hopper_fp8", "ada_fp8", "the unit 'ada_fp8'"),
         ("mma", "e5m2", "blackwell_fp8_mma", "blackwell_fp8", "the unit 'blackwell_fp8'"),
-        ("mma", "e4m3", "hopper_fp8_acc16", {"order": ()}, "takes products in index order"),
+        ("mma", "e4m3", "hopper_fp8_mma_acc16", {"order": ()}, "takes products in index order"),
         ("mma", "float16", "hopper_float16", "ampere_float16", "the unit 'ampere_float16'"),
         ("mma", "float16", "volta_float16_acc16", {"rounding": "rtz"}, "truncates results to 10 fraction bits"),
         ("mma", "e5m2", "hopper_fp8", {"zero_exponent": -133}, "zero operands have the exponent -133"),
@@ -196,14 +196,14 @@ def test_check_calls_functions_with_arrays_of_the_operands_type():
 
     def kernel(a, b, c):
         seen.append((a.dtype, a.shape[1:], b.dtype, c.dtype, c.ndim))
-        return mx.mma(a[:, None], b[..., None], c[:, None, None], "hopper_fp8")[:, 0, 0]
+        return mx.mma(a[:, None], b[..., None], c[:, None, None], "blackwell_fp8")[:, 0, 0]
 
-    report = check(kernel, format="e4m3", operation="mma", accumulate="Hopper FP8")
+    report = check(kernel, format="e4m3", operation="mma", accumulate="Blackwell FP8")
     assert report.is_equal
     assert set(seen) == {(np.dtype(ml_dtypes.float8_e4m3fn), (32,), seen[0][0], np.dtype(np.float32), 1)}
     lines = report.text().splitlines()
-    assert lines[0].startswith("mma, e4m3, unit 'hopper_fp8', K = 32: ")
-    assert lines[1].startswith("No outputs of a GPU confirm these clauses of unit 'hopper_fp8': addend published")
+    assert lines[0].startswith("mma, e4m3, unit 'blackwell_fp8', K = 32: ")
+    assert lines[1].startswith("No outputs of a GPU confirm these clauses of unit 'blackwell_fp8': products published")
 
 
 def test_check_of_scaled_operands_with_their_addend():

@@ -205,7 +205,7 @@ ERRORS = {
     "integers": (lambda: mx.mma(NARROW.view(np.uint8), NARROW.T, None, "hopper_fp8"), "'a' must be an array of e4m3 or e5m2 for unit 'hopper_fp8', not 'uint8'"),
     "elements": (lambda: mx.matmul(*[mx.quantize(np.ones((32, 32)), "mxint8", axis=axis) for axis in (-1, -2)], accumulate="blackwell_mxfp8"), "with e8m0 scales in blocks of 32 for unit 'blackwell_mxfp8', not 'mxint8'"),
     "blocks": (lambda: mx.matmul(*[mx.quantize(np.ones((64, 64)), "e4m3:block=32,scale=float32", axis=axis) for axis in (-1, -2)], accumulate="hopper_fp8_promoted"), "'a' must be an array of e4m3 or e5m2, or an MX array of them with float32 scales in blocks of 128 for unit 'hopper_fp8_promoted', not 'float32 scales in blocks of 32 along the summed axis'"),
-    "scales of rows": (lambda: mx.matmul(NARROW, mx.quantize(np.ones((32, 2)), "e4m3:block=32,scale=float32", axis=0), accumulate="hopper_fp8_acc16"), "'b' must be free of scales for unit 'hopper_fp8_acc16', not 'an array with float32 scales'"),
+    "scales of rows": (lambda: mx.matmul(NARROW, mx.quantize(np.ones((32, 2)), "e4m3:block=32,scale=float32", axis=0), accumulate="hopper_fp8_mma_acc16"), "'b' must be free of scales for unit 'hopper_fp8_mma_acc16', not 'an array with float32 scales'"),
     "one axis": (lambda: mx.mma(NARROW[0], NARROW.T, None, "hopper_fp8"), "'a' must be of at least two axes, not (32,)"),
     "another K": (lambda: mx.mma(NARROW, NARROW.T[:16], None, "hopper_fp8"), "'b' must be of length 32 along its last but one axis"),
     "a matrix for a vector": (lambda: mx.dot(NARROW, NARROW, accumulate="hopper_fp8"), "'a' must be one-dimensional, not (2, 32)"),

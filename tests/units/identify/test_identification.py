@@ -191,7 +191,8 @@ ALIKE: list[set[str]] = [
       for gpus in (("ampere", "ada"), ("hopper", "blackwell")) for kind in ("float16", "bfloat16", "tf32")),
     {"hopper_float16_acc16", "blackwell_float16_acc16"},  # must precede the next set, which contains both units
     {f"{gpu}_float16_acc16" for gpu in ("ampere", "ada", "hopper", "blackwell")},
-    {"hopper_fp8_acc16", "blackwell_fp8_mma_acc16"},
+    {"hopper_fp8_mma", "blackwell_fp8_mma"},
+    {"hopper_fp8_mma_acc16", "blackwell_fp8_mma_acc16"},
 ]  # fmt: skip
 
 
@@ -228,6 +229,20 @@ def check_outputs(name: str) -> None:
 @pytest.mark.parametrize("name", ["V100/fp16/d_fp32", "V100/fp16/d_fp16", "A100/tf32/d_fp32", "Ada/bf16/d_fp32"])
 def test_dot_products_of_a_gpu_show_its_unit(name):
     check_outputs(name)
+
+
+@pytest.mark.parametrize("name", silicon.probes())
+def test_answers_of_an_h100_show_its_units(name):
+    kind, accumulator, _ = name.split("/")
+    unit, a, b, c, d = silicon.probe(name)
+    shift = 13 if kind == "tf32" else 0
+    codes = (x.view(f"u{x.itemsize}").astype(np.int64) >> shift for x in (a, b))
+    problem = Problem(kind, kind, a.shape[1], accumulator)
+    cases = Cases(*codes, c.view(f"u{c.itemsize}").astype(np.int64))
+    found = judge(problem, cases, d.astype(np.int64))
+    assert unit in found.registered
+    assert rule_of(units.get(unit), problem) in found.rules
+    assert found.unit is not None
 
 
 @pytest.mark.full
