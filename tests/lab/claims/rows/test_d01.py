@@ -9,6 +9,7 @@ from mxnum.lab.claims import Verdict, Whose
 from mxnum.lab.claims.rows import d01
 
 
+@pytest.mark.filterwarnings("ignore:Unit 'blackwell_fp8':mxnum.units.EvidenceWarning")
 @pytest.mark.parametrize(("unit", "bits"), [("hopper_fp8", 14), ("hopper_fp8_promoted", 14), ("blackwell_fp8", 24)])
 def test_bits_kept(unit, bits):
     """Check how many bits a unit keeps; Blackwell keeps 24, as many as a float32 result has."""
