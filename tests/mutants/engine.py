@@ -41,7 +41,7 @@ ENGINE = (
         "below=element.max_code if stays_below else over,",
         "below=element.max_code if stays_above else over,",
         "Negative numbers overflow as positive ones do.",
-        (f"{ROUNDING}/test_float_additions.py::test_values_equal_the_definition",),
+        (f"{ROUNDING}/test_float_additions.py::test_codes_equal_the_definition",),
     ),
     (
         "any-scale-low",

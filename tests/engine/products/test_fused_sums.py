@@ -144,6 +144,15 @@ def test_results_at_the_ends_of_float32():
             assert fast.view(np.uint32).tolist() == want_bits
 
 
+def test_an_infinity_beside_finite_products_that_overflow():
+    a, b = np.zeros((1, 16), ml_dtypes.bfloat16), np.zeros((16, 1), ml_dtypes.bfloat16)
+    a[0, :3], b[:3, 0] = (3e38, 3e38, 1), (3e38, 3e38, -np.inf)
+    for c in (0.0, 1.0):
+        got = mx.matmul(a, b, c=np.full((1, 1), c, np.float32), accumulate="hopper_bfloat16")
+        assert got[0, 0] == -np.inf
+        assert unit_dot(a[0], b[:, 0], mx.units.get("hopper_bfloat16"), c) == 0xFF800000
+
+
 def test_promotion_in_blocks_with_and_without_scales():
     unit, rng = mx.units.get("hopper_fp8_promoted"), samples.generator("promotion")
     for scale in (None, ("float32", 128)):

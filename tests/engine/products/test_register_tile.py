@@ -38,9 +38,10 @@ def test_sequential(m, n, k):
     rng = samples.generator("tiles", m, n, k)
     a, b = (rng.standard_normal((rows, k)).astype(np.float32) * np.float32(2.0**-70) for rows in (m, n))
     a[0, 0] = np.inf if m % 2 else a[0, 0]
-    want = np.full((m, n), 7, np.float32)
+    start = np.float32(7 * 2.0**-140)  # as small as the products, so that each product changes the sum
+    want = np.full((m, n), start, np.float32)
     sequential_loop()((a.view(np.int32),), (b.view(np.int32),), (), want.view(np.uint32))
-    out = np.full((m, n), 7, np.float32)
+    out = np.full((m, n), start, np.float32)
     register_tile.multiply((panels(a, SHAPE32.rows), panels(b, SHAPE32.columns), None, None, None), 1, out, 0, 1)
     samples.assert_same(f"{m} {n} {k}", [""] * out.size, out.view(np.uint32), want.view(np.uint32))
 
