@@ -1,9 +1,9 @@
 """Train the MLP (the student) with PyTorch, on the CPU or a GPU.
 
-The network has the same initial parameters and batches as `model.Network`, rounds the same
-operands, and is trained by the same loop. PyTorch adds in another order and has its own activation
-functions, so its losses differ in the last bits from the losses of `model.Network`. Small
-differences grow during training, so the trajectories of the PyTorch network and of `model.Network`
+The network has the same initial parameters and inputs as `model.Network`, rounds the same operands,
+and is trained by the same loop. PyTorch adds in another order and has its own activation functions,
+so its labels and losses differ in the last bits from those of `model.Network`. Small differences
+grow during training, so the trajectories of the PyTorch network and of `model.Network`
 diverge. Operands that `mxnum.torch` does not support raise ValueError.
 """
 
@@ -20,6 +20,7 @@ import mxnum.torch as mxt
 from mxnum import errors
 from mxnum.lab.mlp import kernels
 from mxnum.lab.mlp.config import Experiment, vector_code
+from mxnum.lab.mlp.data import Teacher
 from mxnum.lab.mlp.model import KINDS, Parameters, initial_parameters
 from mxnum.lab.torch_threads import one_thread
 from mxnum.recipe import OPERANDS, Operand, Recipe
@@ -44,13 +45,23 @@ class TorchNetwork:
         self.parameters = Parameters(experiment, len(seeds))
         self.parameters.flat[...] = initial_parameters(experiment, seeds).flat
         self.gradients = Parameters(experiment, len(seeds))
-        #: The activations of each layer, which the measurements read.
-        self.saved: list[SimpleNamespace] = []
+        if device == "cuda":  # a GPU copies to and from pinned memory several times faster
+            for each in (self.parameters, self.gradients):
+                each.use(torch.from_numpy(each.flat).pin_memory().numpy())
+        self._hidden: list[list[Tensor]] = []
+
+    @property
+    def saved(self) -> list[SimpleNamespace]:
+        """The activations of each layer in the last step."""
+        return [
+            SimpleNamespace(h=np.stack([part.cpu().numpy() for part in of_runs]))
+            for of_runs in zip(*self._hidden, strict=True)
+        ]
 
     def loss_and_gradients(self, x: Array, y: Array, step: int, precision: Recipe | None = None) -> Array:
         """Return the mean squared error of each run; write the gradients to `self.gradients`."""
         recipe = self.experiment.precision if precision is None else precision
-        losses, hidden = np.empty(len(self.seeds)), []
+        losses, self._hidden = np.empty(len(self.seeds)), []
         with one_thread():
             for run, seed in enumerate(self.seeds):
                 leaves = {kind: self._tensors(self.parameters, kind, run) for kind in KINDS}
@@ -60,16 +71,15 @@ class TorchNetwork:
                 gradients = iter(torch.autograd.grad(loss, each, allow_unused=True, materialize_grads=True))
                 for kind in KINDS:
                     for layer in self.gradients.by_layer[kind]:
-                        layer[run] = next(gradients).cpu().numpy()
-                losses[run] = loss.item()
-                hidden.append([part.detach().cpu().numpy() for part in h])
-        self.saved = [SimpleNamespace(h=np.stack(of_runs)) for of_runs in zip(*hidden, strict=True)]
+                        torch.from_numpy(layer[run]).copy_(next(gradients), non_blocking=True)
+                losses[run] = loss.item()  # waits for the copies
+                self._hidden.append([part.detach() for part in h])
         if recipe.vector == "bfloat16":
             kernels.round_in_place(self.gradients.flat, vector_code(recipe))
         return losses
 
     def _here(self, array: Array) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
+        return torch.from_numpy(np.ascontiguousarray(array)).to(self.device, non_blocking=True)
 
     def _tensors(self, parameters: Parameters, kind: str, run: int) -> list[Tensor]:
         return [self._here(layer[run]).requires_grad_() for layer in parameters.by_layer[kind]]
@@ -87,19 +97,37 @@ class TorchNetwork:
             else:
                 z = _rounded(x, recipe)
             u = mxt.linear(z, w1, None, recipe, **next(keys))
-            h = _rounded(self._activation(_rounded(u, recipe)), recipe)
+            h = _rounded(_activation(e, _rounded(u, recipe)), recipe)
             x = x + mxt.linear(h, w2, bias, recipe, **next(keys))
             hidden.append(h)
         return x, hidden
 
-    def _activation(self, u: Tensor) -> Tensor:
-        e = self.experiment
-        if e.activation == "relu":
-            return u.relu()
-        if e.activation == "gelu":
-            return torch.nn.functional.gelu(u, approximate="none" if e.gelu == "exact" else "tanh")
-        a, b = u.chunk(2, dim=-1)
-        return a * torch.nn.functional.silu(b)
+
+class TorchTeacher:
+    """A teacher that computes labels with PyTorch, faster than a host can for a GPU."""
+
+    def __init__(self, teacher: Teacher, device: str):
+        self.teacher, self.device = teacher, device
+        self.weights = [torch.from_numpy(weight).to(device) for weight in teacher.weights]
+
+    def __call__(self, x: Array, multiply: Any = None) -> Array:
+        """Return the labels without noise; a quantized teacher computes them on the host."""
+        if multiply is not None:
+            return self.teacher(x, multiply)
+        with one_thread(), torch.no_grad():
+            h = torch.from_numpy(x).to(self.device)
+            for first, second in zip(self.weights[::2], self.weights[1::2], strict=True):
+                h = _activation(self.teacher.experiment, h @ first.T) @ second.T
+            return h.cpu().numpy()
+
+
+def _activation(e: Experiment, u: Tensor) -> Tensor:
+    if e.activation == "relu":
+        return u.relu()
+    if e.activation == "gelu":
+        return torch.nn.functional.gelu(u, approximate="none" if e.gelu == "exact" else "tanh")
+    a, b = u.chunk(2, dim=-1)
+    return a * torch.nn.functional.silu(b)
 
 
 class _Rounded(torch.autograd.Function):

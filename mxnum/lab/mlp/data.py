@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from mxnum.lab.mlp import kernels
 from mxnum.lab.mlp.config import Experiment
 
 Array = Any
+#: A function of inputs and a product, or None, that returns labels without noise (see `Teacher`).
+Label = Callable[[Array, Any], Array]
 
 #: The purposes for which a run draws random numbers; each purpose has its own stream.
 INITIALIZATION, TEACHER, BATCH, NOISE, INJECTION, AFFINE = range(1, 7)
@@ -65,9 +68,9 @@ class Teacher:
 class Batches:
     """The batches of several runs, each with its own seed. Batches can be drawn for any step."""
 
-    def __init__(self, experiment: Experiment, seeds: tuple[int, ...]):
+    def __init__(self, experiment: Experiment, seeds: tuple[int, ...], teachers: Sequence[Label] | None = None):
         self.experiment, self.seeds = experiment, seeds
-        self.teachers = [Teacher(experiment, seed) for seed in seeds]
+        self.teachers = [Teacher(experiment, seed) for seed in seeds] if teachers is None else teachers
 
     def __call__(self, step: int, multiply: Any = None) -> tuple[Array, Array]:
         """Return the inputs and targets of a step, of shape (runs, batch, width)."""

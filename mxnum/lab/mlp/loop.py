@@ -17,7 +17,7 @@ from mxnum.lab import storage
 from mxnum.lab.interruptions import Interruptions
 from mxnum.lab.mlp import kernels
 from mxnum.lab.mlp.config import Experiment, vector_code
-from mxnum.lab.mlp.data import INJECTION, Batches, generator
+from mxnum.lab.mlp.data import INJECTION, Batches, Teacher, generator
 from mxnum.lab.mlp.divergence import Watch, is_near_spike
 from mxnum.lab.mlp.machine import CPU, Machine
 from mxnum.lab.mlp.machine import machine as machine_named
@@ -77,7 +77,7 @@ class Training:
         self.experiment, self.machine, self.step = experiment, machine, 0
         self.runs = [Run(seed, experiment, machine=machine) for seed in seeds]
         self.network = network_of(experiment, seeds, machine)
-        self.batches = Batches(experiment, seeds)
+        self.batches = batches_of(experiment, seeds, machine)
         self.first = np.zeros_like(self.network.parameters.flat)
         self.second = np.zeros_like(self.network.parameters.flat)
         self.watch = Watch(len(seeds))
@@ -234,6 +234,15 @@ def network_of(experiment: Experiment, seeds: tuple[int, ...], machine: Machine)
     from mxnum.lab.mlp.by_torch import TorchNetwork
 
     return TorchNetwork(experiment, seeds, machine.device)
+
+
+def batches_of(experiment: Experiment, seeds: tuple[int, ...], machine: Machine) -> Batches:
+    """Return the batches of the given seeds; a machine with a device computes the labels there."""
+    if machine.device is None:
+        return Batches(experiment, seeds)
+    from mxnum.lab.mlp.by_torch import TorchTeacher
+
+    return Batches(experiment, seeds, [TorchTeacher(Teacher(experiment, seed), machine.device) for seed in seeds])
 
 
 def train(

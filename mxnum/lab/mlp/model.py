@@ -38,13 +38,13 @@ class Parameters:
         sizes = {"gamma": (e.width,), "beta": (e.width,), "bias": (e.width,)}
         sizes |= {"w1": (e.inner, e.width), "w2": (e.width, e.hidden)}
         self.shapes = {kind: (e.layers, runs, *sizes[kind]) for kind in KINDS}
-        self.flat = np.zeros(sum(math.prod(shape) for shape in self.shapes.values()), np.float32)
         #: For each kind of parameter, a list of views, one for each layer.
         self.by_layer: dict[str, list[Array]] = {}
-        self._make_views()
+        self.use(np.zeros(sum(math.prod(shape) for shape in self.shapes.values()), np.float32))
 
-    def _make_views(self) -> None:
-        start = 0
+    def use(self, flat: Array) -> None:
+        """Make `flat` the vector, and make the views again."""
+        self.flat, start = flat, 0
         for kind, shape in self.shapes.items():
             stop = start + math.prod(shape)
             setattr(self, kind, self.flat[start:stop].reshape(shape))
