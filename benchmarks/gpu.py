@@ -48,7 +48,7 @@ class Step:
 
 STEPS = (
     Step(
-        "bits", 4, "Compare every kernel with the CPU, and run the tests of the CUDA engine.",
+        "bits", 7, "Compare every kernel with the CPU, and run the tests of the CUDA engine.",
         ("benchmarks", "cuda", "--out", "OUT", "--resume"),
         ("--quick", "--sizes", "64", "--out", "OUT"), tuple(_SIMULATOR.items()),
     ),
