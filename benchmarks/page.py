@@ -93,11 +93,10 @@ def warnings(result: Result) -> list[str]:
     """Return the warnings that a reader needs before the numbers."""
     found = []
     others, stolen = (result.quietness.get(name, 0.0) for name in ("others", "stolen"))
-    if not any(m.median is not None for answer in result.answers for m in answer.measurements()):
-        pass  # nothing was timed
-    elif not result.quietness:
+    is_timed = any(m.median is not None for answer in result.answers for m in answer.measurements())
+    if is_timed and not result.quietness:
         found.append("This system does not say whether other programs ran at the same time.")
-    elif others > LOADED or stolen > LOADED:
+    elif is_timed and (others > LOADED or stolen > LOADED):
         found.append(
             f"**A smoke test, not a measurement**: while this ran, other programs took {others:.0%} of the processors' "
             f"time and the hypervisor {stolen:.0%}."
