@@ -13,7 +13,7 @@ from typing import Any
 from mxnum.units.unit import Evidence, MatrixUnit
 
 _SIM = "MMA-Sim"
-_SPECIAL = Evidence("special values", "published", f"{_SIM}; zeros as on an H100")
+_SPECIAL = Evidence("special values", "published", f"{_SIM}; zeros are assumed to act as on an H100")
 _FP8 = ("e4m3", "e5m2")
 _TO_FLOAT16: dict[str, object] = {"accumulator": "float16", "rounding": "rne", "result_bits": 10}
 _F8F6F4 = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
@@ -56,7 +56,7 @@ def rows() -> list[MatrixUnit]:
         units.append(MatrixUnit(f"{name}_bfloat16", ("bfloat16",), evidence=evidence[0], **shape))
         units.append(MatrixUnit(f"{name}_tf32", ("tf32",), evidence=evidence[1], **half))
     ada = MatrixUnit("ada_fp8", _FP8, (16, 32), 16, 13, 13, evidence=_all("replayed", "L40S, RTX"))
-    hopper_fp8 = MatrixUnit("hopper_fp8", _FP8, (32,), 32, 13, 13, evidence=_all("replayed", "H100, H200"))
+    hopper_fp8 = MatrixUnit("hopper_fp8", _FP8, (32,), 32, 13, 13, evidence=_all("replayed", "H100"))
     promotion = Evidence("promotion", "replayed", "H100: cuBLAS")
     first = [k for k in range(32) if k % 4 < 2]
     mma = MatrixUnit(
