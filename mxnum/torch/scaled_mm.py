@@ -10,6 +10,8 @@ import torch
 import mxnum as mx
 from mxnum import errors
 from mxnum.definition.fused_by_numpy import fma
+from mxnum.engine.machine.workers import may_use_floats
+from mxnum.engine.products.fused_sums import multiply_by_factors
 from mxnum.formats import ELEMENTS
 from mxnum.interop.swizzle import unswizzle_scales
 from mxnum.memory.dtypes import Array
@@ -85,16 +87,21 @@ def _product(a: mx.MXArray, b: mx.MXArray, unit: str | MatrixUnit, scalings: set
 
     `scalings` holds the names of both operands' scalings.
     """
-    if scalings == {"RowWise"}:
+    has_results = a.size > 0 and b.size > 0
+    if scalings == {"RowWise"} and has_results:
         sums = _sums(a, b, unit, slice(None))
-        with np.errstate(all="ignore"):
-            return np.asarray(sums * b.scales.T * a.scales)
-    if scalings == {"BlockWise1x128"}:
+        multiply_by_factors(sums, None, b.scales)
+        multiply_by_factors(sums, a.scales, None)
+        return sums
+    if scalings == {"BlockWise1x128"} and has_results:
+        if not may_use_floats():
+            raise RuntimeError("scaled_mm of blocks needs floats that round to nearest even and keep subnormals.")
         total = np.zeros((len(a), len(b)), np.float32)
         for k in range(a.scales.shape[1]):
             part = _sums(a, b, unit, slice(k * _PROMOTED, (k + 1) * _PROMOTED))
             with np.errstate(all="ignore"):
                 total = fma(part * a.scales[:, k, None], np.broadcast_to(b.scales[:, k], total.shape), total)
+        total.view(np.uint32)[np.isnan(total)] = 0x7FFFFFFF  # the NaN of matrix units
         return total
     return np.asarray(mx.matmul(a, b.T, accumulate=unit, out_dtype="float32"))
 

@@ -129,12 +129,18 @@ class MatrixUnit:
         errors.integer("terms", self.terms, 1, max(self.k))
         errors.integer("group", self.group, 1, self.terms)
         errors.require(self.terms % self.group == 0, "terms", f"a multiple of group ({self.group})", self.terms)
+        whole = all(k % self.group == 0 for k in self.k)
+        errors.require(whole, "k", f"multiples of group ({self.group})", self.k)
+        narrow = self.group == 1 or all(OPERANDS[name].bits <= 6 for name in self.operands)
+        errors.require(narrow, "group", "1 for operands of more than 6 bits", self.group)
         most = FLOATS[self.accumulator].mantissa_bits
         errors.integer("result_bits", self.result_bits, 1, most)
         is_full = self.rounding == "rtz" or self.result_bits == most
         errors.require(is_full, "result_bits", f"{most} with 'rne'", self.result_bits)
         in_order = not self.order or (len(self.k) == 1 and sorted(self.order) == list(range(self.k[0])))
         errors.require(in_order, "order", f"a permutation of the indices below {self.k[-1]}", self.order)
+        errors.require(not (self.order and self.scales), "order", "() for a unit with scales", self.order)
+        errors.require(not self.promotion or most == 23, "accumulator", "'float32' with promotion", self.accumulator)
         for _, block in self.scales:
             fits = block % self.group == 0 and (self.group > 1 or block % self.terms == 0)
             errors.require(fits, "scales", "in blocks with a length divisible by terms (by group if group > 1)", block)

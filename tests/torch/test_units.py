@@ -134,6 +134,21 @@ def test_scaled_mm_gives_the_bits_of_an_h100(name):
     assert torch.equal(y, torch.from_numpy(data[f"{name}/d"]).to(dtype))
 
 
+@pytest.mark.parametrize(("kind", "scale"), [("RowWise", (1, 1)), ("BlockWise1x128", (1, 2))])
+def test_scaled_mm_of_special_scales(kind, scale):
+    a = torch.ones(1, 200).to(torch.float8_e4m3fn)
+    one = torch.ones(scale)
+    for first, second, bits in (
+        (torch.inf, 0, 0x7FFFFFFF),
+        (torch.nan, 1, 0x7FFFFFFF),
+        (2.0**-100, 2.0**-40, 200 << 9),
+    ):
+        how = one * first, kind, one * second, kind
+        y = mxt.scaled_mm(a, a.t(), *how, output_dtype=torch.float32)
+        assert y.view(torch.int32).item() == bits
+    assert mxt.scaled_mm(a[:0], a.t(), one[:0], kind, one, kind).shape == (0, 1)
+
+
 def test_scaled_mm_of_blocks_of_128():
     a, b = fp8(5, 300), fp8(200, 300, seed=1).t()
     rows, tiles = torch.rand(5, 3), torch.rand(3, 2)

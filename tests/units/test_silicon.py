@@ -14,8 +14,8 @@ from mxnum.units.identify import Cases, Problem, evaluate
 from mxnum.units.identify.registered import rule_of
 from tests import silicon
 
-#: mxnum warns that no output shows how a B200 adds 8 products in TF32, and how it groups 32 products
-#: in FP8.
+#: No output shows how a B200 adds 8 products in TF32 and how it groups 32 products in FP8. mxnum
+#: warns of this.
 pytestmark = pytest.mark.filterwarnings("ignore:Unit 'blackwell_(tf32|fp8_mma)':mxnum.units.EvidenceWarning")
 NAMES, PROBES = silicon.names(), silicon.probes()
 #: The reference is slow, so it computes only this many cases of each name.

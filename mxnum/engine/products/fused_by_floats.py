@@ -52,6 +52,8 @@ def _serves_groups(a: Operand, b: Operand, scales: Scales, unit: MatrixUnit) -> 
     how, bits = exactness.exactness_of(a.format, b.format, unit.group), 0
     if how is None or how.word != "float32" or unit.addend != "term" or not 23 <= unit.fraction_bits <= 35:
         return False
+    if unit.result_bits < 23:  # the tile does not truncate subnormal results
+        return False
     for x, scale in zip((a, b), scales, strict=True):
         if scale is None or x.scales is None:
             return False
@@ -94,7 +96,7 @@ def multiply(a: Operand, b: Operand, scales: Scales, unit: MatrixUnit, k: int, o
         tile, at_once = fused_tile, min(unit.terms, 1 << (_INTEGER - 2 - kept))
         promotion = unit.promotion // unit.terms if unit.promotion else sums
         numbers = [sums, unit.terms, at_once, kept, kept - own, 52 - unit.result_bits, 126 + unit.result_bits]
-        numbers += [promotion, max(k // unit.terms, 1) if unit.addend == "after" else 0]
+        numbers += [promotion, -(-k // unit.terms) if unit.addend == "after" else 0]
     height, width = out.shape
     by_columns = width >= height
 

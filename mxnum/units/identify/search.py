@@ -250,14 +250,15 @@ class Search:
         each = self.problem.k * max(len(telling), 1) * len(varied(cores[:1], self.problem.k, **SIDES))
         most = max(EFFORT // max(each, 1), 32)
         self.complete = True
-        rules = cores[:0]
+        rules = tried = cores[:0]
         while len(cores) and not len(rules):
             tried, cores = cores[:CORES], cores[CORES:]
             tried = self._fitting(with_carries(tried, self.problem.k), fine, zeros=True)
             while len(tried) and not len(rules):
                 some, tried = tried[:most], tried[most:]
                 rules = self._fitting(varied(some, self.problem.k, **SIDES), telling)
-                self.complete = not len(cores) and not len(tried) and len(rules) <= MOST
+                self.complete = self.complete and len(rules) <= MOST
                 rules = self.random.permutation(rules)[:MOST] if len(rules) > MOST else rules
                 rules = self._fitting(rules, fine)
+        self.complete = self.complete and not len(cores) and not len(tried)
         return rules

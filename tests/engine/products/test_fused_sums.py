@@ -153,6 +153,15 @@ def test_an_infinity_beside_finite_products_that_overflow():
         assert unit_dot(a[0], b[:, 0], mx.units.get("hopper_bfloat16"), c) == 0xFF800000
 
 
+def test_an_instruction_whose_last_sum_is_short():
+    unit = mx.units.MatrixUnit("short", ("float16",), (12, 16), 8, 25, addend="after")
+    a, b = np.zeros((1, 12), np.float16), np.ones((12, 1), np.float16)
+    a[0, [0, 8]] = 1
+    got = mx.mma(a, b, np.full((1, 1), 2.0**24, np.float32), unit)
+    assert got[0, 0] == 2.0**24 + 2  # the addend is added to both sums together
+    assert got.view(np.uint32)[0, 0] == unit_dot(a[0], b[:, 0], unit, 2.0**24, k=12)
+
+
 def test_promotion_in_blocks_with_and_without_scales():
     unit, rng = mx.units.get("hopper_fp8_promoted"), samples.generator("promotion")
     for scale in (None, ("float32", 128)):
