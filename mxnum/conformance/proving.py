@@ -120,7 +120,7 @@ class _Prover:
         scales = [each.name for each in self.claim.inputs if each.default is not None and each.name not in taken]
         notes = [f"The implementation has no input for {errors.joined(scales)}, so the scale is 1."] if scales else []
         notes += [
-            f"Input {name!r} is bound to the claim's {port.quantity.name!r}."
+            f"Input {name!r} is bound to the operation's input {port.quantity.name!r}."
             for name, port in self.binding.inputs.items()
             if not isinstance(port, int) and port.quantity.default is not None and port.quantity.name != name
         ]

@@ -100,7 +100,8 @@ def _header(stored: Mapping[str, Array], notes: Mapping[str, str]) -> bytes:
         start = end
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    errors.require(len(text) <= _LONGEST_HEADER, "tensors", f"described by {_LONGEST_HEADER} bytes at most", len(text))
+    accepted = f"described by a header of at most {_LONGEST_HEADER} bytes"
+    errors.require(len(text) <= _LONGEST_HEADER, "tensors", accepted, len(text))
     return len(text).to_bytes(8, "little") + text
 
 

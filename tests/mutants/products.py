@@ -37,7 +37,7 @@ PRODUCTS = (
         "mxnum/engine/products/panels.py",
         "line = (p * ((length + run - 1) // run) + k // run) * width",
         "line = (p * (length // run) + k // run) * width",
-        "If the last block of rows is short, panels after the first read scales that lie too early in memory.",
+        "If the last block of each row is short, every panel but the first takes scales from too early in memory.",
         ("tests/engine/products/test_panels.py",),
     ),
     (

@@ -60,7 +60,7 @@ def keep(loop: Any, before_compiling: Callable[[Callable[..., Any]], object]) ->
 
     A loop loaded from disk needs only the addresses of numba's run-time functions. By default,
     numba also imports its function library, SciPy and extensions, which takes most of the first
-    call in a second process. `keep` delays numba's imports until numba compiles something.
+    call in a second process. `keep` delays these imports until numba compiles something.
     """
     try:
         loop._cache = _Cache(loop.py_func, before_compiling)

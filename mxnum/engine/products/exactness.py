@@ -86,9 +86,10 @@ def exactness_of(
 ) -> Exactness | None:
     """Return the cheapest way to hold sums of `run` products exactly, or None if there is none.
 
-    `instructions` is the result of `integers.instructions`. `extra` is 0 if scales are powers of
-    two. Otherwise, the product of two scales has at most `extra + 2` bits; float32 is used only if
-    it holds this product, and float64 only if it holds a block sum times this product.
+    `instructions` is the result of `integers.instructions`. `extra` is the number of significand
+    bits of both scales together, minus 2; it is 0 if both scales are powers of two. Otherwise,
+    float32 is used only if it holds every product of two scales, and float64 only if it holds every
+    sum of a block times such a product.
 
     The result is None if an element other than zero is not a normal float32 number.
     """

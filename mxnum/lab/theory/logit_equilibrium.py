@@ -34,7 +34,10 @@ _HALVINGS = 48
 
 @dataclass(frozen=True)
 class Equilibrium:
-    """The point at which logits come to rest under the mean gradient, if each logit is a free parameter."""
+    """The point at which differences of logits come to rest under the mean gradient.
+
+    Each logit is a free parameter.
+    """
 
     #: The predicted probabilities at rest.
     p: Array
