@@ -108,7 +108,7 @@ def describe(unit: str | MatrixUnit | None = None) -> str:
 
     >>> from mxnum import units
     >>> print(units.describe("hopper_fp8").splitlines()[-2])
-    evidence: chains published (MMA-Sim)
+    evidence: chains replayed (H100)
     """
     if unit is not None:
         return get(unit).describe()
