@@ -19,10 +19,11 @@ from benchmarks.questions import Cells, Session
 from benchmarks.record import Measurement, Table
 
 TITLE = "Does a GPU give the same bits as the CPU?"
-TEXT = """All results of the GPU are compared with results of the CPU. First the tests of the CUDA engine run. One table
-has the results for arrays of each library, on the default stream and on a stream of their own. Another table has the
-results for random numbers in every format and rounding, with varying types, scale rules, overflow modes and layouts. It
-also has the results for packed codes, products, every 16-bit number, and every float32 pattern under eight scales."""
+TEXT = """All results of the GPU are compared with results of the CPU. One table has the results for arrays of each
+library, on the default stream and on a stream of their own. The next table has the outcome of the CUDA engine's tests.
+The last table has the results for random numbers in every format and rounding, with varying types, scale rules,
+overflow modes and layouts, and for packed codes, products, every 16-bit number, and every float32 bit pattern under
+eight scales."""
 
 DEVICE = Table("device", "The device", "", plot="none")
 SUITE = Table("suite", "Tests", "", plot="none")

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
+from mxnum.units.identify import Cases, Problem
+
 FOLDER = Path(__file__).parent / "data"
 PATH = FOLDER / "matrix-units.npz"
 GPUS = {"V100": "volta", "A100": "ampere", "Ada": "ada", "H100": "hopper", "B200": "blackwell"}
@@ -91,3 +93,13 @@ def probe(name: str) -> Case:
     # For wider operands `mma` and `wgmma` gave the same answers, which are stored once.
     unit += "_mma" * (is_narrow and instruction == "mma") + "_acc16" * (accumulator == "float16")
     return Case(unit, a.view(DTYPES[kind]), b.view(DTYPES[kind]), c.view(accumulator), h100("h100-units.npz")[name])
+
+
+def asked(name: str) -> tuple[Problem, Cases, Any]:
+    """Return an instruction, its cases and its answers, as `identify` takes them."""
+    _, a, b, c, d = probe(name)
+    kind, accumulator, _ = name.split("/")
+    shift = 13 if kind == "tf32" else 0
+    codes = (x.view(f"u{x.itemsize}").astype(np.int64) >> shift for x in (a, b))
+    cases = Cases(*codes, c.view(f"u{c.itemsize}").astype(np.int64))
+    return Problem(kind, kind, a.shape[1], accumulator), cases, d.astype(np.int64)

@@ -66,7 +66,8 @@ def scaled_mm(
 
     Results have the bits of PyTorch 2.11 on an H100 for scales of tensors, rows and blocks of 128,
     and for a bias with scales of tensors. For a bias with scales of rows, for E8M0 scales and for
-    FP4 elements, the results were not compared with outputs of a GPU.
+    FP4 elements, the results were not compared with outputs of a GPU. Two operands with blocks of
+    1 x 128 raise RuntimeError if the processor flushes subnormals or does not round to nearest.
     """
     accepted = "() or (1, 0), the summed axes of mat_a and mat_b"
     errors.require(tuple(contraction_dim) in ((), (1, 0), (-1, -2)), "contraction_dim", accepted, contraction_dim)
@@ -142,8 +143,8 @@ def _operand(side: str, matrix: Tensor, scale: Any, scaling: Any, swizzle: Any) 
     rows, length = codes.shape
     scales, kinds = _parts(f"scale_{side}", scale), _parts(f"scale_recipe_{side}", scaling)
     errors.require(len(scales) == len(kinds), f"scale_recipe_{side}", f"{len(scales)} like the scales", len(kinds))
-    name = _name(f"scale_recipe_{side}", kinds[0], tuple(_SCALINGS))
-    called, height, width = _SCALINGS[name]
+    scaling = _name(f"scale_recipe_{side}", kinds[0], tuple(_SCALINGS))
+    called, height, width = _SCALINGS[scaling]
     order = _parts(f"swizzle_{side}", swizzle)[0]
     is_swizzled = order is not None and _name(f"swizzle_{side}", order, _SWIZZLES) != _SWIZZLES[0]
     blocks = height or max(rows, 1), width or max(length, 1)
@@ -151,7 +152,7 @@ def _operand(side: str, matrix: Tensor, scale: Any, scaling: Any, swizzle: Any) 
     values = _scales(f"scale_{side}", scales[0], shape, called, is_swizzled, height == width == _PROMOTED)
     tensor = None if len(scales) == 1 else np.array(scales[1].item(), np.float32)
     fmt = mx.MXFormat(element, called, blocks[1], tensor_scale=None if tensor is None else "float32")
-    return mx.MXArray.from_parts(codes, values, fmt, blocks=blocks, tensor_scale=tensor), name
+    return mx.MXArray.from_parts(codes, values, fmt, blocks=blocks, tensor_scale=tensor), scaling
 
 
 def _scales(

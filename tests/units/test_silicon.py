@@ -10,7 +10,7 @@ import pytest
 
 import mxnum as mx
 from mxnum.reference import unit_dot
-from mxnum.units.identify import Cases, Problem, evaluate
+from mxnum.units.identify import evaluate
 from mxnum.units.identify.registered import rule_of
 from tests import silicon
 
@@ -54,14 +54,10 @@ def test_the_reference_gives_the_outputs_of_gpus(name):
 @pytest.mark.parametrize("exponent", [-126, -133])
 def test_public_models_of_zeros_miss_answers_of_an_h100(exponent):
     for name in ("float16/float32/mma", "bfloat16/float32/mma", "tf32/float32/mma", "e4m3/float32/wgmma"):
-        unit, a, b, c, d = silicon.probe(name)
-        problem = Problem(name.split("/")[0], name.split("/")[0], a.shape[1], "float32")
-        shift = 13 if problem.a == "tf32" else 0
-        codes = (x.view(f"u{x.itemsize}").astype(np.int64) >> shift for x in (a, b))
-        cases = Cases(*codes, c.view(np.uint32).astype(np.int64))
-        rule = rule_of(mx.units.get(unit), problem)
-        assert np.array_equal(evaluate(rule, problem, cases), d)
-        assert not np.array_equal(evaluate(replace(rule, zero_exponent=exponent), problem, cases), d)
+        problem, cases, answers = silicon.asked(name)
+        rule = rule_of(mx.units.get(silicon.probe(name).unit), problem)
+        assert np.array_equal(evaluate(rule, problem, cases), answers)
+        assert not np.array_equal(evaluate(replace(rule, zero_exponent=exponent), problem, cases), answers)
 
 
 @pytest.mark.parametrize("k", [256, 4096])

@@ -233,13 +233,8 @@ def test_dot_products_of_a_gpu_show_its_unit(name):
 
 @pytest.mark.parametrize("name", silicon.probes())
 def test_answers_of_an_h100_show_its_units(name):
-    kind, accumulator, _ = name.split("/")
-    unit, a, b, c, d = silicon.probe(name)
-    shift = 13 if kind == "tf32" else 0
-    codes = (x.view(f"u{x.itemsize}").astype(np.int64) >> shift for x in (a, b))
-    problem = Problem(kind, kind, a.shape[1], accumulator)
-    cases = Cases(*codes, c.view(f"u{c.itemsize}").astype(np.int64))
-    found = judge(problem, cases, d.astype(np.int64))
+    unit, (problem, cases, answers) = silicon.probe(name).unit, silicon.asked(name)
+    found = judge(problem, cases, answers)
     assert unit in found.registered
     assert rule_of(units.get(unit), problem) in found.rules
     assert found.unit is not None
