@@ -28,7 +28,7 @@ with SciPy and torch if they are installed. Their baseline is a process that imp
 
 GOALS = {"warm": 0.2, "cold": 3.0}
 WITH_SCIPY = "warm, SciPy there"
-#: The first calls whose goal also covers the case that no compiled code is on disk.
+#: The first calls that have a goal even if no compiled code is on disk.
 COMMON = ("quantize", "fake_quantize", "quantize and dequantize")
 
 

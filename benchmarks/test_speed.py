@@ -1,8 +1,8 @@
 """Time functions with pytest-benchmark, for developers who change them.
 
-``python -m pytest benchmarks`` runs the tests of this module; plain ``pytest`` does not. Compare
-the times of two states of the sources on one machine (``--benchmark-autosave``,
-``--benchmark-compare``). No test asserts a time.
+``python -m pytest benchmarks`` runs the tests of this module; plain ``pytest`` does not. To compare
+two versions of the code, run both on one machine, with ``--benchmark-autosave`` and then with
+``--benchmark-compare``. No test asserts a time.
 """
 
 from __future__ import annotations

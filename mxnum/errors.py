@@ -90,10 +90,10 @@ _DIGITS = "0123456789"
 def _guess(value: Any, accepted: Sequence[str]) -> str:
     """Return the end of an error message: "; did you mean 'e4m3'?", or "." without a suggestion.
 
-    The suggestion is an accepted string that is spelled like `value`. If there is none, it is an
-    accepted string with which `value` ends, after an underscore: "e4m3" for "float8_e4m3". A type
-    that differs from `value` only in its width is not suggested, because a user who writes
-    "float64" does not mean "float16".
+    The suggestion is an accepted string that is spelled like `value`. If there is none, the
+    suggestion is an accepted string that follows an underscore at the end of `value`: "e4m3" for
+    "float8_e4m3". A type that differs from `value` only in its width is not suggested, because a
+    user who writes "float64" does not mean "float16".
     """
     text = value if isinstance(value, str) else ""
     close = difflib.get_close_matches(text, accepted, n=1) or [a for a in accepted if text.endswith(f"_{a}")]

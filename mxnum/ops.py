@@ -289,7 +289,7 @@ def shared_scale(
     threads: int | None = None,
     out: Array | None = None,
 ) -> Array:
-    """Return the scales that `quantize` chooses without offsets: 8-bit codes, or floats.
+    """Return the scales that `quantize` finds for blocks without offsets: 8-bit codes, or floats.
 
     With ``nonfinite="element"`` a NaN is ignored, even where `quantize` raises ValueError because
     the element format has no NaN.

@@ -241,7 +241,7 @@ def _warn(unit: MatrixUnit, k: int, length: int, has_addend: bool, result: Array
 
 
 def _held(operand: Any) -> Any:
-    """Return an array that shows the operand's library: the scales, or the operand itself."""
+    """Return an array of the caller's library: an MX array's scales, or the operand itself."""
     return operand.scales if isinstance(operand, MXArray) else operand
 
 

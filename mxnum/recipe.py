@@ -234,7 +234,7 @@ class Recipe:
     def named(cls, name: str, format: str | MXFormat | None = None) -> Recipe:
         """Return a recipe of a paper or vendor by its name, a key of `names()`.
 
-        `format` replaces the format that the source uses.
+        `format` replaces the format that the paper or vendor uses.
         """
         entry = NAMED[errors.choose("name", name, tuple(NAMED))]
         return entry.make(entry.format if format is None else format)
@@ -361,7 +361,7 @@ class Named(NamedTuple):
     """A named recipe: a function that makes the recipe for a format, and facts about the recipe."""
 
     make: Callable[[Format], Recipe]
-    #: The format that the source uses.
+    #: The format that the paper or program uses.
     format: str
     #: The paper or program from which the recipe comes, and what the recipe does.
     source: str

@@ -2,9 +2,9 @@
 
 The fast tier runs the Python functions over numpy arrays: encoders at the breakpoints of all four
 input types under every scale code, decoders on every code, and scale rules around their thresholds.
-At the float32 breakpoints, the fast tier also runs the float32 loops, compiled as they are for
-users. The full tier runs the compiled loops over all 2**32 float32 patterns, all 16-bit patterns
-under all scales, all codes, and the float64 breakpoints.
+The fast tier also runs the float32 loops, compiled in the same way as for users, at the float32
+breakpoints. The full tier runs the compiled loops over all 2**32 float32 patterns, all 16-bit
+patterns under all scales, all codes, and the float64 breakpoints.
 
     python -m proofs --tier full --only sweep/
 

@@ -257,7 +257,7 @@ def update(collection: Collection, outcomes: dict[str, Outcome]) -> None:
 
 
 def families(theorems: Iterable[Theorem]) -> dict[str, list[Theorem]]:
-    """Return groups of theorems that share a statement, by the common part of their names."""
+    """Return theorems grouped by statement, each group under the common part of its names."""
     by_statement: dict[str, list[Theorem]] = {}
     for theorem in theorems:
         by_statement.setdefault(theorem.statement, []).append(theorem)

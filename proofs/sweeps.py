@@ -187,7 +187,8 @@ def count_mismatches(results, first, starts, values, run):  # type: ignore[no-un
     """Return (number of mismatches, index of the first mismatch, expected result at this index).
 
     `results[0]` is the result for the pattern `first`. The expected results are given as runs of
-    patterns with equal results (see `Runs`). Run number `run` contains the pattern `first`.
+    patterns with equal results (see `Runs`). The pattern `first` is in the run with the index
+    `run`.
     """
     mismatches, place, expected = 0, -1, 0
     begin = 0

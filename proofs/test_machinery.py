@@ -68,7 +68,7 @@ def random_program(rng: random.Random) -> Callable[..., Any]:
 
 
 def fits(values: tuple[int, ...], width: int) -> bool:
-    """Return True if all values fit signed words of `width` bits."""
+    """Return True if all values fit in signed words of `width` bits."""
     return all(-(1 << (width - 1)) <= value < 1 << (width - 1) for value in values)
 
 

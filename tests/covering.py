@@ -1,6 +1,6 @@
 """Covering arrays: a few test cases that contain every pair of values of any two parameters.
 
-A mistake usually depends on the values of one or two parameters, hardly ever of five. In this
+A mistake usually depends on the values of one or two parameters, and rarely on more. In this
 example
 
     @covering(fmt=mx.formats.names(), rounding=Rounding, overflow=Overflow).parametrize_in_tiers

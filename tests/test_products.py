@@ -80,7 +80,7 @@ def check(a, b, accumulate, case=None):
 
 #: Cases: a pair of formats, and a mode of accumulation. In the mode `block`, the number type of
 #: sums depends on both formats, so all pairs of formats are tested. In other modes, loops for an
-#: operand depend on that operand's format alone, so each format is paired with only a few.
+#: operand depend on that operand's format alone, so each format is paired with a few others.
 PAIRS = [(pair, "block") for pair in product(NAMES, NAMES)]
 PAIRS += [
     ((a, NAMES[(i + shift) % len(NAMES)]), how)

@@ -26,7 +26,7 @@ def test_dequantize_refuses_packed_codes_whatever_their_values():
 
 
 def test_dequantize_refuses_scales_of_another_shape():
-    """Check that scales in another shape raise an error, even if their number is right."""
+    """Check that scales in another shape raise an error, even if there are as many as needed."""
     made = stacks.quantize(np.ones((2, 64), np.float32), "vllm", blocks=(1, 16))
     with pytest.raises(ValueError, match=r"whose shapes fit blocks \(1, 16\), not \(\(2, 64\), \(4, 2\)\)"):
         stacks.dequantize(made._replace(scales=made.scales.T), "vllm")

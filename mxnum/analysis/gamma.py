@@ -207,12 +207,13 @@ def gamma_bias(
     Notes
     -----
     The shared scale is taken into account exactly, also for clusters that straddle binades. Let r
-    be the root mean square of zeta. In all random comparisons with enclosures, ``bias`` and
-    `ratio_of_means` are wrong by less than 1e-13 r + 2e-16, and `variance` by less than r (1e-12
-    r + 2e-16). `GammaBias.enclosure` gives a proved interval. If zero is within 10 standard
-    deviations of mu (for a uniform distribution: within its interval), two results are infinite:
-    the bias of modes that round small numbers away from zero, and the variance of stochastic
-    rounding.
+    be the root mean square of zeta. In random comparisons with enclosures, the errors of ``bias``
+    and `ratio_of_means` were always below 1e-13 r + 2e-16. The errors of `variance` were always
+    below r (1e-12 r + 2e-16). `GammaBias.enclosure` gives a proved interval.
+
+    Two results are infinite if zero is within 10 standard deviations of mu (for a uniform
+    distribution: within its interval). They are the bias of modes that round small numbers away
+    from zero, and the variance of stochastic rounding.
 
     >>> import mxnum as mx
     >>> mx.analysis.gamma_bias("mxfp8_e4m3", 0.93, 0.01)

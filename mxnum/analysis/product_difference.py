@@ -249,8 +249,9 @@ def _expected_squares(first: _Chain, second: _Chain, values: dict[str, Array]) -
 def _variants(unit: MatrixUnit, keeps_promotion: bool) -> list[MatrixUnit]:
     """Return three variants of `unit`; the first two never warn that clauses lack evidence.
 
-    The first variant keeps the most bits possible and rounds to nearest; the third is `unit`. If
-    `keeps_promotion` is False, the first and the second variant have no promotion.
+    The first variant keeps the most bits possible and rounds to nearest. The second variant adds as
+    `unit` does, and the third is `unit` itself. If `keeps_promotion` is False, the first and the
+    second variant have no promotion.
     """
     silent = tuple(Evidence(clause, "replayed") for clause in CLAUSES)
     promotion = unit.promotion if keeps_promotion else 0  # a promotion also applies block scales
@@ -309,8 +310,9 @@ def _differences(first: list[Array], second: list[Array]) -> dict[str, Array]:
 def _round_to_a_grid(steps: list[Array]) -> None:
     """Round the arrays in `steps`, in place, so that their differences are exact in float64.
 
-    Let v be the arrays' largest magnitude at an index. There, numbers are rounded to multiples of
-    a power of two, at most 2**-48 v. Float32 numbers of magnitude 2**-25 v or more do not change.
+    Let v be the arrays' largest magnitude at an index. At this index, all numbers are rounded to
+    multiples of a power of two that is at most 2**-48 v. Float32 numbers of magnitude 2**-25 v or
+    more do not change.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         largest = np.max([np.where(np.isfinite(step), abs(step), 0) for step in steps], axis=0)

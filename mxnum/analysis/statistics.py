@@ -43,8 +43,8 @@ class Statistics:
     are measured elements that are finite after quantization. Rates and errors are NaN if no element
     was measured.
 
-    Under asymmetric scaling, elements represent x - offset instead of x. Counts such as `clamped`
-    then apply to x - offset, but errors to x.
+    Under asymmetric scaling, elements represent x - offset instead of x. Then counts such as
+    `clamped` are about x - offset, but errors are still about x.
 
     Errors x_q - x are rounded once to float64 and summed in float64. The squares of errors must not
     overflow.

@@ -27,7 +27,7 @@ class Layout(NamedTuple):
 def host_options(engine: Any, **options: Any) -> dict[str, Any]:
     """Return `options` for the host's engine, and {} for a GPU's engine, which takes no options.
 
-    For the engine of a GPU, an option that is not None raises ValueError.
+    Raise ValueError if an option for a GPU's engine is not None.
     """
     if engine is host_engine():
         return options

@@ -14,7 +14,10 @@ from mxnum.memory.tensors import answer, in_kind
 
 
 def along(keys: tuple[Any, ...], lengths: tuple[int, ...]) -> tuple[Any, ...]:
-    """Return `keys`, but on each axis of length 1 a key that selects the axis's only item."""
+    """Return keys for an array with the axis lengths `lengths`.
+
+    The result is `keys`, except that the key for an axis of length 1 selects the axis's only item.
+    """
     return tuple(
         key if length > 1 else slice(None) if isinstance(key, slice) else 0
         for key, length in zip(keys, lengths, strict=True)

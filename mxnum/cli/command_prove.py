@@ -25,11 +25,11 @@ def prove(
     ] = None,
     parameter: Annotated[
         list[str] | None,
-        typer.Option(help="The value of a module's parameter or a C macro: WIDTH=8 (several: repeat the option)."),
+        typer.Option(help="The value of a module's parameter or a C macro: WIDTH=8; repeatable."),
     ] = None,
     include: Annotated[
         list[Path] | None,
-        typer.Option("--include", "-I", help="A folder to search for included files (several: repeat the option)."),
+        typer.Option("--include", "-I", help="A folder to search for included files; repeatable."),
     ] = None,
     latency: Annotated[int, typer.Option(min=0, help="Clock cycles from inputs to outputs, for a pipeline.")] = 0,
     source: Annotated[

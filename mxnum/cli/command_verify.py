@@ -34,9 +34,9 @@ def verify(
 
     The exit status is 0 if choices that the standard leaves open explain all differences, and 1
     otherwise. The exit status is 2 if the answers cannot be read or their number is wrong. With
-    --strict, the status is also 1 if answers follow choices that --accept omits, and also 2 if
-    missing or changed cases would go unnoticed. The digits x (unknown) and z (high impedance) of
-    simulators count as wrong answers.
+    --strict, the status is also 1 if answers follow choices that --accept omits. With --strict, the
+    status is also 2 if the command cannot tell whether cases are missing or changed. The digits x
+    (unknown) and z (high impedance) of simulators count as wrong answers.
 
     Examples: `mxnum vectors encode | ./mine | mxnum verify`;
     `mxnum verify answers.txt --accept minus_zero,overflow`.

@@ -64,10 +64,10 @@ def check_arrays(
     function
         The callable under test. `check_arrays` calls the function once for each array:
 
-        - ``quantize``: ``function(x)`` gives ``(codes, scales)``; with ``rounding="sr"``, the call
-          is ``function(x, words)``;
-        - ``scale``: ``function(x)`` gives scale codes;
-        - ``dequantize``: ``function(codes, scales)`` gives floats.
+        - ``quantize``: ``function(x)`` returns ``(codes, scales)``; with ``rounding="sr"``, the
+          call is ``function(x, words)``;
+        - ``scale``: ``function(x)`` returns scale codes;
+        - ``dequantize``: ``function(codes, scales)`` returns floats.
 
         If the format has a tensor scale, each array is one tensor. If the function has parameters
         called ``largest`` and ``tensor_scale``, it receives the tensor's largest magnitude and

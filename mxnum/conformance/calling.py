@@ -181,7 +181,7 @@ def _argument(task: Task, field: Field, column: Array) -> Array:
 
 
 def _is_floats(result: Any) -> bool:
-    """Return True if the result is one array of floats, as a fake-quantization kernel gives."""
+    """Return True if the result is one array of floats, as a fake-quantization kernel returns."""
     if not (is_tensor(result) or isinstance(result, np.ndarray)):
         return False
     return as_array(result, "function")[1] in FLOATS

@@ -22,7 +22,7 @@ from mxnum.memory.dtypes import Array, code_dtype
 hypothesis: Any = errors.package("hypothesis", "test")
 st: Any = errors.package("hypothesis.strategies", "test")
 
-#: Number of examples that Hypothesis tries to find a small failure.
+#: The number of examples that Hypothesis tries in its search for a small failure.
 EXAMPLES = 1000
 Wrong = Callable[[Columns], Array]
 

@@ -2,7 +2,7 @@
 
 A compiled loop takes a second to compile and a millisecond to run over a small array. A caller that
 tries thousands of settings on one array would mostly wait for the compiler. The functions of this
-module take about 70 ns for each element, already in the first call.
+module take about 70 ns for each element, even in the first call.
 """
 
 from __future__ import annotations

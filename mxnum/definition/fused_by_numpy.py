@@ -82,7 +82,9 @@ def _side(x: Vectors, unit: MatrixUnit, padded: int, zero_exponent: int) -> _Sid
     """Return the rows of an operand, extended to the length `padded` with zeros."""
     elements, point = _of_codes(x.codes, x.element).padded(padded), x.element.mantissa_bits
     elements = elements._replace(exponent=np.where(elements.significand == 0, zero_exponent, elements.exponent))
-    if unit.group > 1:  # written as multiples of the smallest positive number, products add without alignment
+    if unit.group > 1:
+        # Elements become multiples of the smallest positive number, so products add without
+        # alignment.
         shift = np.where(elements.significand == 0, 0, elements.exponent - x.element.emin)
         elements = elements._replace(significand=elements.significand << shift, exponent=np.zeros_like(shift))
         point -= x.element.emin

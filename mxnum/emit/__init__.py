@@ -40,7 +40,7 @@ def reference_model(
     sr_bits: int = 30,
     name: str | None = None,
 ) -> str:
-    """Return the text of a reference model of a format, a self-contained file.
+    """Return a reference model of a format, as the text of a self-contained file.
 
     The model has the functions `encode`, `decode` and `shared_scale` for bit patterns,
     `quantize_block` and `dequantize_block` for blocks of numbers and, for a format with a tensor
@@ -84,7 +84,7 @@ def matrix_unit_model(
     b: str | None = None,
     name: str | None = None,
 ) -> str:
-    """Return the text of a reference model of a matrix unit's fused sum, a self-contained file.
+    """Return a reference model of a matrix unit's fused sum, as the text of a self-contained file.
 
     The model has the function `fused_sum`. `fused_sum` takes the codes of the factors of each
     product and the bits of an addend, and returns the bits of the result. If the unit adds the

@@ -1,9 +1,9 @@
 """Translate functions in the Python subset of `mxnum.definition.word` to syntax trees.
 
 `Program.add` reads the syntax tree of a function that a factory made, and the constants in the
-function's closure. If a branch depends only on constants of the closure, the program keeps only the
-arm that is taken. Statements keep their form and their names, so that an emitted model reads like
-the definition.
+function's closure. The condition of an `if` must depend on constants only, and the program keeps
+only the branch that is taken. Statements keep their form and their names, so that an emitted model
+reads like the definition.
 """
 
 from __future__ import annotations

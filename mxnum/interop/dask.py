@@ -43,9 +43,9 @@ def quantize(x: Any, format: str | MXFormat, **options: Any) -> MXChunks:
     blocks. The keywords are those of `mxnum.quantize` except `arithmetic`, `offset`, `scales`,
     `out`, `packed` and `seed`. `seed` is excluded because its random words would depend on the
     chunks. `random_bits` may be a dask array of uint32. For ``nvfp4``, all chunks share one tensor
-    scale, which the caller gives or an extra pass over the array computes. Wrong arguments raise an
-    error when `quantize` is called. A number in `x` that is not accepted raises an error when its
-    chunk is computed. The error of ``nonfinite="raise"`` gives the index within a chunk.
+    scale; without `tensor_scale`, an extra pass over the array computes it. Wrong arguments raise
+    an error when `quantize` is called. A number in `x` that is not accepted raises an error when
+    its chunk is computed. The error of ``nonfinite="raise"`` gives the index within a chunk.
     """
     inputs, tensor, settings, fmt, array = _prepared(x, options, format)
     blocks = settings["blocks"]

@@ -278,8 +278,8 @@ def _dtype(kind: str) -> np.dtype[Any]:
 def load(path: str | os.PathLike[str], *, arrays: str = "numpy") -> dict[str, Any]:
     """Read a file, and return its MX arrays and other tensors by name.
 
-    Arrays are mapped to the file. With ``arrays="torch"`` the tensors that are not MX arrays are
-    copied to torch tensors, for `load_state_dict`.
+    Arrays are memory-mapped. With ``arrays="torch"`` the tensors that are not MX arrays are copied
+    to torch tensors, for `load_state_dict`.
 
     >>> import numpy as np, mxnum as mx, tempfile, os
     >>> from mxnum.interop import safetensors

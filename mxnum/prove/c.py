@@ -170,7 +170,7 @@ def _first_error(text: str) -> str:
 
 
 def _clang(is_cpp: bool) -> Iterator[str]:
-    """Yield the words of a command that starts clang from PATH or, without it, zig's clang."""
+    """Yield the words of a command for clang: clang from PATH if it is there, else zig's clang."""
     if found := shutil.which("clang++" if is_cpp else "clang"):
         yield found
     elif importlib.util.find_spec("ziglang") is not None:

@@ -147,7 +147,7 @@ class Thread(Machine):
 
 
 def _addends(term: z3.BitVecRef) -> list[z3.BitVecRef]:
-    """Return the terms of a nested sum, or a list with `term` alone if `term` is no sum."""
+    """Return the terms of a nested sum, or a list with `term` alone if `term` is not a sum."""
     if term.decl().kind() != z3.Z3_OP_BADD:
         return [term]
     return [each for child in term.children() for each in _addends(child)]

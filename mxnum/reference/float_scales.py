@@ -30,7 +30,7 @@ def largest(e: ElementFormat) -> Fraction:
 def scale_number(code: int, scale: ScaleFormat) -> Exact:
     """Return the value of a scale code: 2**(code - 127) in E8M0, else the float with this code.
 
-    Raise ValueError if the sign bit of a float is set.
+    The E8M0 code 0xFF is NaN. Raise ValueError if the sign bit of a float is set.
     """
     if scale.number is None:
         code = errors.integer("scales", code, 0, 255)

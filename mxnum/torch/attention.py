@@ -167,9 +167,10 @@ def _softmax(scores: Tensor) -> Tensor:
 
 
 class Intercepted(TorchFunctionMode):
-    """A context in which each torch function in the dictionary `functions` calls its replacement.
+    """A context in which the replacements in `functions` run instead of torch's functions.
 
-    If a module inside the context enters another `Intercepted`, the inner context takes precedence.
+    `functions` is a dictionary from torch's functions to their replacements. If a module inside the
+    context enters another `Intercepted`, the inner context takes precedence.
     """
 
     def __init__(self, functions: dict[Any, Callable[..., Any]]):
@@ -177,7 +178,7 @@ class Intercepted(TorchFunctionMode):
         self.functions, self.was_used = functions, False
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call the replacement of a torch function, or else the function itself."""
+        """Call the replacement of a torch function, or the function itself if it has none."""
         if function in self.functions and (COMPILED_TOO or not torch.compiler.is_compiling()):
             self.was_used = True
         return self.functions.get(function, function)(*args, **(kwargs or {}))

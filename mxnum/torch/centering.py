@@ -40,8 +40,8 @@ def center_output_weights(model: nn.Module, name: str, *, vocabulary: int | None
         The number of symbols (default: all rows). Later rows are padding. The mean of the symbols'
         rows is subtracted from all rows.
     tied
-        Allow a weight that an embedding shares. With `tied=True`, the embeddings change, and
-        therefore the loss.
+        Allow a weight that an embedding shares. With `tied=True`, the embeddings change, so the
+        loss changes too.
     """
     errors.require_type(isinstance(model, nn.Module), "model", "a torch.nn.Module", type(model).__name__)
     modules = dict(model.named_modules(remove_duplicate=False))

@@ -147,11 +147,11 @@ def emulate(
     Parameters
     ----------
     model
-        The model, before it is compiled or wrapped for several processes. Modules of torch's
-        classes Linear, LayerNorm, RMSNorm, Embedding, Conv1d, Conv2d (of one group) and
-        MultiheadAttention are emulated, and modules of subclasses that do not change the forward
-        pass. The Conv1D class and most RMSNorm classes of `transformers` are emulated too, and so
-        are the classes given to `register`.
+        The model, before it is compiled or wrapped for several processes. Modules of these classes
+        of torch are emulated: Linear, LayerNorm, RMSNorm, Embedding, Conv1d, Conv2d (of one group)
+        and MultiheadAttention. So are modules of subclasses that do not change the forward pass.
+        The Conv1D class and most RMSNorm classes of `transformers` are emulated too, and so are the
+        classes given to `register`.
     recipe
         Which operands are rounded and how: a `Recipe`, its name, a format, a mapping from patterns
         of module names to recipes, or a function of name and module. In a mapping such as
@@ -193,9 +193,12 @@ def emulate(
     emulation._model, emulation._sums = model, (accumulate, gradient)
     recipe_of, chosen, attends = _recipes(recipe), _choice("filter", filter), _choice("attention", attention)
     found: list[tuple[str, nn.Module, str, How]] = []
-    emulated: tuple[str, ...] = ()  # Name prefixes of parts of emulated MultiheadAttention modules.
-    attentions: tuple[str, ...] = ()  # Name prefixes of parts of any MultiheadAttention.
-    attending: tuple[str, ...] = ()  # Name prefixes of parts of modules that `attention` selects.
+    # Prefixes of the names of submodules: of emulated MultiheadAttention modules (`emulated`), of
+    # all MultiheadAttention modules (`attentions`), and of modules that `attention` selects
+    # (`attending`).
+    emulated: tuple[str, ...] = ()
+    attentions: tuple[str, ...] = ()
+    attending: tuple[str, ...] = ()
     for name, module in model.named_modules():
         if isinstance(module, Emulated):
             raise ValueError(

@@ -215,7 +215,7 @@ def rounding_by(kernel: Callable[..., Tensor]) -> Iterator[None]:
 def quantized(x: Tensor, operand: Operand, axis: int, key: Key, slot: int, buffer: str | None = None) -> Any:
     """Return x as an MX array, or as a tensor if the operand's format is not MX.
 
-    `buffer` is ignored: the result is new memory.
+    `buffer` is ignored: no result is written to a buffer.
     """
     if not operand.is_mx:
         return rounded(x, operand, axis, key, slot)
@@ -259,15 +259,15 @@ def multiply(
 def _for_unit(x: Any, unit: mx.units.MatrixUnit) -> Any:
     """Return x, converted if it is a tensor and the unit takes bfloat16 or float16 operands.
 
-    A rounded tensor has the dtype of the model, for example float32. A unit takes the dtype of a
-    tensor as the tensor's format.
+    A rounded tensor has the dtype of the model, for example float32. For a unit, `mxnum.matmul`
+    reads the format of a tensor from its dtype.
     """
     if not isinstance(x, torch.Tensor) or unit.operands not in (("bfloat16",), ("float16",)):
         return x
     narrow = x.to(getattr(torch, unit.operands[0]))
     is_held = torch.isnan(x) | (narrow.to(x.dtype) == x)
     accepted = f"one that rounds operands to {unit.operands[0]} for unit {unit.name!r}"
-    errors.require(bool(is_held.all()), "recipe", accepted, "one that leaves wider numbers")
+    errors.require(bool(is_held.all()), "recipe", accepted, f"one that leaves numbers too wide for {unit.operands[0]}")
     return narrow
 
 
@@ -302,7 +302,7 @@ def cut(grad: Tensor, x: Tensor, operand: Operand, axis: int) -> Tensor:
 
 
 def is_beyond_max(x: Tensor, q: mx.MXArray) -> Tensor:
-    """Return a mask of the elements of x that are beyond the largest value of their block in q."""
+    """Return a tensor that is True where abs(x) exceeds the largest value of the block in q."""
     largest = q.format.element.max
     return _exceeds(x, q, (largest, False), (largest, False))
 
@@ -328,7 +328,7 @@ def _first_clamped(e: ElementFormat, rounding: Rounding) -> list[tuple[float, bo
     wider = ElementFormat("wider", e.exponent_bits + 1, e.mantissa_bits, e.bias)
     following = wider.value(e.max_code + 1)
     middle = (e.max + following) / 2
-    # The possible thresholds, each with the smallest number that is clamped if it is the threshold.
+    # Each possible threshold, with the smallest number that is clamped under this threshold.
     candidates = {
         (e.max, False): math.nextafter(e.max, math.inf), (middle, True): middle,
         (middle, False): math.nextafter(middle, math.inf), (following, True): following,

@@ -59,15 +59,16 @@ def scaled_mm(
     default is "blackwell_mxfp8", and for FP4 elements "blackwell_nvfp4".
 
     The unit applies the scales of blocks. If both operands have blocks of 1 x 128, the sum of each
-    block is multiplied by its scale of mat_a; a fused multiply-add then multiplies by the scale of
-    mat_b and adds to the total. Other sums are multiplied by the float32 product of both tensors'
-    scales, or by the scale of the column and then by that of the row. The bias is added in float32
-    before the result is rounded to `output_dtype`.
+    block is multiplied by the block's scale in mat_a. A fused multiply-add then multiplies by the
+    scale in mat_b and adds to the total. Other sums are multiplied by the float32 product of both
+    tensors' scales, or by the scale of the column and then by that of the row. The bias is added in
+    float32 before the result is rounded to `output_dtype`.
 
-    Results have the bits of PyTorch 2.11 on an H100 for scales of tensors, rows and blocks of 128,
-    and for a bias with scales of tensors. For a bias with scales of rows, for E8M0 scales and for
-    FP4 elements, the results were not compared with outputs of a GPU. Two operands with blocks of
-    1 x 128 raise RuntimeError if the processor flushes subnormals or does not round to nearest.
+    Without a bias, results have the bits of PyTorch 2.11 on an H100 for scales of tensors, rows and
+    blocks of 128. With a bias, results have these bits for scales of tensors. Results were not
+    compared with outputs of a GPU for a bias with scales of rows, for E8M0 scales and for FP4
+    elements. Two operands with blocks of 1 x 128 raise RuntimeError if the processor flushes
+    subnormals or does not round to nearest.
     """
     accepted = "() or (1, 0), the summed axes of mat_a and mat_b"
     errors.require(tuple(contraction_dim) in ((), (1, 0), (-1, -2)), "contraction_dim", accepted, contraction_dim)
@@ -96,7 +97,9 @@ def _product(a: mx.MXArray, b: mx.MXArray, unit: str | MatrixUnit, scalings: set
         return sums
     if scalings == {"BlockWise1x128"} and has_results:
         if not may_use_floats():
-            raise RuntimeError("scaled_mm of blocks needs floats that round to nearest even and keep subnormals.")
+            raise RuntimeError(
+                "scaled_mm with blocks of 1 x 128 needs floats that round to nearest even and keep subnormals."
+            )
         total = np.zeros((len(a), len(b)), np.float32)
         for k in range(a.scales.shape[1]):
             part = _sums(a, b, unit, slice(k * _PROMOTED, (k + 1) * _PROMOTED))

@@ -64,7 +64,7 @@ def rows() -> list[MatrixUnit]:
         "hopper_fp8_mma", _FP8, (32,), 16, 25, addend="after", evidence=_all("replayed", "H100"),
         order=(*first, *(k for k in range(32) if k % 4 >= 2)),
     )  # fmt: skip
-    by_float16 = ("assumed", "as on an H100; one sum of 32 products also gives all outputs of a B200")
+    by_float16 = ("assumed", "as on an H100; the outputs of a B200 also fit a single sum of 32 products")
     mma_of_blackwell = _all("replayed", "B200", products=by_float16)
     tcgen05 = MatrixUnit("blackwell_fp8", _F8F6F4, (32,), 32, 25, evidence=_all("published", _SIM))
     by_scales = (Evidence("scales", "published", _SIM), *_all("published", _SIM))

@@ -46,8 +46,10 @@ def program(seed: int) -> Callable[..., Any]:
     source = random.Random(seed)
     lines = [
         "def program(a, b, c):",
-        "    a, b, c = a + 0, b + 0, c + 0",  # + 0 makes all int64: in numba, int64 + uint64 is a float64
-        "    zero = a & 0",  # Without `zero`, Python could fold constants to integers that fit no word.
+        # Adding 0 converts each argument to int64. In numba, int64 + uint64 would be a float64.
+        "    a, b, c = a + 0, b + 0, c + 0",
+        # Without `zero`, Python could fold constants to integers that do not fit in a word.
+        "    zero = a & 0",
     ]
     names = ["a", "b", "c"]
     for i in range(source.randrange(2, 6)):
@@ -81,7 +83,7 @@ for _name in ("add", "sub", "and", "or", "xor", "lshift", "rshift"):
 
 
 def reference(function: Callable[..., Any], values: Sequence[int]) -> int | None:
-    """Return a program's result, or None after an overflow, where compiled code may do anything."""
+    """Return a program's result, or None if it overflows: compiled code may then do anything."""
     try:
         return int(function(*map(_Word, values)))
     except OverflowError:

@@ -68,7 +68,7 @@ def _with_words(kernel: Kernel) -> Kernel:
 
 
 def _in_fast_tier(name: str) -> bool:
-    """Return True if the theorem about a family's PTX has the family's tier, not always `full`."""
+    """Return True if a family's PTX theorem keeps the family's tier, False if it gets `full`."""
     return not name.endswith("/ieee") and (not name.startswith("shared_scale/") or name.endswith("/e4m3"))
 
 

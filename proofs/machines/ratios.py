@@ -85,7 +85,7 @@ class _Explorer:
         return self.given[depth]
 
     def side(self, place: Fraction) -> int:
-        """Return -1, 0 or 1 if X / D is below, at or above the threshold on this path."""
+        """Return -1, 0 or 1 if X / D is below, at or above `place` on this path."""
         r = self.ratios
         if r.low == r.high:
             return (r.low > place) - (r.low < place)
@@ -171,7 +171,7 @@ def covers(found: list[Ratios], low: Fraction, high: Fraction) -> bool:
 
 @dataclass(frozen=True)
 class Place:
-    """A threshold for |x|: the given float `at`, or, if `above` is True, the float just above `at`.
+    """A threshold for abs(x): the float `at` or, if `above` is True, the float just above `at`.
 
     Adding one to the exponent field doubles a threshold; the theorems factors/doubled prove this.
     """

@@ -1,8 +1,8 @@
 """Check that compilers translate kernels correctly (translation validation).
 
-The code that a compiler makes of a kernel, and the kernel's Python function, are executed on
-bit-vectors. Compiled code and Python function must give equal results for every input of the
-kernel's domain. `llvm.py` executes LLVM IR and `ptx.py` executes PTX; both use this module.
+A kernel's compiled code and its Python function are both executed on bit-vectors. They must give
+equal results for every input of the kernel's domain. `llvm.py` executes LLVM IR and `ptx.py`
+executes PTX; both use this module.
 """
 
 from __future__ import annotations

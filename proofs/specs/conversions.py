@@ -1,13 +1,14 @@
 """The specification of conversions, stated over the reals with SMT-LIB's floating-point theory.
 
-A float that is wide enough for exact operations represents a real number. Adding to the exponent
-field multiplies the number by a power of two. This formula gives the value of an element of any
-format, before the overflow rule applies:
+The specification represents a real number by a float that is wide enough for exact operations. To
+multiply a number by a power of two, it adds to the exponent field. This formula gives the value of
+an element of any format, before the overflow rule applies:
 
     round(v / 2**q) * 2**q    with v = x / 2**scale, q = max(floor(log2 |v|), emin) - mantissa bits
 
-The solver's `fp.roundToIntegral` rounds. This module defines only what SMT-LIB lacks: parity of
-e3m0 codes, rounding to odd, and stochastic rounding. This module shares no code with `mxnum`.
+The solver's function `fp.roundToIntegral` computes `round`. This module defines only what SMT-LIB
+lacks: parity of e3m0 codes, rounding to odd, and stochastic rounding. This module shares no code
+with `mxnum`.
 """
 
 from __future__ import annotations

@@ -21,17 +21,18 @@ from proofs.machines.ratios import EXPONENTS, Form, Ratios, leading, paths
 
 FLOAT32 = formats.FLOATS["float32"]
 FACTOR = "x is any finite number; the factor is any finite product, with a sign bit of 0, of a scale and a tensor scale"
-#: The most mantissa bits of a scale for which proofs try all sequences of digits of a quotient.
-#: Wider scales have too many of these sequences.
+#: Proofs try all digit sequences of a quotient only for scales with at most this many mantissa
+#: bits, because a quotient of wider scales has too many sequences.
 MOST_DIGITS = 10
 SCALES: Any = tuple(scale for scale in formats.SCALES.values() if scale.number is not None)
 
 
 def unpacking(make_unpack: Any, *exponents: Any, sign: int = 0) -> Any:
-    """Return a replacement of `make_unpack`, which makes functions that return x as significand.
+    """Return a stand-in for `make_unpack`, so that a proof can choose the unpacked numbers.
 
-    The n-th function that the replacement makes returns entry n of `exponents` as the exponent. If
-    this entry is None, the n-th function is the one that `make_unpack` makes.
+    The n-th call of the stand-in makes a function that returns its argument as the significand, and
+    entry n of `exponents` as the exponent. If entry n is None, the call makes the same function as
+    `make_unpack`.
     """
     left = iter(exponents)
 
@@ -43,12 +44,12 @@ def unpacking(make_unpack: Any, *exponents: Any, sign: int = 0) -> Any:
 
 
 def pack_nothing(*how: Any) -> Any:
-    """Return a replacement of a packing function, which only returns (exponent, significand)."""
+    """Return a stand-in for a packing function: it returns (exponent, significand) unchanged."""
     return lambda sign, exponent, significand, kind, random: (exponent, significand)
 
 
 def packing(over: Any, make: str, *how: Any) -> Any:
-    """Return the packing function that `over.make_pack` makes in a call of the factory `make`."""
+    """Call the factory `make` of the module `over`; return the packing function that it makes."""
     kept, make_pack = dict[str, Any](), over.make_pack
     with patched(over, make_pack=lambda *how: kept.setdefault("pack", make_pack(*how))):
         getattr(over, make)(*how)
@@ -81,8 +82,8 @@ def over_tensor_scales(find: Any, source: Any) -> Iterator[tuple[Ratios, Any]]:
 def is_leading(got: tuple[Any, int], ratios: Ratios, digits: int, down: int = 0) -> bool:
     """Return True if `got`, a pair (exponents, significand), is right for the ratios.
 
-    `leading` returns an exponent and the right significand. The right exponents are `EXPONENTS`
-    plus this exponent, minus `down`.
+    The right significand is the one that `leading` returns. The right exponents are `EXPONENTS`
+    plus the exponent that `leading` returns, minus `down`.
     """
     exponent, significand = leading(ratios, digits)
     return got[1] == significand and bool(np.all(got[0] == EXPONENTS + exponent - down))

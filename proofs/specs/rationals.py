@@ -174,10 +174,10 @@ def floor_magnitude(source: Float, numerator: int, denominator: int, exponent: i
     The second result is True if the value equals the number. The number is numerator /
     denominator * 2**exponent.
 
-    The number is first rounded down to n times the smallest subnormal. The leading `fraction_bits`
-    + 1 bits of n are the significand, and the lower `steps` bits of n are dropped. The pattern is
-    `steps` * 2**fraction_bits + significand. The significand's leading bit adds 1 to the exponent
-    field.
+    The number is first rounded down to n smallest subnormals, for an integer n. The significand is
+    the leading `fraction_bits` + 1 bits of n; the lower `steps` bits of n are dropped. The pattern
+    is `steps` * 2**fraction_bits + significand. This addition carries the leading bit of a normal
+    number's significand into the exponent field, which becomes `steps` + 1.
     """
     shift = exponent - source.quantum_exponent
     if shift >= 0:
@@ -319,7 +319,7 @@ def decode(element: Element, target: Float, code: int, scale: int) -> int:
 
 
 def scale_threshold(element: Element, rule: str, code: int) -> tuple[Fraction, bool]:
-    """Return (t, inclusive): the scale is at least `code` iff A > t, or A = t if inclusive.
+    """Return (t, inclusive): the scale code is at least `code` if A > t; if inclusive, if A >= t.
 
     A is a block's largest magnitude, and `code` is from 1 to 254. The rule `floor` chooses the
     scale s with 2**emax <= A / s < 2**(emax+1). For every rule, t separates the magnitudes with

@@ -50,7 +50,7 @@ class Random:
 
 @lru_cache(maxsize=64)
 def _floors(source: str, element: str, points: str, random: Random) -> tuple[Array, Array]:
-    """Return two arrays [scale, gap] about a point in each gap between neighbouring magnitudes.
+    """Return where a point of each gap between neighbouring magnitudes lies: arrays [scale, gap].
 
     The first array holds the largest pattern whose value is at most the point. The second array
     holds True where this value equals the point. `points` selects the point: "start", "middle",
@@ -167,7 +167,7 @@ def scale_runs(source: str, element: str, rule: str) -> Runs:
 
 
 def decode_table(element: str, target: str) -> Array:
-    """Return the bit patterns of every code under all scale codes, as an array [scale, code]."""
+    """Return the bit pattern of each code's value under each scale code: an array [scale, code]."""
     rows = [
         [decode(ELEMENTS[element], FLOATS[target], code, scale) for code in range(1 << ELEMENTS[element].bits)]
         for scale in range(256)

@@ -26,9 +26,9 @@ def bits(pattern: int) -> z3.FPRef:
 ZERO, ONE, SIX = bits(0), bits(0x3F800000), bits(0x40C00000)
 LARGEST = bits(0x7F7FFFFF)
 SIXTH = bits(0x3E2AAAAB)  # The float32 number that is nearest to 1/6.
-# The bit patterns of 448, 2^-9 and 2^-6.
+# 448, 2^-9 and 2^-6.
 LARGEST_E4M3, LEAST_E4M3, LEAST_NORMAL_E4M3 = bits(0x43E00000), bits(0x3B000000), bits(0x3C800000)
-# The bit patterns of 448 * 6, and of the float32 number nearest to 1 / (448 * 6).
+# 448 * 6, and the float32 number that is nearest to 1 / (448 * 6).
 BOTH, BOTH_INVERSE = bits(0x45280000), bits(0x39C30C31)
 HUNDRED_MILLION = bits(0x4CBEBC20)
 

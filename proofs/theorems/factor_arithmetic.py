@@ -109,7 +109,7 @@ def _bits_of_first(fast: Any, from_on: bool, word: Sym, results: list[z3.BoolRef
 
 
 def bits_of_value(fast: Any, target: Any, word: Sym, results: list[z3.BoolRef]) -> z3.BitVecRef:
-    """Return the 32 bits of a value that a function of `fast.make_narrow` has rounded."""
+    """Return the 32 bits to which the function from `fast.make_narrow` rounds a float64 number."""
     with patched(fast, **_conversions(results, word.obligations)):
         return inspect.unwrap(fast.make_narrow)(target)(word).value
 

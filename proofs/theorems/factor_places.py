@@ -87,9 +87,10 @@ def _code_by_places(
 ) -> tuple[Callable[[Size], int], Callable[[int], int]]:
     """Return two functions that find a code by comparing |x| with thresholds.
 
-    The first function returns the code of a `Size` under the factor 1. This check covers every
-    nonzero factor: products of thresholds and factors are exact, so only x / factor matters. The
-    second function returns the code of the largest number of a given sign under the factor 0.
+    The first function returns the code of a `Size` under the factor 1. A check with this factor
+    covers every nonzero factor: products of thresholds and factors are exact, so only x / factor
+    matters. The second function returns the code of the largest number of a given sign under the
+    factor 0.
     """
 
     def multiply(factor: int, place: int) -> Any:

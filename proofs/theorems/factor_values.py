@@ -85,7 +85,7 @@ def check_values(element: Any, target: Any, over: Any = float_scale, fast: Any =
 
 
 def _defined_products(over: Any, element: Any, target: Any, scale: Any, code: int) -> Iterator[Any]:
-    """Yield the arguments with which the definition packs a code's value, for all factors.
+    """Yield the numbers that the definition packs as the value of a code, for all factors.
 
     Each item is (position of the leading bit, sign, exponent, significand, kind).
     """

@@ -182,7 +182,7 @@ def unpacks(element: tables.Element) -> bool:
 
 
 def unpacks_integers(element: tables.Element, codes: np.ndarray[Any, Any]) -> bool:
-    """Return True if `integers.pack` gives the value of each code in units, for both operands."""
+    """Return True if `integers.pack` stores the value of each code in units, for both operands."""
     found = integers.integers_of(ELEMENTS[element.name])
     if found is None:
         return True

@@ -274,7 +274,7 @@ def check_constants(fast: Any = stochastic_over) -> Outcome:
 
 
 class _Number:
-    """A number x of which functions may use only the magnitude and the code."""
+    """A stand-in for a number x; functions can use only its magnitude and its code."""
 
     def __init__(self, code: int) -> None:
         self.code = code

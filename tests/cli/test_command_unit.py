@@ -57,7 +57,7 @@ def test_identify_ends_with_status_1_if_no_rule_fits(run, tmp_path):
     answers = evaluate(Rule(4, fraction_bits=23), _PROBLEM, cases) ^ 5
     path = tmp_path / "answers.txt"
     path.write_text(write_cases(_PROBLEM, cases, answers & 0x7F7FFFFF))
-    assert "No rule of the family" in run("unit", "identify", str(path), status=1)
+    assert "No rule that identify knows" in run("unit", "identify", str(path), status=1)
 
 
 #: A stand-in for a compiled probe.cu, on a GPU with one float16 instruction and one int8

@@ -16,12 +16,12 @@ MAX = np.finfo(F).max
 
 
 def e4m3(s):
-    """Round to E4M3, to nearest even and saturating; NaN becomes NaN."""
+    """Round to the nearest E4M3 number, ties to even, with saturation; NaN stays NaN."""
     return np.clip(s, F(-448), F(448)).astype(ml_dtypes.float8_e4m3fn)
 
 
 def e2m1(y):
-    """Round to E2M1, to nearest even and saturating."""
+    """Return the code of the nearest E2M1 number, ties to even, with saturation."""
     size = abs(y)
     above = (size > 0.25, size >= 0.75, size > 1.25, size >= 1.75, size > 2.5, size >= 3.5, size > 5)
     return (np.sum(above, axis=0) + 8 * np.signbit(y)).astype(np.uint8)

@@ -21,7 +21,7 @@ def bits(*values, dtype=np.float32):
 @pytest.mark.parametrize("rounding", mx.Rounding)
 @pytest.mark.parametrize("fmt", ["mxfp8_e5m2", "mxfp4_e2m1", "mxint8", "mxfp4_e3m0"])
 def test_steps_lead_to_the_code(fmt, rounding):
-    """Check explained steps; if steps lead to a wrong value, `explain_element` raises an error."""
+    """Check the steps of explanations; `explain_element` itself raises an error for wrong steps."""
     bits = {"sr_bits": 6} if rounding.is_stochastic else {}
     task = make_task("encode", fmt, rounding=rounding, overflow="ieee", **bits)
     batch = next(cases(task))

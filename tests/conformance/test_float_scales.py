@@ -391,7 +391,7 @@ def test_choices():
 
 
 def finite_or(task, other, inputs):
-    """Return right answers of `other` for blocks with infinity but no NaN, else those of `task`."""
+    """Return right answers of `task`, or of `other` for blocks with infinity but no NaN."""
     x = as_floats(inputs["x"], task.source)
     rows = (np.isinf(x).any(axis=1) & ~np.isnan(x).any(axis=1))[:, None]
     first, second = expected(task, inputs), expected(other, inputs)

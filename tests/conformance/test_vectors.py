@@ -120,7 +120,7 @@ def test_a_wrong_answer_is_named_by_its_line():
 
 
 def test_answers_to_other_cases_than_the_given_ones_raise():
-    """Check that right answers raise ValueError if their cases are not the cases of the task."""
+    """Check that `verify` raises ValueError for right answers that do not repeat the cases."""
     task = make_task("encode", "mxfp4_e2m1")
     lines = vectors(task).splitlines(keepends=True)
     head, body = lines[: -task_cases(lines)], lines[-task_cases(lines) :]

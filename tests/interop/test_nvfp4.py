@@ -21,7 +21,7 @@ EXACT, ANY = np.float32(2.0**9), np.float32(34466.65)
 
 
 def module(package, path):
-    """Import an optional package's module and ignore warnings; skip the test if not installed."""
+    """Import a module without warnings; skip the test if the module's package is not installed."""
     pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip(package, reason=f"{package} is not installed")
     with warnings.catch_warnings():
@@ -124,7 +124,7 @@ def test_what_modelopt_writes_is_read():
 
 
 def test_modelopt_has_no_tensor_scales_of_rows():
-    """Check that ModelOpt cannot read a tensor scale for each row, so `to_nvfp4` must raise."""
+    """Check the reason why `to_nvfp4` raises: ModelOpt cannot read a tensor scale for each row."""
     tensor = module("modelopt", "modelopt.torch.quantization.qtensor.nvfp4_tensor").NVFP4QTensor
     import torch
 

@@ -59,9 +59,10 @@ class Drawn:
         """Return the tests that may notice the mistake, in three groups, each sorted by duration.
 
         Group 1: tests in the module's test file that call the innermost recorded function around
-        the change. Group 2: tests in other files that call this function, and the rest of the test
-        file, because records lack some calls of compiled or cached functions. Group 3: tests that
-        call other functions of the module, and unrecorded files in the test file's folder.
+        the change. Group 2: tests in other files that call this function, and all other tests in
+        the module's test file, because records lack some calls of compiled or cached functions.
+        Group 3: tests that call other functions of the module, and unrecorded files in the test
+        file's folder.
         """
         name = self.file.removeprefix("mxnum")
         own = f"tests{name.rpartition('/')[0]}/test_{name.rpartition('/')[2]}"

@@ -133,10 +133,10 @@ def summary(outcomes: Outcomes) -> str:
 
 
 def plant(copy: Copy, mistakes: list[Drawn], out: Path, again: bool, limit: float = LIMIT) -> int:
-    """Plant the mistakes that have no stored outcome, store and print their outcomes.
+    """Plant the mistakes that have no stored outcome; store and print their outcomes.
 
-    With `again`, also plant mistakes that survived or ran out of time before. Return the exit
-    status: 0 if each mistake was killed or is equivalent, else 1.
+    With `again`, also plant mistakes whose stored outcome is that they survived or ran out of time.
+    Return the exit status: 0 if each mistake was killed or is equivalent, else 1.
     """
     for number, mistake in enumerate(mistakes, 1):
         before = read(out).get(mistake.label, {}).get("outcome", "")

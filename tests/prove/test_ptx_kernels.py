@@ -1,4 +1,4 @@
-"""Tests that right PTX kernels are proved for every storing thread, and wrong ones refuted."""
+"""Tests that right PTX kernels are proved for every thread that stores, and wrong ones refuted."""
 
 from __future__ import annotations
 

@@ -515,7 +515,7 @@ def test_users_kernel_replaces_the_rounding():
 
 
 def test_the_clipped_mask_follows_the_blocks_of_each_operand():
-    """Check that blocks along the summed axis, not along the other axis, decide what is clipped."""
+    """Check that gradients are zero where a number is clamped in a block along the summed axis."""
     a, b = torch.randn(64, 32), torch.randn(32, 64)
     a[5] *= 1000
     b[:, 7] *= 1000

@@ -283,7 +283,10 @@ def test_the_table_shows_the_worst_ten_operands():
 
 
 def test_tables_fit_a_terminal():
-    """Check that tables fit in 80 columns; terminals wrapped each line of tables of 110 columns."""
+    """Check that tables fit in 80 columns.
+
+    Regression: tables had 110 columns, so terminals wrapped each line.
+    """
     net = nn.ModuleDict({"transformer": nn.ModuleDict({"encoder_layers": nn.ModuleList([model()])})})
     net.forward = net["transformer"]["encoder_layers"][0].forward
     mxt.emulate(net, "e4m3:block=32,scale=float32")

@@ -84,8 +84,8 @@ def stuck_bits(task: Task) -> Iterator[Hypothesis]:
 def pairs(task: Task) -> Iterator[Hypothesis]:
     """Yield hypotheses that combine two mistakes.
 
-    A pair is a mistake together with another rounding or scale rule, or a mistake whose codes are
-    in another order.
+    A pair is a mistake under another rounding or scale rule, or a mistake together with another
+    order of the codes.
     """
     singles = hypotheses(task)
     others = {f"rounding {mode}": replace(task, rounding=mode) for mode in Rounding}

@@ -251,7 +251,7 @@ def arrangements(task: Task, answered: list[Answered]) -> list[str]:
     for name, arrange in _tried(task).items():
         if all(_is_right(task, one, arrange) for one in answered):
             found.append(name)
-    if "short last blocks are left zero" in found:  # this implies "left out"
+    if "short last blocks are left zero" in found:  # then "left out" holds, too
         found.remove("short last blocks are left out")
     return found
 
@@ -259,7 +259,7 @@ def arrangements(task: Task, answered: list[Answered]) -> list[str]:
 def _is_right(task: Task, one: Answered, arrange: Arranged) -> bool:
     """Return True if an arrangement makes an array's answers right.
 
-    An array to which the arrangement does not apply must have no wrong answer.
+    If the arrangement does not apply to the array, return True if no answer is wrong.
     """
     arranged = arrange(one)
     if arranged is None:

@@ -176,8 +176,8 @@ def read_as(change: Callable[[Task, Array], Array], answer: Answer) -> Answer:
 def inputs_read_otherwise(task: Task, answer: Answer) -> Iterator[tuple[str, Answer]]:
     """Yield (name, function) for each mistake in reading inputs.
 
-    Each mistake either reads subnormal numbers as zero, or reads x in a narrower type. The answer
-    is right for the number that the implementation read.
+    Each mistake either reads subnormal numbers as zero, or reads x in a narrower type. Each
+    function gives the right answer for the misread number.
     """
 
     def flushed(task: Task, bits: Array) -> Array:

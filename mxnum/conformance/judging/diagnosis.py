@@ -152,9 +152,9 @@ class Diagnosis:
                 ]
 
     def _judged(self, output: Field, inputs: Columns, answers: Columns, labels: Columns) -> tuple[Array, Columns]:
-        """Return a mask of the rows on which hypotheses about a field are tried, and all inputs.
+        """Return a mask of the rows on which to try hypotheses about a field, and all rows' inputs.
 
-        The inputs for hypotheses about codes include the scales that were answered.
+        For hypotheses about codes, the inputs include the scales of the answers.
         """
         judged = (labels[output.name] != UNJUDGED).all(axis=1)
         if output.name != "codes":
@@ -202,7 +202,7 @@ class Diagnosis:
         }
 
     def _minus_zero(self, output: Field) -> int:
-        """Return the code of -0; if the field has no -0, return a number that is no code."""
+        """Return the code of -0. If the field has no -0, return -1, which is not a code."""
         return -1 if output.kind == "scale" or self.task.element.integer else 1 << (output.bits - 1)
 
     def _is_nan(self, output: Field, codes: Array) -> Array:

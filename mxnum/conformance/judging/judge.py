@@ -73,7 +73,7 @@ class Key:
 
 
 class Tallies:
-    """Counts of answers that follow choices, to check that each choice is made always or never."""
+    """Counts that show whether an implementation makes each choice always, never or sometimes."""
 
     def __init__(self) -> None:
         self.choices: dict[Key, Consistency] = {}
@@ -274,7 +274,7 @@ def scale_labels(task: Task, inputs: Columns, got: Array, want: Array, tallies: 
     has_nan = np.isnan(magnitude).any(axis=1)
     for kind, rows in (("NaN", has_nan), ("infinity", special & ~has_nan)):
         # If a NaN or an infinity changes only its own element, a block whose finite numbers are all
-        # zero counts as a block of zeros, so any scale code is permitted except NaN.
+        # zero counts as a block of zeros. Any scale code but NaN is permitted for such a block.
         followed = rows & (got != want) & ((got == alternative) | (zero & known))
         tallies.add(Key("nonfinite", kind), followed, rows & (got == want))
         labels[followed] = LABELS["nonfinite"]

@@ -64,9 +64,9 @@ def check_stochastic(
         least `power`. `bias` and `power` decide the number of draws: about 14 / bias² for each of
         about sixty cases, which takes seconds with the defaults.
     false_alarm
-        An upper limit for the probability that a right callable fails the check. Each kind of test
-        (of single cases, of groups of cases, and of dependence) gets a third of the limit, divided
-        by the number of tests of this kind (Bonferroni).
+        An upper limit for the probability that a right callable fails the check. There are three
+        kinds of tests: of single cases, of groups of cases, and of dependence. The tests of each
+        kind share a third of the limit equally (Bonferroni).
     seed
         Seed of the cases and their order.
     accept, strict, arrays, scales

@@ -267,7 +267,8 @@ def problems(task: Task, shares: Shares, sr_bits: int | None, levels: Levels, ke
 def explanations(shares: Shares, sr_bits: int | None, levels: Levels) -> list[str]:
     """Return in words the rules that agree with all counts.
 
-    The rules are numbers of random bits, or known mistakes if no number of random bits agrees.
+    The function first tries all numbers of random bits. It tries known mistakes only if no number
+    of random bits agrees.
     """
     if shares.fits(shares.probabilities(None), levels):
         enough = BITS[-1]

@@ -78,7 +78,7 @@ def inputs_of(task: Task, x: Array) -> Columns:
 def _largest_of_tensor(task: Task) -> int:
     """Return the bits of the largest element times the largest scale.
 
-    Halve the product until the input's float type can represent it.
+    The product is halved until it lies below the highest binade of the input's float type.
     """
     scale = task.format.scale.number
     assert scale is not None

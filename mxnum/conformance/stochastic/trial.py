@@ -107,7 +107,7 @@ def judge_codes(report: StochasticReport, tally: Tally, profile: Profile) -> Non
 
 
 def judge_what_stays(report: StochasticReport, tally: Tally, profile: Profile) -> None:
-    """Judge the answers that must not vary: for numbers with one right code and for blocks of NaN.
+    """Judge answers that must not vary: those to numbers with one right code, and to blocks of NaN.
 
     Zeros, representable numbers and saturated numbers have one right code.
     """
@@ -178,7 +178,7 @@ SEEDS = (1, 2, *(1 | 1 << bit for bit in range(1, 31)), 2 | 1 << 30)
 UNDER_EACH_SEED = 4096
 #: A call that tests whether draws are independent has at least this many elements.
 AT_LEAST = 1 << 14
-#: A case from `chances` gets this many times the draws of a case from `survey`.
+#: A case from `chances` is drawn this many times as often as a case from `survey`.
 SURVEYED = 64
 #: Number of draws of each case if the kernel's probabilities are not judged. A case from `survey`
 #: always has at least this many draws.

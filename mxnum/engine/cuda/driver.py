@@ -187,7 +187,7 @@ def _host_memory(address: int, count: int, dtype: np.dtype[Any]) -> np.ndarray[A
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any], stream: int | None) -> Any:
-    """Return a new numba device array, whose elements are not set."""
+    """Return a new numba device array with uninitialized elements."""
     if SIMULATED:
         fake: Any = cuda.to_device(np.empty(1, np.uint8))
         return type(fake)(np.empty(shape, dtype))
@@ -212,7 +212,7 @@ def view(owner: Any, view: DeviceArray) -> Any:
         "shape": view.shape, "strides": steps, "typestr": f"<u{width}", "data": (view.pointer, False), "version": 3
     }  # fmt: skip
     array = cuda.from_cuda_array_interface(interface, owner=owner, sync=False)
-    # The method `view` of numba's arrays refuses arrays without dimensions.
+    # The method `view` of numba's arrays raises an error for arrays without dimensions.
     return type(array)(view.shape, steps, view.dtype, stream_of(view.stream), array.gpu_data)
 
 

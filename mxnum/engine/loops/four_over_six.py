@@ -98,8 +98,8 @@ def _added(high, low, lost, term):
 _QUARTER, _HALF, _3_4, _5_4, _3_2, _7_4, _2, _5_2, _3, _7_2, _4, _5, _6 = (
     int(np.float32(number).view(np.int32)) for number in (0.25, 0.5, 0.75, 1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 5, 6)
 )
-#: The comparison in float32 is valid only if the largest element and both factors lie between
-#: `_LEAST_WIDE` and `_GREATEST_WIDE`.
+#: The comparison in float32 is valid only if the block's largest magnitude and both factors lie
+#: between `_LEAST_WIDE` and `_GREATEST_WIDE`.
 _LEAST_WIDE, _GREATEST_WIDE = 2.0**-50, 2.0**50
 #: Each number of a block adds at most `_TERM` * A to the error of the difference of the two sums,
 #: or `_SQUARE` * A**2 if errors are squared. A is the largest magnitude.

@@ -1,10 +1,10 @@
 """Loops for asymmetric scaling, for blocks of any shape.
 
 The loops reduce asymmetric scaling to quantization without offsets. To quantize, a first loop finds
-the offset of each block, and a loop of `convert` subtracts the offsets. The loops of `rows` and
-`columns` then quantize the differences between numbers and offsets. To dequantize, the loops of
-`rows` and `columns` compute values, and a loop of `convert` adds the offsets. As in `columns`, each
-loop processes bands of k rows in panels of columns.
+the offset of each block, and a loop made by `convert` subtracts the offsets. The loops of the
+modules `rows` and `columns` then quantize the differences between numbers and offsets. To
+dequantize, the loops of `rows` and `columns` compute values, and a loop made by `convert` adds the
+offsets. As in `columns`, each loop processes bands of k rows in panels of columns.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ def may_add(scales: Array, offsets: Array, element: ElementFormat) -> bool:
 
 
 def ordered_type(source: ElementFormat) -> Any:
-    """Return the type of the integers of `make_to_ordered`, which sort as the numbers sort."""
+    """Return the type of the integers that the function from `make_to_ordered` returns.
+
+    These integers have the same order as the numbers.
+    """
     return np.int32 if source.bits <= 32 else np.int64
 
 
@@ -156,7 +159,7 @@ def half_range_scales(source: ElementFormat, element: ElementFormat, rule: Scale
 
 @cache
 def subtract_offsets(source: ElementFormat, by_floats: bool) -> Any:
-    """Return a loop of `convert` that subtracts offsets from numbers.
+    """Return the loop, made by `convert`, that subtracts offsets from numbers.
 
     The differences are in the format `difference_format(source)`. If `by_floats`, they are computed
     by float operations, otherwise by the integer operations of the definition.
@@ -168,13 +171,13 @@ def subtract_offsets(source: ElementFormat, by_floats: bool) -> Any:
 
 @cache
 def add_offsets() -> Any:
-    """Return a loop of `convert` that adds offsets to float32 values in place."""
+    """Return the loop, made by `convert`, that adds offsets to float32 values in place."""
     return convert(_of_offset(fast_sum, make_widen(OFFSET)), True, in_place=True)
 
 
 @cache
 def decode_with_offsets(element: ElementFormat, target: ElementFormat) -> Any:
-    """Return a loop of `convert` that decodes codes and adds offsets, by the definition.
+    """Return the loop, made by `convert`, that decodes codes and adds offsets by the definition.
 
     The results are in the format `target`.
     """
@@ -218,7 +221,7 @@ def convert(function: Callable[..., Any], in_lanes: bool, in_place: bool = False
 
 @cache
 def _convert() -> Any:
-    """Return `loop(kernel, arrays, share)`, the compiled loop of `convert` for all functions."""
+    """Return `loop(kernel, arrays, share)`, which all loops made by `convert` share."""
 
     def loop(kernel, arrays, share):
         x, out, scales, offsets = arrays

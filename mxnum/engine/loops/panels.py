@@ -216,7 +216,7 @@ def block_maxima(source: ElementFormat, run: int) -> Any:
 
 
 def address_of(draw: Draw) -> Any:
-    """Return the value by which `call_kernel` calls `draw` in a loop, or 0 if `draw` is None."""
+    """Return the value that a loop passes to `call_kernel` to call `draw`; 0 if `draw` is None."""
     return 0 if draw is None else draw.for_types(np.uint32, np.int32, np.int64)
 
 

@@ -50,8 +50,8 @@ def words_in_line(buffer: Any, place: Any, first: Any, key: Any, sr_bits: int, c
     """Write the random bits of `count` counters, from counter `first` on, into `buffer`.
 
     `place` is the first index of `buffer` that is written. Each counter fills four items with its
-    words, shifted as by `make_align_random`. The key is (seed low, seed high, stream low, stream
-    high, ...). `sr_bits` and `count` must be compile-time constants.
+    words. The function that `make_align_random` returns shifts each word. The key is (seed low,
+    seed high, stream low, stream high, ...). `sr_bits` and `count` must be compile-time constants.
     """
     align_random = random.make_align_random(sr_bits)
     for i, counter in enumerate(range(first, first + count)):

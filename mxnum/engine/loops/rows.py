@@ -93,8 +93,8 @@ def make_fast_scales(source: ElementFormat) -> Callable[..., Any]:
             else:
                 scale = i32(integer(fast_scale(magnitude, e)))
                 amax[b] = scale
-            # Every scale except NaN gives a block of zeros the same codes, so use one that is
-            # always allowed.
+            # A block of zeros gets the same codes under every scale but NaN, so use a scale that
+            # lies within `limits`.
             scale = i32(limits.least_scale) if integer(magnitude) == 0 and scale < NAN_SCALE else scale
             used[b] = scale
             least, greatest = i32(min(least, scale)), i32(max(greatest, scale))

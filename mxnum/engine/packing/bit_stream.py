@@ -64,8 +64,8 @@ def make_unpack_run(bits: int) -> Callable[..., Any]:
 def _together(bits: int) -> tuple[int, int, Any]:
     """Return the least number of codes that fill whole bytes, the number of bytes, and `in_word`.
 
-    `in_word` converts a code to a 32-bit integer if all these codes together fit 32 bits, else to a
-    64-bit integer.
+    `in_word` converts a code to a 32-bit integer if all these codes together fit in 32 bits, else
+    to a 64-bit integer.
     """
     codes = codes_in_whole_bytes(bits)
     return codes, codes * bits // 8, lane if codes * bits <= 32 else wide

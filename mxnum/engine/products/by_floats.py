@@ -134,7 +134,10 @@ class _Side(NamedTuple):
         return _Panels(numbers, new_panels(rows, blocks, width, "float32"), starts)
 
     def pack(self, some: slice, panels: _Panels, bias: int = 0) -> None:
-        """Write rows to `panels`. Elements are multiplied by scales unless `panels` has scales.
+        """Pack the rows that the slice `some` selects into `panels`.
+
+        If `panels` has panels for scales, the scales are packed there. Otherwise, each element is
+        multiplied by its scale.
 
         `bias` is added to all 8-bit integers of the left operand, so that none is negative.
         """

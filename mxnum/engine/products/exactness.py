@@ -1,4 +1,4 @@
-"""Decides how hardware can hold exact sums of blocks.
+"""Decide how hardware can hold exact sums of blocks.
 
 The elements of a format are integer multiples of one unit. Sums of products of elements are exact
 in any order up to 2**24 units in float32, and up to 2**53 units in float64. If sums of a format
@@ -87,9 +87,9 @@ def exactness_of(
     """Return the cheapest way to hold sums of `run` products exactly, or None if there is none.
 
     `instructions` is the result of `integers.instructions`. `extra` is the number of significand
-    bits of both scales together, minus 2; it is 0 if both scales are powers of two. Otherwise,
-    float32 is used only if it holds every product of two scales, and float64 only if it holds every
-    sum of a block times such a product.
+    bits of both scales together, minus 2; it is 0 if both scales are powers of two. If scales are
+    floats, float32 is used only if it holds the product of any two scales exactly. float64 is used
+    only if it holds the sum of a block, multiplied by this product, exactly.
 
     The result is None if an element other than zero is not a normal float32 number.
     """
@@ -174,10 +174,10 @@ def run_of(x: Operand) -> int:
 def may_be_wide(a: Operand, b: Operand, run: int) -> bool:
     """Return True if float64 might not hold the sum of some block.
 
-    The elements of a block are multiples of the spacing of numbers in its least binade, and lie
-    below the end of its greatest binade. So a product of two elements has at most w_a + w_b
-    bits, where w_a and w_b are the `widths` of the blocks. A sum of n products has at most
-    ceil(log2(n)) more bits than a product.
+    The elements of a block are multiples of the spacing of numbers in its lowest binade, and lie
+    below the end of its highest binade. So a product of two elements has at most w_a + w_b bits,
+    where w_a and w_b are the `widths` of the blocks. A sum of n products has at most ceil(log2(n))
+    more bits than a product.
     """
     return bool((widths(a, run) + widths(b, run) > bits_to_spare(run)).any())
 
@@ -191,7 +191,8 @@ def widths(x: Operand, run: int) -> Array:
     """Return the width in bits of each column of blocks.
 
     The elements of a column are multiples of the spacing s of numbers in their lowest binade, and
-    lie below the end t of their highest binade. The width is log2(t / s).
+    lie below the end t of their highest binade. The width is log2(t / s). For integer elements, the
+    width is the number of bits of an element.
     """
     element, starts = x.format, np.arange(0, x.array.shape[1], run)
     if element.integer:

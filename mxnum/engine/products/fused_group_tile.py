@@ -1,4 +1,4 @@
-"""A tile of fused sums whose terms are exact group sums, on float hardware.
+"""Compute a tile of fused sums on float hardware, for units whose terms are the sums of groups.
 
 Each lane computes one fused sum at a time. The sum of a group times its two scales is exact in
 float32. The scaled sum of a group is aligned by a power of two and truncated to an integer, which

@@ -33,10 +33,10 @@ LANES = 16
 ROWS = 8 if llvmlite.binding.get_host_cpu_features().get("avx512f") else 4
 #: The greatest number of fraction bits with which sums of aligned products fit in 32-bit integers.
 MOST_BITS = 26
-#: A number below the exponents of all products.
+#: The start of the search for the greatest exponent; below the exponents of all products.
 _LOWEST = -(1 << 20)
-#: A number below the exponents of all terms that are not zero, from which powers of two are still
-#: float64 numbers. It replaces the exponent of a sum whose terms are all zero.
+#: The exponent of a zero addend, and of a sum whose terms are all zero. It is below the exponents
+#: of all nonzero terms, but float64 still holds the powers of two that are computed from it.
 LEAST = -600
 
 

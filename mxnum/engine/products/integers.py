@@ -6,8 +6,8 @@ multiplies the integers of two words and adds the products to a 32-bit sum, in e
 vector.
 
 The instructions for 8-bit integers require an unsigned left operand, so a bias makes the integers
-of the left operand positive. To cancel the bias, the sum of a block starts at -bias times the sum
-of the right operand's integers.
+of the left operand nonnegative. To cancel the bias, the sum of a block starts at -bias times the
+sum of the right operand's integers.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Integers:
 
     @property
     def bias(self) -> int:
-        """The number that makes all elements positive or zero when it is added."""
+        """The least number that, added to each element, leaves no element negative."""
         return -int(self.values.min())
 
 
@@ -83,8 +83,8 @@ def integers_of(element: ElementFormat) -> Integers | None:
     term, unit = meanings(element), element.emin - element.mantissa_bits
     largest = np.ldexp(term.significands.astype(np.float64), term.exponents - unit)
     is_decoded = 1 << element.bits <= _TABLE or (element.integer and element.bits == 8)
-    # For units from 2**-16 to 1, float32 holds the smallest scale times the unit, whether scales
-    # are E8M0 codes or 16-bit floats.
+    # For units from 2**-16 to 1, float32 represents unit * scale even for the smallest scale of
+    # E8M0, bfloat16 or float16.
     if not is_decoded or not -16 <= unit <= 0 or (term.classes >= INFINITY).any():
         return None
     if np.abs(largest).max() >= 1 << 15:
@@ -97,7 +97,7 @@ def word_for(a: ElementFormat, b: ElementFormat, run: int, given: str) -> str | 
 
     `given` is the result of `instructions`. The caller ensures that no sum of `run` products
     exceeds 2**24 units, so 32 bits hold every sum. Without VNNI, a sum of 8-bit products is kept as
-    two partial sums, which must fit 16 bits each.
+    two partial sums, each of which must fit in 16 bits.
     """
     x, y = integers_of(a), integers_of(b)
     if not given or x is None or y is None:
@@ -330,7 +330,7 @@ def dot(builder: Any, total: Any, left: Any, right: Any, word: str) -> Any:
 
 
 def widened(builder: Any, total: Any, start: Any) -> Any:
-    """Return IR for the 32-bit sums of a block of 8-bit integers.
+    """Return IR for the 32-bit sums of the products over a block of 8-bit integers.
 
     `total` is the last result of `dot` for the block, and `start` is the value from which sums
     start.

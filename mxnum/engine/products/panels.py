@@ -1,4 +1,4 @@
-"""Packs rows of numbers into the panels that `register_tile` reads.
+"""Pack rows of numbers into the panels that `register_tile` reads.
 
 A panel holds a few rows side by side: all their numbers at the first index, then all at the second
 index, and so on. Zeros pad a panel. Vector instructions copy tiles of eight by eight numbers,

@@ -1,6 +1,6 @@
-"""Products without tiles: of two vectors, and of matrices whose elements are split if necessary.
+"""Products without tiles: sequential sums for two vectors, and sums by blocks for two matrices.
 
-An element is split into two parts if float64 cannot hold the sum of a block exactly.
+If float64 cannot hold the sum of a block exactly, each element of one operand is split in two.
 """
 
 from __future__ import annotations

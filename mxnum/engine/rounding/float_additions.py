@@ -3,9 +3,9 @@
 The quantum at x is the distance between neighbouring values of the element at x. Adding to |x| a
 power of two whose last bit is worth the quantum, and subtracting it again, rounds |x| to the
 quantum, to nearest even. Subtracting the rounded value from |x| is exact, and gives the rounding
-error. Every rounding mode gives the value nearest to |x|, or the next value above or below it.
-Raising the bit pattern of the sum by 1 leads to the next value above, and lowering it by 1 leads to
-the next value below.
+error. Every rounding mode gives this rounded value, or the next value above or below it. Raising
+the bit pattern of the sum by 1 leads to the next value above, and lowering it by 1 leads to the
+next value below.
 
 Float32 additions round correctly only inside a domain of scales and magnitudes, and only while the
 hardware rounds to nearest even. Loops check both conditions. Theorems say that, inside the domain
@@ -215,7 +215,8 @@ def make_value(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
         limit = select(special == 0, largest, special)
         keeps = select(value > largest, select(special == 0, _SIGN, e.special_sign), _SIGN)
         value = select(value > largest, limit, value)
-        return value | (x & select(value == 0, e.zero_sign, keeps))  # Integers lack -0; a NaN for overflow has no sign.
+        # Integers have no -0. A NaN that replaces a number beyond the largest value has no sign.
+        return value | (x & select(value == 0, e.zero_sign, keeps))
 
     fast_value.__name__ = f"fast_value_{rounding}{'_by_parity' if by_parity else ''}"
     return fast_value

@@ -54,7 +54,7 @@ class Definition:
     """
 
     function: Callable[..., Any]
-    #: True if every intermediate result fits 32 bits, so that a loop may compute with 32-bit
+    #: True if every intermediate result fits in 32 bits, so that a loop may compute with 32-bit
     #: integers.
     in_lanes: bool
     #: The array from which the loop makes the constants that it passes to `function`.

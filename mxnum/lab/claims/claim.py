@@ -74,7 +74,7 @@ class Claim:
     how: str
     #: The runs that would decide the claim if the stored runs cannot decide it.
     scale: str = ""
-    #: The party that states the claim, and every item of the evidence that names no party.
+    #: The party that states the claim. It also states each item of evidence that names no party.
     whose: Whose = Whose.PAPER
     #: Results files that the check needs. A tuple lists alternative files, the best first.
     needs: tuple[str | tuple[str, ...], ...] = ()
@@ -108,7 +108,10 @@ class Claim:
         return [(need,) if isinstance(need, str) else need for need in self.needs]
 
     def missing(self, context: Context) -> list[str]:
-        """Return the needed results files that do not exist; of alternative files, the best."""
+        """Return the results files that are needed but do not exist.
+
+        Of alternative files, none of which exists, the list has only the best.
+        """
         return [names[0] for names in self.alternatives if not any(map(context.has, names))]
 
 

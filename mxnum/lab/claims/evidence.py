@@ -16,7 +16,8 @@ LEVEL = 0.05
 class Whose(StrEnum):
     """The party that states a number or a sentence of the evidence.
 
-    The verdict counts only the items of one party: the first in the order below that states any.
+    The verdict counts only the items of one party: the first, in the order below, that states an
+    item.
     """
 
     #: A paper.

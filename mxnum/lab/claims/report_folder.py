@@ -85,7 +85,7 @@ class ReportFolder:
         storage.write_json(path, stored | {"id": entry.claim.id, "verdict": str(entry.verdict)})
 
     def context(self, tell: Callable[[str], object] = lambda text: None) -> Context:
-        """Return the context of checks and figures in this folder."""
+        """Return a `Context` through which checks and figures use this folder."""
         return Context(self.results, tell, self._keep_arrays, self._arrays)
 
     def _keep_arrays(self, name: str, arrays: Mapping[str, Any]) -> None:

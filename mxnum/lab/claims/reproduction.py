@@ -223,8 +223,7 @@ class _Session:
         here = {arm: each for arm, each in study.arms.items() if each.source != "text" or Path(each.text).is_file()}
         if left := [arm for arm in study.arms if arm not in here]:
             self.watch.say(
-                f"{study.name}: does not train the arms {', '.join(left)}, because the text files of these "
-                "arms do not exist."
+                f"{study.name}: skips the arms {', '.join(left)}, because the text files of these arms do not exist."
             )
         study = replace(study, arms=here)
         runs = self.store.runs / "language" / study.name
@@ -280,10 +279,10 @@ class _Session:
         made = [name for names in claim.alternatives for name in names if name in self.files]
         if claim.needs and not made:
             command = replace(self.request, ids=(id,), full=True).command
-            remark = f"The claim needs more training than the quick runs give: run `{command}`."
+            remark = f"The quick runs do not suffice to check this claim: run `{command}`."
             if (answer := stored.load()["answers"].get(id)) is not None:
                 remark = (
-                    f"Not run here. Stored runs found: {answer} To repeat these runs in a checkout, run "
+                    f"Not run here. Answer from stored runs: {answer} To repeat these runs in a checkout, run "
                     f"`{claim.command}`."
                 )
         elif any(name in self.impossible for name in made):
@@ -291,7 +290,7 @@ class _Session:
         elif made and self.failures:
             remark = "Every training run for this claim failed."
         else:
-            remark = "The check was not reached yet; run the same command to continue."
+            remark = "The check has not run yet; run the same command to continue."
         return Entry(claim, Verdict.NOT_RUN, remark=remark)
 
 

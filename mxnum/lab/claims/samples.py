@@ -1,4 +1,4 @@
-"""Draw random samples that checks quantize, and test that kernels agree with a formula."""
+"""Random samples for the checks of claims, and a test that kernels agree with a formula."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIGMA = 5
 PARTS = 1 << 16
 #: The number of blocks in a sample: for blocks of 32 numbers, and for blocks of 16.
 BLOCKS, BLOCKS_OF_16 = 1 << 16, 1 << 17
-#: About the largest magnitude of the 2**21 N(0, 1) numbers of a sample.
+#: The approximate largest magnitude of the 2**21 N(0, 1) numbers of a sample.
 LARGEST = 5
 #: The tensor scale of NVFP4 for `LARGEST`: `LARGEST` / (largest element times largest scale), in
 #: float32.
@@ -68,7 +68,7 @@ def mean(values: Array) -> tuple[float, float]:
 
 
 def kernels_agree(samples: list[tuple[float, Array]]) -> Statement:
-    """Judge if each sample mean lies within `SIGMA` standard errors of its theoretical value."""
+    """Judge whether each sample mean is within `SIGMA` standard errors of its theoretical value."""
     distances = []
     for expected, sample in samples:
         value, bar = mean(sample)

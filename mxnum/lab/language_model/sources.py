@@ -125,7 +125,7 @@ def _encoded(text: bytes, vocabulary: int) -> pairs.Encoded:
 
 
 def source_of(setting: Setting) -> Source:
-    """Return the source of a setting."""
+    """Return the source that a setting describes."""
     if setting.source == "text":
         accepted = "256 (one symbol for each byte) or more (symbols for pairs too)"
         errors.require(setting.vocabulary >= 256, "vocabulary", accepted, setting.vocabulary)

@@ -104,7 +104,7 @@ class TorchNetwork:
 
 
 class TorchTeacher:
-    """A teacher that computes labels with PyTorch, faster than a host can for a GPU."""
+    """A teacher that computes labels with PyTorch. On a GPU this is faster than on the host."""
 
     def __init__(self, teacher: Teacher, device: str):
         self.teacher, self.device = teacher, device

@@ -12,7 +12,8 @@ from mxnum.lab.mlp import kernels
 from mxnum.lab.mlp.config import Experiment
 
 Array = Any
-#: A function of inputs and a product, or None, that returns labels without noise (see `Teacher`).
+#: A function that returns labels without noise, such as a `Teacher`. Its arguments are the inputs,
+#: and a function that replaces the matrix product, or None.
 Label = Callable[[Array, Any], Array]
 
 #: The purposes for which a run draws random numbers; each purpose has its own stream.

@@ -179,9 +179,10 @@ def _cut(magnitudes: Array, size: Array) -> Array:
 
     The threshold is 0 if the error stays below `size` even when all numbers are clipped to 0. Let
     S1 be the sum of the k largest magnitudes, and S2 the sum of their squares. If the k largest
-    magnitudes are clipped at c, the squares of the errors sum to S2 - 2 c S1 + k c^2. For each k,
-    solving for the sum that `size` requires yields a threshold c. The function returns the c of the
-    least k for which exactly k magnitudes exceed c.
+    magnitudes are clipped at c, the squares of the errors sum to S2 - 2 c S1 + k c^2. `size`
+    determines this sum, so each k has its own solution c. The function returns the c of the least k
+    for which c is at least the next smaller magnitude: then only the k largest magnitudes are
+    clipped.
     """
     largest = np.flip(np.sort(magnitudes, axis=-1), axis=-1).astype(np.float64)
     count = np.arange(1, magnitudes.shape[-1] + 1)

@@ -29,7 +29,7 @@ from mxnum.recipe import Operand
 #: The block shapes whose errors are compared. A block of sixteen elements is part of a row (a token
 #: or a row of weights), part of a column, or a square tile.
 ORGANISATIONS = {"row": (1, 16), "column": (16, 1), "tile": (4, 4)}
-#: Losses at rest (with the logits in equilibrium) are predicted only if the control's loss exceeds
+#: Losses at rest (with the logits in equilibrium) are simulated only if the control's loss exceeds
 #: the entropy by less than this many nats. A control with a larger excess has learnt nothing.
 MOST_NOISE = 10.0
 

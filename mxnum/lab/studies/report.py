@@ -85,7 +85,7 @@ def stored(results: Path, name: str) -> dict[str, Any]:
 def read_run(path: Path, arm: str, configuration: Any) -> dict[str, Any]:
     """Return the stored data of a run; raise ValueError if its configuration is not the arm's.
 
-    If the model can continue runs, the number of steps of the run may differ from the arm's.
+    Run and arm may have different numbers of steps if the model can continue runs.
     """
     stored: dict[str, Any] = storage.read_json(path)
     model = model_of(configuration)

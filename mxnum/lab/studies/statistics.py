@@ -133,7 +133,7 @@ class Comparison:
 
     #: The exact two-sided p-value; None if no pair of runs differs.
     p: float | None
-    #: The number of seeds in both arms.
+    #: The number of seeds that both arms share.
     seeds: int
     #: The log-rank statistic: the number of events of the first arm minus the number expected if
     #: the arms do not differ.
@@ -184,8 +184,8 @@ def compare(strata: Iterable[tuple[Arm, Arm]], *, with_ratio: bool = True) -> Co
 def power(stored: tuple[Arm, Arm], pairs: int, level: float, draws: int = 2000) -> float:
     """Return the share of samples in which the first arm's events come significantly sooner.
 
-    Each sample draws `pairs` seeds with replacement, so that the two runs of a seed stay together.
-    `level` is the level of significance.
+    Each sample consists of `pairs` seeds, drawn with replacement. The two runs of a seed stay
+    together. `level` is the level of significance.
     """
     ours, theirs = (arm.by_seed() for arm in stored)
     seeds, generator, shown = sorted(ours.keys() & theirs.keys()), np.random.default_rng(_SEED), 0

@@ -20,7 +20,7 @@ FIRST_SEED = 39304300
 
 @dataclass(frozen=True)
 class Study:
-    """Arms that are compared on the same seeds, so with the same initial parameters and batches."""
+    """Arms that are compared on the same seeds: with the same initial parameters and batches."""
 
     name: str
     question: str
@@ -65,7 +65,7 @@ class Study:
 
 
 class Model:
-    """The interface to a network, which trains tasks, and reads and shows runs."""
+    """The interface to a network: its methods train, read and show the runs of a study."""
 
     #: The default configuration. Every configuration has a field `steps` and the methods `but`,
     #: `to_dict` and `from_dict`.

@@ -33,10 +33,11 @@ def heights(table: dict[str, Any], name: str) -> dict[int, float]:
 
 
 def slopes(table: dict[str, Any], kind: str) -> tuple[Limits, Limits] | None:
-    """Return both exponents of the power law (1 - beta2)^a rate^b for heights, with 95 % limits.
+    """Fit the power law (1 - beta2)^a rate^b to the heights; return a and b with 95 % limits.
 
-    The exponents come from a least-squares fit for each seed. Return None if fewer than three seeds
-    have a height for every pair of beta2 and rate, or if the pairs do not determine both exponents.
+    Each seed has its own least-squares fit; a and b are the means over the seeds. Return None if
+    fewer than three seeds have a height for every pair of beta2 and rate, or if the pairs do not
+    determine both exponents.
     """
     arms = cells(table, kind)
     found = {cell: heights(table, name) for cell, name in arms.items()}

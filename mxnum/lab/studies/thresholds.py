@@ -20,8 +20,8 @@ HEADINGS = ("arm", "runs that jump", *(f"above {line:g} x" for line in LINES))
 def least_after(table: dict[str, Any], arm: str) -> list[float]:
     """Return, for each run that jumps, the least loss after the first jump, divided by the base.
 
-    The losses are the stored medians over bins of steps. The result of a run is infinite if its
-    jump begins in the last bin.
+    The losses are the stored medians over bins of steps. If no bin begins after the start of a
+    run's jump, the run's result is infinite.
 
     >>> run = {"steps": 40, "final_loss": 3.0, "curve": [1.0] * 20 + [9.0, 4.0] + [6.0] * 18}
     >>> run["excursions"] = [{"start": 20, "end": None, "base": 1.0, "peak": 9.0, "area": 1.0}]

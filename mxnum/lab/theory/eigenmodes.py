@@ -36,9 +36,9 @@ def inverse_participation(mode: Any) -> Any:
 def mode_limit(bias: Any = 0.0, deviation: Any = 0.0, participation: Any = 1.0, *, momentum: float = 0.0) -> Any:
     """Return the learning rate times curvature below which a mode is stable.
 
-    Each element of the gradient has its own noise. The limit is `stability_limit` with the variance
-    multiplied by `participation`, the inverse participation ratio of the mode. If one noise is
-    common to all elements, use a `participation` of 1.
+    Each element of the gradient has its own noise. The limit is the result of `stability_limit` for
+    the variance of this noise times `participation`, the inverse participation ratio of the mode.
+    If one noise is common to all elements, use a `participation` of 1.
 
     >>> round(float(mode_limit(deviation=0.5, momentum=0.9) / mode_limit(momentum=0.9)), 3)
     0.174

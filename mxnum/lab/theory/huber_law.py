@@ -1,4 +1,4 @@
-"""Minimize the Huber loss of log L against log(A/N^alpha + B/D^beta + E), for many tables at once.
+"""Minimize the Huber loss of log L - log(A/N^alpha + B/D^beta + E), for many problems at once.
 
 With a = ln A, b = ln B and e = ln E, the law is exp(z1) + exp(z2) + exp(z3). z1, z2 and z3 are
 linear in the five parameters:

@@ -307,7 +307,7 @@ def logit_gradient_bias(
     Parameters
     ----------
     format, scale_rule, rounding, block_size
-        As in `mxnum.quantize`; rounding "rne", "rna", "rtz" or "sr".
+        As in `mxnum.quantize`, but `rounding` must be "rne", "rna", "rtz" or "sr".
     tokens
         N, the number of tokens of a microbatch. The loss is the mean over these tokens.
     factor

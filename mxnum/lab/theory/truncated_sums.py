@@ -78,7 +78,7 @@ def mean_sum(unit: MatrixUnit | str, k: int, values: Sequence[float] = E4M3_BINA
     errors.require(fits, "values", f"numbers from 1 to below 2 with at most {_MOST_BITS} fraction bits", tuple(values))
     chain = _Chain(row, tuple(values), 2 * int(bits or 0))
     # Promotion adds in float32, which is exact if the total has at most 24 bits.
-    errors.require(k * 4 << chain.fine <= 1 << 24 or not row.promotion, "k", "small enough for exact totals", k)
+    errors.require(k * 4 << chain.fine <= 1 << 24 or not row.promotion, "k", "small enough for exact float32 totals", k)
     chain.run(each // row.terms)
     mean = chain.mean() * (k // each)
     bound = chain.operations * _PER_OPERATION

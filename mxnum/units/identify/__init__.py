@@ -1,4 +1,4 @@
-"""Identifies a matrix unit: finds the rules that reproduce its answers to cases of d = a·b + c.
+"""Identify a matrix unit: find the rules that reproduce its answers to cases of d = a·b + c.
 
     from mxnum.units.identify import identify
     print(identify(f, "e4m3", k=32))

@@ -401,8 +401,9 @@ def fitting(
 ) -> Array:
     """Return a mask of the rules that give at most `wrong` wrong answers.
 
-    `zeros` is the mask of the sign bit if +0 and -0 count as equal, and 0 if they differ. A case
-    that refutes a rule moves towards the front of the order in which cases test later rules.
+    `zeros` is the mask of the sign bit if +0 and -0 count as equal, and 0 if they differ. When a
+    case refutes a rule, the case moves forward in the order of tests, so that it tests later rules
+    sooner.
     """
     a, b, c = cases
     k, limbs = orders.shape[1], np.empty(_LIMBS, np.int64)

@@ -51,10 +51,10 @@ class Rule:
     #: "term": the addend is a term of the first sum. "before": the addend is added to the first
     #: sum. "after": the addend is added to the total of all sums. "none": the addend is ignored.
     addend: str = "term"
-    #: The order in which sums take the products, as (width, step). Every `width` neighbouring
-    #: products are a chunk, numbered from 0. First come the chunks whose number is divisible by
-    #: `step`, then those with remainder 1, and so on. (1, 1) is ascending order;
-    #: (1, -2) swaps the two products of each pair.
+    #: The order in which products enter the sums, as (width, step). Chunks of `width` neighbouring
+    #: products are numbered from 0. First come the chunks whose number is divisible by `step`, then
+    #: the chunks whose number leaves remainder 1, and so on. (1, 1) is ascending order; (1, -2)
+    #: swaps the two products of each pair.
     order: tuple[int, int] = (1, 1)
     #: How alignment drops bits: "rtz" truncates magnitudes, "floor" truncates in two's complement,
     #: "rne" rounds to nearest even, and "sticky" keeps one more bit, which is set if any dropped
@@ -129,10 +129,10 @@ class Problem:
 
     @property
     def groups(self) -> tuple[int, ...]:
-        """The numbers of products, above 1, that a rule can add exactly to make one term.
+        """The values above 1 that `Rule.group` can have.
 
-        The tuple is empty for operands of more than 6 bits, because exact sums of their products
-        might not fit in a word.
+        The tuple is empty without block scales. It is also empty for operands of more than 6 bits,
+        because exact sums of their products might not fit in a word.
         """
         if not self.block or any(fmt.bits > 6 for fmt in self.formats):
             return ()
@@ -181,7 +181,7 @@ def orders(k: int) -> list[tuple[int, int]]:
 
 
 def order_of(order: tuple[int, int], k: int) -> list[int]:
-    """Return the indices of the K products in the order in which the sums take the products."""
+    """Return the indices of the K products in the order in which the products enter the sums."""
     width, step = order
     if step < 0:
         return sorted(range(k), key=lambda i: (i // -step, -i))

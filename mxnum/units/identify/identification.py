@@ -1,4 +1,4 @@
-"""`identify`: finds the rules and units that reproduce the answers of a matrix unit."""
+"""Find the rules and units that reproduce the answers of a matrix unit: `identify`."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class Identification:
 
 
 def shuffled(table: Array, seed: int) -> Array:
-    """Return the rules in random order, after one rule of each core (`core_of`)."""
+    """Return the rules in random order, with one rule of each core (`core_of`) first."""
     table = np.random.default_rng(seed).permutation(table)
     first = np.unique(core_of(table), return_index=True)[1]
     rest = np.setdiff1d(np.arange(len(table)), first)

@@ -30,7 +30,7 @@ def rule_of(unit: MatrixUnit, problem: Problem) -> Rule | None:
 
 
 def unstated(rule: Rule, problem: Problem) -> list[str]:
-    """Return the names of the fields of `rule` and `problem` that no `MatrixUnit` can state."""
+    """Return the names of the fields of `rule` and `problem` that no `MatrixUnit` can describe."""
     stated = Rule(
         rule.terms, addend=rule.addend, order=rule.order, fraction_bits=rule.fraction_bits, rounding=rule.rounding,
         result_bits=rule.result_bits, nan=(1 << (problem.result.bits - 1)) - 1, group=rule.group,
@@ -46,7 +46,7 @@ def unstated(rule: Rule, problem: Problem) -> list[str]:
 
 
 def unit_of(rule: Rule, problem: Problem, name: str = "mine") -> MatrixUnit | None:
-    """Return the `MatrixUnit` of a rule; None if no `MatrixUnit` can state the rule."""
+    """Return the `MatrixUnit` of a rule; None if no `MatrixUnit` can describe the rule."""
     if rule.fraction_bits is None or unstated(rule, problem):
         return None
     return MatrixUnit(

@@ -73,14 +73,14 @@ def _unpasted(found: Identification) -> str:
 def _contradicted(found: Identification) -> list[str]:
     wrong = found.contradictions()
     if found.nearest is None or not wrong:
-        return ["No rule of the family reproduces every answer."]
+        return ["No rule that identify knows reproduces every answer."]
     rule, index, count = found.nearest, wrong[0], len(found.cases.c)
     right = int(evaluate(rule, found.problem, found.cases.at(slice(index, index + 1)))[0])
     digits = found.problem.result.bits // 4
     near = f"{len(wrong)} of {count} answers contradict the nearest rule: {_one(rule)}."
-    few = "These few answers may be wrong." if len(wrong) <= 3 else "The unit is outside the family."
+    few = "These few answers may be wrong." if len(wrong) <= 3 else "The unit follows another rule."
     return [
-        "No rule of the family reproduces every answer.",
+        "No rule that identify knows reproduces every answer.",
         f"{near} {few}",
         f"The smallest contradicting case: {case_text(found.problem, found.cases, index)}; "
         f"the answer is 0x{int(found.answers[index]):0{digits}X}, the rule gives 0x{max(right, 0):0{digits}X}.",

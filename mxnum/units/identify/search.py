@@ -1,4 +1,4 @@
-"""Searches the family for the rules that reproduce all answers.
+"""Search the family of rules for those that reproduce all answers.
 
 First, structure cases (`cases.Maker.structure`) rule out most ways to group and order the products.
 Second, ordinary cases decide alignment, fraction bits, roundings and carry limits; many rules are
@@ -48,8 +48,8 @@ SIDES: dict[str, tuple[Any, ...]] = {
 FLUSHED: dict[str, Any] = {"flush_operands": True, "flush_addend": True, "flush_result": True}
 #: The limits that the search tries for the integer bits of a sum; None means no limit.
 CARRIES = (None, *range(2, 13))
-#: CORES is the number of rules in a batch; the fields in `SIDES` are found batch by batch. MOST is
-#: the greatest number of rules in a result; if more rules fit, the result is a sample of them.
+#: The search decides the fields in `SIDES` for batches of `CORES` rules. A result has at most
+#: `MOST` rules; if more rules fit, the result is a sample of them.
 CORES, MOST = 512, 8192
 #: The approximate limit on the number of products that a batch adds, over all rules and cases.
 EFFORT = 200_000_000
@@ -124,7 +124,7 @@ def core_of(table: Array) -> Array:
 
 
 class Search:
-    """Searches the family for the rules that contradict at most `wrong` of the `answers`.
+    """A search for the rules of the family that contradict at most `wrong` of the `answers`.
 
     Rules are rows of a table (`family.table_of`).
     """
@@ -218,7 +218,7 @@ class Search:
         return np.concatenate(kept)
 
     def _fits_structure(self, table: Array, found: Array, small: int) -> bool:
-        """Return True if the rule and the unit answer `small` in the same structure cases.
+        """Return True if rule and unit give the answer `small` in the same structure cases.
 
         The rule is tried with few and with many fraction bits. At most `wrong` cases may differ.
         """

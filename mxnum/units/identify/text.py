@@ -40,7 +40,7 @@ def widths(problem: Problem) -> list[int]:
 
 
 def read_answers(lines: Iterable[str]) -> tuple[Problem, Cases, Array]:
-    """Return the problem, the cases and the answers that lines of text hold.
+    """Read lines of text; return the `Problem` in the header, the cases and their answers.
 
     The function ignores empty lines. If a line is neither part of the header nor a case with its
     answer, the function raises ValueError.

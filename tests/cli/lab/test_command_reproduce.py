@@ -69,7 +69,7 @@ def test_a_kill_loses_nothing(run, tmp_path):
     (claim,) = json.loads(printed)["claims"]
     assert (claim["verdict"], claim["remark"]) == (
         "not run",
-        "The check was not reached yet; run the same command to continue.",
+        "The check has not run yet; run the same command to continue.",
     )
     assert "not complete" in (tmp_path / "r" / "report.html").read_text()
     assert not list(tmp_path.rglob("*.partial"))

@@ -55,7 +55,7 @@ def test_words_multiply_as_the_dialect_says():
 
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "int64"])
 def test_the_greatest_of_some_elements(dtype):
-    """Check the largest magnitude of 16 or 32 consecutive elements, for many first elements."""
+    """Check the largest magnitude of 16 or 32 consecutive elements, from many first indices on."""
     limits = np.iinfo(dtype)
     mask = int(limits.max) >> (1 if dtype == "uint8" else 0)
     x = samples.generator("greatest", dtype).integers(limits.min, limits.max, 200, dtype, endpoint=True)

@@ -102,7 +102,7 @@ def test_an_interruption_keeps_what_is_there(tmp_path, counted, monkeypatch):
     told = Told()
     found = reproduce_into(tmp_path / "r", ["I6c"], processes=1, watch=told)
     assert found.report.interrupted
-    assert found.report["I6c"].remark == "The check was not reached yet; run the same command to continue."
+    assert found.report["I6c"].remark == "The check has not run yet; run the same command to continue."
     assert told.said[-1] == "Interrupted; run the same command to continue."
     assert "This report is not complete" in (tmp_path / "r" / "report.html").read_text()
     monkeypatch.undo()
@@ -125,7 +125,7 @@ def test_failures_are_told_and_the_rest_is_used(tmp_path, counted, fake, monkeyp
 
 
 def test_full_reproduction_computes_limits_and_interventions(tmp_path, monkeypatch):
-    """Check that full reproductions run interventions, and that the second reuses SGD's limits."""
+    """Check that a full reproduction runs interventions, and a second one reuses SGD's limits."""
     sgd = Experiment(width=32, layers=2, batch=32, steps=80, optimizer="sgd", rate=5, precision=ARMS["E2M1"].precision)
     monkeypatch.setitem(studies.STUDIES, "small", studies.Study("small", "?", {"E2M1": sgd}, 2, "E2M1"))
     monkeypatch.setattr(reproduction, "PLAN", Plan(lead=10, watch=20, perturbed=1, every=5))
@@ -205,7 +205,7 @@ def test_arms_on_a_text_that_is_not_there_are_left_out_and_operands_are_kept(tmp
     monkeypatch.setattr(reproduction, "judge", lambda claim, context: seen.update(table=context.json(name)))
     monkeypatch.setattr(reproduction._Session, "_write", lambda self, interrupted: self._entry("M7"))
     reproduce_into(tmp_path / "r", ["M7"], full=True, processes=1, watch=told)
-    left = "organisation: does not train the arms text, because the text files of these arms do not exist."
+    left = "organisation: skips the arms text, because the text files of these arms do not exist."
     assert left in told.said
     assert set(seen["table"]["arms"]) == {"chain"}
     assert "organisations" in seen["table"]["arms"]["chain"]["runs"][0]

@@ -1,4 +1,4 @@
-"""Tests of the language model and its training: starts, repetition, checkpoints, rounding."""
+"""Tests of the language model and its training: seeds, checkpoints, emulation, measurements."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ SHIPPED = "released code, E2M1"
 
 @CLAIM.check
 def _check(context: Context) -> Evidence:
-    """Judge which of six differences between the paper's text and code change when the loss rises.
+    """Judge which differences between text and code change the step at which the loss rises.
 
     The runs form a fractional factorial design of resolution IV, and the tests pair runs by seed.
     Eight seeds cannot give a p-value below 1 / 128, so the level of significance is 5 %, after
@@ -121,7 +121,7 @@ def _on_fresh_seeds(context: Context) -> str:
 
 
 def released_code(context: Context) -> Statement:
-    """Judge if, at the paper's size, the released code diverges in E4M3 and FP32 does not."""
+    """Judge whether, at the paper's size, the released code diverges in E4M3 but not in FP32."""
     table, control = paper_size.table(context), paper_size.CONTROL
     what = f"the released code diverges on seeds on which FP32 does not, {paper_size.WHERE}"
     name = next((arm for arm in table["arms"] if arm.startswith(f"{paper_size.PREFIX}released code")), None)

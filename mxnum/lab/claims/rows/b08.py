@@ -89,8 +89,8 @@ def _check(context: Context) -> Evidence:
     )
     answer = (
         f"With E4M3 scales and no tensor scale, smaller blocks have larger errors at sigma 2^{most} and below, "
-        "because the scale underflows. A tensor scale removes the effect; with UE5M3 scales it begins at a sigma 2^8 "
-        "times smaller."
+        "because the scale underflows. A tensor scale removes the effect; with UE5M3 scales the effect begins at a "
+        "sigma 2^8 times smaller."
     )
     evidence = Evidence((), statements, note, OF_NVFP4 | {"sizes": list(SIZES), "rounding": "rne"})
     return answered(evidence, answer, f"{worst:.3f} against {least:.3f} sigma^2")

@@ -43,7 +43,7 @@ CLAIM = Claim(
     "language model comes from this gradient. A factor on the loss removes the gap, and the analysis gives the "
     "size of the gap.",
     "The check reads a study of a decoder on a Markov source; its arms, limits and tests were fixed before six "
-    "seeds were trained. Without the stored study, the check trains one seed of four arms half as long.",
+    "seeds were trained. Without the stored study, the check trains four arms on one seed, for half of the steps.",
     whose=Whose.OURS,
     takes=(*language_models.RECIPE_FILES, STUDY, *last_layer.FILES, *FURTHER),
 )
@@ -446,8 +446,7 @@ def _of_one_seed(table: Table) -> Evidence:
     note = f"One seed and {QUICK_STEPS} steps, trained here; the study has six seeds and 400 steps."
     answer = (
         f"On one seed E4M3 in the gradient of the logits {'raises' if one[0] > 0 else 'lowers'} the loss by "
-        f"{abs(one[0]):.3f} nats, of which rceil leaves {rceil[0]:.3f}. Undecided: the derived size, which the study "
-        f"of "
-        "six seeds measures."
+        f"{abs(one[0]):.3f} nats, of which rceil leaves {rceil[0]:.3f}. Undecided: whether the gap has the derived "
+        "size, which needs the study of six seeds."
     )
     return Evidence((), statements, note, {"seed": QUICK_SEED, "steps": QUICK_STEPS}, answer, f"{one[0]:.2f} nats")

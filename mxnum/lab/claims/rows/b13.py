@@ -30,7 +30,7 @@ LEVEL = 0.05
 
 
 def is_none(values: list[float]) -> bool | None:
-    """Judge if the mean of `values` counts as no cost, by the mean's confidence limits.
+    """Judge by the confidence limits of the mean whether the mean of `values` counts as no cost.
 
     The result is True if both limits lie between -`NONE` and `NONE`, False if both lie above `NONE`
     or both below -`NONE`, and None otherwise.
@@ -42,7 +42,7 @@ def is_none(values: list[float]) -> bool | None:
 
 
 def costs(values: list[float], p: float) -> bool | None:
-    """Judge if the loss differences in `values` are a cost on average.
+    """Judge whether the mean of the loss differences in `values` is a cost.
 
     The result is True if the mean is significantly above 0 (`p` is below `LEVEL`). The result is
     False if the mean counts as no cost or is significantly below 0; otherwise None.

@@ -165,7 +165,7 @@ def _check(context: Context) -> Evidence:
 
 
 def of_shrinking(context: Context, found: dict[int, dict[tuple[str, str], Errors]]) -> list[Statement]:
-    """Judge whether sums shrink for all matrices, and as derived for positive numbers."""
+    """Judge whether all sums shrink, and whether sums of positive numbers shrink as derived."""
     context.tell("bounds of the mean")
     derived = [within_bounds(unit, k) for unit in (PLAIN, PROMOTED) for k in LENGTHS]
     every = [errors for of in found.values() for errors in of.values()]

@@ -47,7 +47,7 @@ def _check(context: Context) -> Evidence:
     note = (
         "All five scaled weights lie below 464, so rounding alone gives 448. A weight is clamped in the strict "
         f"sense if it would round to a value above 448 in a format with larger exponents. {clamped} of the five "
-        "weights are clamped in this sense. Every weight between 0.90625 and 1 is."
+        "weights are clamped in this sense. A weight between 0.90625 and 1 would be clamped."
     )
     by_rounding = "too" if clamped == 0 else f"for {weights.size - clamped} of them"
     answer = (

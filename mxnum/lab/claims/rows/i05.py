@@ -21,7 +21,7 @@ CLAIM = Claim(
     "parameters gives a lower bound of the norm of zeta. The norm grows during training, and the run diverges when "
     "the norm is of order 2.",
     BY_TRAINING,
-    "Runs at the paper's size (d = 512, 4 layers) that diverge and log the lower bound of zeta at each step "
+    "Diverging runs at the paper's size (d = 512, 4 layers) that log the lower bound of zeta at each step "
     "would decide the claim.",
     needs=(("confirm.json", "quick.json"),),
     command=command("confirm"),

@@ -16,8 +16,8 @@ CLAIM = Claim(
     "Changes to a run shortly before it diverges avert or delay the divergence: higher precision in layer norm or "
     "activations, no quantization in the backward pass, and others.",
     BY_TRAINING,
-    "Restarts of the run of row I6a from its checkpoints would decide the claim: each restart has one change or, as a "
-    "control, no change or only a perturbation.",
+    "Restarts of the run of row I6a from its checkpoints would decide the claim: restarts with one change each, and "
+    "controls with no change or only a perturbation.",
     needs=("interventions.json",),
     command="mxnum lab interventions --study small --base E2M1 --seeds 10 --watch 800 --perturbed 2 "
     "--results docs/lab/results",

@@ -1,4 +1,4 @@
-"""I10: scaling laws hold with mitigations, by the losses that Su et al. published."""
+"""I10: with mitigations, scaling laws hold for the losses that Su et al. published."""
 
 from __future__ import annotations
 
@@ -148,10 +148,11 @@ def _of_the_labels() -> str:
     )
     return (
         f"Labels: {len(named)} of the {len(labels)} runs in the table bf16 have fp8_e4m3 in their settings. These runs "
-        f"have at most 2.1e18 FLOP. Their losses look like bf16's. At {len(full)} of their sizes E4M3 throughout was "
-        f"also trained, and its loss is higher at {sum(g > 0 for g in full)} of these (median difference "
-        f"{np.median(full):+.4f}). The loss of E4M3 with bf16 differs from the labelled runs by {those:+.4f}, and from "
-        f"the other runs by {others:+.4f} (medians)."
+        "were trained with at most 2.1e18 FLOP. Their losses look like bf16's. At "
+        f"{len(full)} of their sizes E4M3 throughout was also trained, and its loss is higher at "
+        f"{sum(g > 0 for g in full)} of these (median difference {np.median(full):+.4f}). The losses of E4M3 with bf16 "
+        f"differ from the losses of the labelled runs by {those:+.4f}, and from those of the other runs by "
+        f"{others:+.4f} (medians)."
     )
 
 
@@ -181,8 +182,8 @@ def _of_the_compute() -> str:
             f"smaller models ({len(largest)} runs)"
         )
     return (
-        "Compute: in the arms 'bf16', 'E4M3 with bf16' and 'forward only', the largest models have 2.2e19 FLOP, not "
-        f"4.8e19. In two arms with larger models, {'; '.join(parts)}."
+        "Compute: in the arms 'bf16', 'E4M3 with bf16' and 'forward only', the largest models were trained with 2.2e19 "
+        f"FLOP, not 4.8e19. In two arms with larger models, {'; '.join(parts)}."
     )
 
 
@@ -192,9 +193,9 @@ def _of_the_floor(released: ScalingFit) -> str:
     return (
         f"Meaning of E: E is not the entropy of text. The least validation loss of all runs is {least:.2f} nats a "
         f"token: a perplexity of {math.exp(least):.2f}, with a vocabulary of 32,000. Training losses were published "
-        f"only for E3M2 throughout. In its {len(pairs)} runs that did not go astray, the training loss is "
-        f"{np.median(pairs):.3f} times the validation loss ({min(pairs):.3f} to {max(pairs):.3f}), as if only half of "
-        "the validation loss had been recorded. If so, the true A, B and E are twice as large (E is "
+        f"only for E3M2 throughout. In the {len(pairs)} runs of this arm that did not go astray, the training loss is "
+        f"{np.median(pairs):.3f} times the validation loss ({min(pairs):.3f} to {max(pairs):.3f}). Perhaps only half "
+        "of the validation loss was recorded. If so, the true A, B and E are twice as large (E is "
         f"{2 * released.law.E:.2f}); alpha, beta and the Huber loss stay the same."
     )
 

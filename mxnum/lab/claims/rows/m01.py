@@ -42,7 +42,7 @@ def _check(context: Context) -> Evidence:
 
 
 def of_language_models(context: Context) -> list[Statement]:
-    """Judge if stochastic rounding of gradients lowers the loss in E2M1, under three rules."""
+    """Judge whether stochastic rounding of gradients lowers the loss in E2M1, under three rules."""
     made = []
     for model, table in of_recipes(context):
         pairs = {rule: gaps(table, f"{arm}, SR gradients", arm) for rule, arm in RULES.items()}

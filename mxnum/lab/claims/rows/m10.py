@@ -101,7 +101,7 @@ def of_language_models(context: Context) -> list[Statement]:
 
 
 def _answer(context: Context, statements: list[Statement]) -> tuple[str, str]:
-    """Return two texts: the answer, with the paper's recipes near bfloat16, and the gap of E4M3."""
+    """Return the answer, which names the recipes that end near bfloat16, and the gap of E4M3."""
     tables = [table for _, table in of_recipes(context)]
     if not tables:
         return "", ""

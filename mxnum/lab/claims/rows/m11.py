@@ -162,8 +162,8 @@ def _six_bits(models: list[Calibration]) -> list[Statement]:
     readings = [1 / ((3 - fast) / 3 / FP8 + fast / 3 / MX4) for fast in (2, 1, 0)]
     return [
         Statement(
-            "forward products at FP8's rate and gradient products at FP8's or FP4's rate give the speed-up 2.11 of "
-            "MX6 at FP8's rate",
+            "forward products at FP8's rate, with gradient products at FP8's or FP4's rate, explain the speed-up "
+            "2.11 that the paper states for MX6 at FP8's rate",
             any(abs(reading - AT_FP8) <= PUBLISHED[names[0]][1] + 0.005 for reading in readings),
             "with two, one and no gradient product at FP4's rate the speed-up is {:.2f}, {:.2f}, {:.2f}".format(
                 *readings
@@ -179,7 +179,8 @@ def _six_bits(models: list[Calibration]) -> list[Statement]:
         Statement(
             "the speed-up 2.4 at FP4's rate equals the speed-up of MX4",
             abs(AT_FP4 - MX4) <= PUBLISHED[names[1]][1] + PUBLISHED["MX4"][1],
-            f"a step takes longer with speed-up 2.4 than with 2.73, by {1 / AT_FP4 - 1 / MX4:.1%} of a step in bf16",
+            "a step with speed-up 2.4 takes longer than a step with 2.73; the difference is "
+            f"{1 / AT_FP4 - 1 / MX4:.1%} of a step in bf16",
         ),
         Statement(
             "the speed-up 2.31 lies between 2.11 and 2.4, so the rate of MX6 lies between FP8's and FP4's",
