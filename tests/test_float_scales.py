@@ -20,15 +20,14 @@ X = generator("float scales").normal(size=(4, 64)).astype(np.float32)
 WIDE = "e4m3:block=128,scale=float32"
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_random_cases_without_compilation(seed):
+def test_random_cases_without_compilation():
     """Check random cases of all modes, layouts and types without numba, to save time."""
-    code = f"from tests.float_scale_cases import run_cases; run_cases({seed}, 150)"
+    code = "from tests.float_scale_cases import run_cases; run_cases(1, 200)"
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True
     )
-    assert done.stdout.strip() == "150 cases are the same", done.stderr
+    assert done.stdout.strip() == "200 cases are the same", done.stderr
 
 
 #: Cases (format, dtype, layout, options); each compiles one or two loops.

@@ -43,7 +43,7 @@ def test_boundaries_of_every_mode_match_the_oracle(source, target):
         encode = make_encode(src, tgt, rounding, overflow)
         for scale in (127, int(rng.integers(0, 255))):
             bits = samples.boundary_patterns(src, tgt, scale)
-            bits = np.concatenate([rng.choice(bits, 150), samples.special_patterns(src)])
+            bits = np.concatenate([rng.choice(bits, 60), samples.special_patterns(src)])
             words = rng.integers(0, 1 << 32, bits.size, dtype=np.uint32)
             got = encode(bits.astype(np.int64), np.int64(scale), make_align_random(30)(words.astype(np.int64)))
             want = encode_with_oracle(bits, source, target, rounding, overflow, scale, words)
@@ -95,7 +95,7 @@ def test_decode_of_all_codes_matches_the_oracle(source, target):
     decode = make_decode(src, tgt)
     codes = np.arange(1 << src.bits)
     rng = samples.generator("decode", source, target)
-    for scale in (0, 1, 2, 22, 103, 112, 126, 127, 128, 150, 253, 254, 255, *rng.integers(3, 253, 5).tolist()):
+    for scale in (0, 1, 22, 103, 112, 127, 150, 254, 255, int(rng.integers(3, 253))):
         got = [int(v) & ((1 << tgt.bits) - 1) for v in np.broadcast_to(decode(codes, np.int64(scale)), codes.shape)]
         want = [reference.decode(c, source, dtype=target, scale=scale) for c in codes.tolist()]
         samples.assert_same(

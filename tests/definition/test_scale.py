@@ -31,10 +31,10 @@ def magnitudes(source, element):
     thresholds = [0, ((1 << k) - 1) << m >> k, top << m >> (k - 1), (1 << m) - 1, 1 << (m - 1)]
     fractions = sorted({min(max(t + d, 0), (1 << m) - 1) for t in thresholds for d in (-1, 0, 1)})
     grid = (fields[:, None].astype(np.int64) << m) | np.array(fractions, np.int64)
-    random = rng.integers(0, src.max_code + 1, 200, dtype=np.int64)
+    random = rng.integers(0, src.max_code + 1, 50, dtype=np.int64)
     subnormal = np.array([1 << b for b in range(m)], np.int64)
     return np.unique(
-        np.concatenate([rng.choice(grid.ravel(), 600), subnormal, subnormal + 1, random, [0, src.max_code]])
+        np.concatenate([rng.choice(grid.ravel(), 200), subnormal, subnormal + 1, random, [0, src.max_code]])
     )
 
 

@@ -34,7 +34,7 @@ def signed(bits, width):
 
 def inputs(rng, element, source, factor):
     """Yield bits of finite numbers at or next to thresholds, and at the ends of the range."""
-    for _ in range(5):
+    for _ in range(2):
         low, high = (Fraction(element.value(int(rng.integers(0, element.max_code + 1)))) for _ in range(2))
         for magnitude in (low * factor, (low + high) / 2 * factor):
             number = numbers.Exact("finite", bool(rng.integers(2)), magnitude)
@@ -45,7 +45,7 @@ def inputs(rng, element, source, factor):
     yield from (0, 1, source.max_code, 1 << (source.bits - 1))
 
 
-def cases(rng, scale, count=6):
+def cases(rng, scale, count=2):
     """Yield pairs of a scale code and a tensor scale, including the extremes of both."""
     yield from ((0, 0x3F800000), (scale.max_code, FLOAT32.max_code), (1, 1))
     for _ in range(count):
@@ -65,7 +65,7 @@ def test_elements(source, scale_name):
             if paths.PLACES.covers(source, element, rounding=rounding, scale=scale):
                 makers.append(by_factors.by_places(*how, target))
             defined = formulation.quantizing_over(*how, overflow, target)
-            for code, tensor in cases(rng, scale, 2):
+            for code, tensor in cases(rng, scale):
                 tensor = tensor if scale.bits == 8 or scale_name == "float16" else 0x3F800000
                 factor = numbers.times(scale_number(code, scale), numbers.decode_exact(tensor, FLOAT32)).magnitude
                 exact, _ = constants(defined, code, tensor)
@@ -83,7 +83,7 @@ def test_elements(source, scale_name):
                         want = defined.element(word, exact, 0) & mask
                         assert int(fast.element(word, made, 0)) & mask == want, (how, hex(x), code, hex(tensor))
                         tried += 1
-    assert tried > 5_000
+    assert tried > 2_000
 
 
 @pytest.mark.parametrize("scale_name", ["e4m3", "ue5m3", "float16", "float32"])
@@ -116,7 +116,7 @@ def test_scales(source, scale):
     for element in (ELEMENTS["e2m1"], ELEMENTS["e4m3"], ELEMENTS["int8"]):
         for rule in (FloatScaleRule.NEAREST, FloatScaleRule.RCEIL):
             fast, defined = (make(source, element, scale, rule) for make in (by_factors.make_scale, make_float_scale))
-            for code, tensor in cases(rng, scale, 20):
+            for code, tensor in cases(rng, scale, 8):
                 tensor = tensor if scale.bits == 8 or scale.name == "float16" else 0x3F800000
                 factor = numbers.times(scale_number(code, scale), numbers.decode_exact(tensor, FLOAT32)).magnitude
                 half = (scale_number(min(code + 1, scale.max_code), scale).magnitude * numbers.decode_exact(

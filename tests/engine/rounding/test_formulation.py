@@ -54,12 +54,12 @@ def test_values_are_those_of_the_definition(source, rounding):
     want = formulation.requantizing(source, E4M3, *modes, source).function
     widen = as_float32.make_widen(source)
     for scale in (limits.least_scale, 127, limits.greatest_scale):
-        patterns = [samples.boundary_patterns(source, E4M3, scale), samples.random_patterns(source, 300, scale)]
+        patterns = [samples.boundary_patterns(source, E4M3, scale), samples.random_patterns(source, 100, scale)]
         for x in np.concatenate(patterns).tolist():
             magnitude = x & ((1 << (source.bits - 1)) - 1)
             if magnitude > source.max_code or (widen(magnitude) & 0x7FFFFFFF) > limits.greatest_x:
                 continue
-            for random in (0, 12345 << 13, (1 << 30) - 1):
+            for random in (0, 12345 << 13, (1 << 30) - 1) if rounding == "sr" else (0,):
                 got = fast.function(x, scale, random, constants)
                 assert (got - want(x, scale, random, constants)) & ((1 << source.bits) - 1) == 0, (
                     hex(x),
