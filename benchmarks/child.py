@@ -101,13 +101,13 @@ MEMORY: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
 
 def _memory(name: str, size: str, seed: str) -> dict[str, Any]:
     """Return the MiB used besides input and results, as tracemalloc and the system measure them."""
+    prepare, function = MEMORY[name]
     import tracemalloc
 
     import mxnum as mx
     from benchmarks.data import normal, one_thread
 
     one_thread()
-    prepare, function = MEMORY[name]
     function(mx, prepare(normal(1 << 16, int(seed))))  # the first call compiles
     x = prepare(normal(int(size), int(seed)))
     tracemalloc.start()

@@ -31,7 +31,7 @@ OPTIONAL_MODULES = ("proofs.machines.llvm", "proofs.machines.ptx", "proofs.mutan
 HARD_LIMIT = {"fast": 900, "full": 6 * 3600}
 #: The longest times of theorems in a `sample`, as multiples of the median time of all theorems.
 #: QUICK_FAMILY applies to the quickest theorem of a family, QUICK to the family's other theorems.
-QUICK_FAMILY, QUICK = 4.0, 0.4
+QUICK_FAMILY, QUICK = 4.0, 0.1
 
 
 @dataclass(frozen=True)

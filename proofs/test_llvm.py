@@ -113,9 +113,13 @@ def test_every_instruction_does_what_llvm_does(name: str) -> None:
             *((f, "i8, i8, i8") for f in ("fshl", "fshr")),
         )
     )
-    text = module("  " + INSTRUCTIONS[name]) + declarations + '\n!0 = !{!"branch_weights", i32 1, i32 99}\n'
+    instruction = INSTRUCTIONS[name]
+    text = module("  " + instruction) + declarations + '\n!0 = !{!"branch_weights", i32 1, i32 99}\n'
     ours, theirs = executed(text), native(text)
-    thirds = CORNERS if name in ("fshl", "fshr") else (-5, 1)
+    # fshl and fshr shift by c modulo 8. Most other instructions do not read c.
+    thirds = (1,) if "%c" not in instruction and "shl" not in name and "shr" not in name else (-5, 1)
+    if name in ("fshl", "fshr"):
+        thirds = (-128, -9, -1, 0, 1, 3, 7, 8)
     compared = 0
     for values in itertools.product(CORNERS, CORNERS, thirds):
         result = ours(*values)
@@ -251,7 +255,11 @@ def test_other_calling_conventions_are_refused() -> None:
         ir.parse(module("  %r = add i8 %a, %b"), "g")
 
 
-@pytest.mark.parametrize("seed", range(24))
+#: Seeds whose programs compile to all instructions that the programs of 24 seeds compile to.
+SEEDS = (0, 1, 3, 4, 12, 15, 21, 22, 23)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_random_programs_compute_what_the_compiled_function_computes(seed: int) -> None:
     function, symbols = programs.program(seed), programs.symbols()
     compiled = llvm.compiled(function, programs.TYPES)

@@ -58,7 +58,7 @@ VERBS = (
     "Compute", "Continue", "Convert", "Copy", "Count", "Cut", "Decode", "Dequantize", "Describe", "Disable", "Divide",
     "Do", "Draw", "Encode", "End", "Exclude", "Execute", "Explain", "Find", "Fit", "Handle", "Ignore", "Import",
     "Judge", "Keep", "Label", "Let", "Limit", "List", "Lock", "Make", "Mark", "Measure", "Minimize", "Move",
-    "Multiply", "Parse", "Patch", "Plant", "Print", "Prove", "Quantize", "Raise", "Read", "Record", "Reduce",
+    "Multiply", "Pack", "Parse", "Patch", "Plant", "Print", "Prove", "Quantize", "Raise", "Read", "Record", "Reduce",
     "Register", "Remove", "Replace", "Restore", "Return", "Round", "Run", "Set", "Show", "Silence", "Simulate",
     "Stop", "Store", "Subtract", "Sum", "Summarize", "Train", "Truncate", "Try", "Undo", "Unpack", "Warn", "Watch",
     "Write", "Yield",

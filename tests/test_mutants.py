@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -150,7 +151,8 @@ def test_mistakes_know_the_functions_around_them():
     assert one.changed(NESTED) == NESTED.replace("return 0", "return 1")
 
 
-def test_every_drawn_mistake_compiles_and_the_seed_decides_which():
+def test_every_drawn_mistake_compiles_and_the_seed_decides_which(monkeypatch):
+    monkeypatch.setattr(drawn, "possible_in", cache(drawn.possible_in))
     some = drawn.draw(ROOT, 100, seed=1)
     assert some == drawn.draw(ROOT, 100, seed=1) != drawn.draw(ROOT, 100, seed=2)
     for one in some:
@@ -219,22 +221,22 @@ def test_outcomes_are_stored_and_a_second_run_goes_on(tmp_path, capsys):
     assert len(planted) == 7 + 5
 
 
-@pytest.mark.parametrize(
-    ("body", "limit", "status"),
-    [
-        ("assert True", 100, 0),
-        ("assert False", 100, 1),
-        ("import os; os.abort()", 100, -6),
-        ("while True: pass", 3, None),
-    ],
-    ids=["passes", "fails", "aborts", "does not end"],
-)
-def test_forked_runs_give_the_status_of_pytest(body, limit, status, tmp_path):
+def test_forked_runs_give_the_status_of_pytest(tmp_path):
     """Check exit statuses in a new process: the tests' process has threads, so it cannot fork."""
-    (tmp_path / "test_it.py").write_text(f"def test_it():\n    {body}\n")
+    bodies = {
+        "passes": "assert True",
+        "fails": "assert False",
+        "aborts": "import os; os.abort()",
+        "does_not_end": "import time\n    while True: time.sleep(1)",
+    }
+    for name, body in bodies.items():
+        (tmp_path / f"test_{name}.py").write_text(f"def test_it():\n    {body}\n")
     script = (
-        "from pathlib import Path; from tests.mutants import forked; "
-        f"print(forked.pytest_in(Path({str(tmp_path)!r}), ['test_it.py'], Path({str(tmp_path)!r}), {limit})[0])"
+        "import numba, pytest  # imported once, not in each forked process\n"
+        f"from pathlib import Path; from tests.mutants import forked; folder = Path({str(tmp_path)!r})\n"
+        f"for name in {list(bodies)}:\n"
+        "    limit = 3 if name == 'does_not_end' else 100\n"
+        "    print(forked.pytest_in(folder, [f'test_{name}.py'], folder, limit)[0])"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout == f"{status}\n"
+    assert done.stdout.split() == ["0", "1", "-6", "None"]

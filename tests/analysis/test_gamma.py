@@ -16,6 +16,9 @@ from mxnum.analysis.piecewise import PiecewiseQuantizer
 from mxnum.analysis.scale_theory import scale_threshold
 
 BLOCKS = 100_000
+#: The number of blocks in each of the many samples of the Monte Carlo test. A wrong prediction that
+#: is 10 standard errors away with `BLOCKS` blocks is 5.4 standard errors away with `FEWER` blocks.
+FEWER = 30_000
 #: Cases (format, scale rule, rounding, mu, sigma, block size): narrow and wide distributions, on
 #: both sides of a power of two, negative numbers, and tiny blocks.
 CASES = [
@@ -58,7 +61,7 @@ def test_monte_carlo_through_the_kernels_within_five_standard_errors(case, unifo
     name, rule, rounding, mu, sigma, block = case
     options = {"block_size": block, "scale_rule": rule, "rounding": rounding}
     options["distribution"] = "uniform" if uniform else "normal"
-    x, q = sample(*case, uniform=uniform)
+    x, q = sample(*case, uniform=uniform, blocks=FEWER)
     found, absolute = gamma_bias(name, mu, sigma, **options), block_error(name, mu, sigma, **options)
     zeta = q / x - 1
     assert z_score(zeta, found.bias) < 5
@@ -71,7 +74,7 @@ def test_monte_carlo_through_the_kernels_within_five_standard_errors(case, unifo
     assert z_score(pairs, expected) < 5
     # The standard error of the mean is below 1 % of the root mean square error.
     means = zeta.mean(axis=1)
-    assert means.std() / np.sqrt(BLOCKS) < 0.01 * np.sqrt(found.variance + found.bias**2)
+    assert means.std() / np.sqrt(FEWER) < 0.01 * np.sqrt(found.variance + found.bias**2)
 
 
 def test_occupancies_through_the_kernels():
@@ -268,9 +271,9 @@ def test_vectorised_evaluation_is_the_same_as_one_at_a_time():
 @pytest.mark.parametrize("name", mx.formats.names("e8m0"))
 def test_sigma_of_0_gives_the_kernels_results_ties_included(name):
     element = mx.formats.get(name).element
-    mu = np.concatenate([np.array(element.values())[1 : element.max_code] * 2.0**-3, np.linspace(0.5, 2, 257)])
+    mu = np.concatenate([np.array(element.values())[1 : element.max_code] * 2.0**-3, np.linspace(0.5, 2, 65)])
     mu = np.concatenate([mu, -mu])
-    for rule, rounding in itertools.product(("floor", "rceil"), ("rne", "rtp", "rto")):
+    for rule, rounding in (("floor", "rne"), ("rceil", "rne"), ("floor", "rtp"), ("rceil", "rto")):
         q = mx.fake_quantize(mu[:, None], name, scale_rule=rule, rounding=rounding).ravel()
         found = gamma_bias(name, mu, 0.0, scale_rule=rule, rounding=rounding)
         assert np.array_equal(found.bias, q / mu - 1) or np.allclose(found.bias, q / mu - 1, atol=2e-16, rtol=0)

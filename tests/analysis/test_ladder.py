@@ -98,8 +98,7 @@ def test_the_formula_of_a_narrow_cluster():
     assert float(expression.evalf(30, subs=values)) == pytest.approx(found.mse, rel=1e-9)
 
 
-@pytest.mark.parametrize("rule", ["nearest", "rceil"])
-@pytest.mark.parametrize("scale", ["e4m3", "ue5m3"])
+@pytest.mark.parametrize(("scale", "rule"), [("e4m3", "nearest"), ("e4m3", "rceil"), ("ue5m3", "nearest")])
 def test_scales_begin_where_the_engine_changes_them(rule, scale):
     ladder = scale_ladder(f"e2m1:scale={scale}", rule)
     ends = np.array([float(begin) for begin in ladder.begins])  # exact, because each `begin` has few bits
@@ -127,7 +126,7 @@ def test_a_tensor_scale_moves_all_scales():
         scale_ladder("mxfp8_e4m3", tensor_scale=1)
 
 
-@pytest.mark.parametrize("rounding", ["rne", "rtp", "rto"])
+@pytest.mark.parametrize("rounding", ["rne", "rtp"])
 def test_sigma_of_0_gives_the_kernels_results(rounding):
     mu = np.concatenate([np.linspace(0.5, 2, 97), E4M3[1:40] * 6, E4M3[1:40] * 6.3, [1e-4, 5000.0]])
     t = 2.0**-3

@@ -229,7 +229,8 @@ WIDE = "e4m3:block=16,scale=float32"
 
 
 def nvfp4(x, **options):
-    q = mx.quantize(x, "nvfp4", **options)
+    # The copy saves compiling loops for other layouts.
+    q = mx.quantize(np.ascontiguousarray(x), "nvfp4", **options)
     return q.codes.copy(), q.scales.copy()
 
 
@@ -245,7 +246,7 @@ def told_nvfp4(x, tensor_scale, largest):
 
 
 def wide(x):
-    q = mx.quantize(x, WIDE)
+    q = mx.quantize(np.ascontiguousarray(x), WIDE)
     return q.codes.copy(), q.scales.copy()
 
 

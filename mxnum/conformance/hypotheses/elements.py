@@ -11,7 +11,7 @@ import numpy as np
 from mxnum.conformance.bits import as_bits, as_floats, magnitude_bits, sign_bits
 from mxnum.conformance.cases.grid import PLACES, as_magnitudes, neighbours, places
 from mxnum.conformance.hypotheses.arrangements import orders
-from mxnum.conformance.judging.right import right, scaled, tensor_scales
+from mxnum.conformance.judging.right import quotients, right, with_answers
 from mxnum.conformance.task import Answer, Columns, Task
 from mxnum.formats import E8M0, ELEMENTS, FLOATS
 from mxnum.memory.dtypes import Array, numpy_dtype
@@ -111,8 +111,7 @@ def codes_written_otherwise(task: Task) -> Iterator[tuple[str, Answer]]:
 
 def _where_subnormal(answer: Answer, task: Task, inputs: Columns) -> Array:
     """Return the codes of `answer` where the quotient is subnormal, the right codes elsewhere."""
-    quotients = scaled(task, inputs["x"], inputs.get("scale"), tensor_scales(inputs))
-    return np.where(quotients < task.element.min_normal, answer(task, inputs), _codes(task, inputs))
+    return np.where(quotients(task, inputs) < task.element.min_normal, answer(task, inputs), _codes(task, inputs))
 
 
 def _with(**modes: object) -> Answer:
@@ -160,7 +159,7 @@ def _nearest_fraction_to_even(task: Task, inputs: Columns) -> Array:
 
     A number is a tie if its fraction of the gap is halfway between two multiples of 2^-r.
     """
-    y = scaled(task, inputs["x"], inputs.get("scale"), tensor_scales(inputs))
+    y = quotients(task, inputs)
     known = np.where(np.isfinite(y), y, 0.0)
     below, above = neighbours(known, task.element)
     share = (known - below) / (above - below) * 2.0**task.sr_bits
@@ -219,7 +218,7 @@ def moved(answer: Answer, step: int) -> Answer:
 def _without_sticky(bits: int, task: Task, inputs: Columns) -> Array:
     """Return the codes of a rounder that sees only `bits` bits below the last place."""
     scale = inputs.get("scale")
-    y = scaled(task, inputs["x"], scale, tensor_scales(inputs))
+    y = quotients(task, inputs)
     finite = np.isfinite(y)
     below, above = neighbours(np.where(finite, y, 0), task.element)
     unit = (above - below) / (1 << bits)
@@ -232,7 +231,7 @@ def _without_sticky(bits: int, task: Task, inputs: Columns) -> Array:
 
 
 def _with_ties(mode: Rounding, task: Task, inputs: Columns) -> Array:
-    y = scaled(task, inputs["x"], inputs.get("scale"), tensor_scales(inputs))
+    y = quotients(task, inputs)
     tie = places(y, task.element) == PLACES.index("tie")
     return np.where(tie, _codes(replace(task, rounding=mode), inputs), _codes(task, inputs))
 
@@ -289,6 +288,6 @@ def ordered(change: Callable[[Array], Array], answer: Answer) -> Answer:
 
     def ordered(task: Task, inputs: Columns) -> Array:
         places = change(np.arange(task.block)[None])[0]
-        return change(answer(task, {**inputs, "answered": inputs["answered"][:, np.argsort(places)]}))
+        return change(answer(task, with_answers(inputs, inputs["answered"][:, np.argsort(places)])))
 
     return ordered

@@ -19,7 +19,7 @@ from mxnum.conformance.cases.batches import has_nan
 from mxnum.conformance.cases.grid import as_magnitudes
 from mxnum.conformance.hypotheses import ZEROS, Hypothesis, hypotheses, pairs, stuck_bits
 from mxnum.conformance.judging.judge import BUG, LABELS, UNJUDGED, wrong_codes
-from mxnum.conformance.judging.right import expected, is_nan_scale, right, scaled, tensor_scales
+from mxnum.conformance.judging.right import Remembering, expected, is_nan_scale, quotients, right
 from mxnum.conformance.task import Columns, Field, Task, select
 from mxnum.memory.dtypes import Array, code_dtype
 
@@ -140,15 +140,16 @@ class Diagnosis:
             self._wrong[name].update(together[together != 0].tolist())
             self._right[name] += int((judged & (found == 0).all(axis=1)).sum())
             first = np.concatenate([np.flatnonzero(bug)[:FIRST], np.flatnonzero(judged & ~bug)[:FIRST]])
-            for rows in (first, np.flatnonzero(judged)):
+            every = np.flatnonzero(judged)
+            for rows in (first, every) if len(first) < len(every) else (every,):
                 mine, of_rows = answers[name][rows], found[rows]
-                some = {**select(given, rows), "answered": mine}
+                some = Remembering({**select(given, rows), "answered": mine})
                 self._alive = [
                     tried
                     for tried in self._alive
                     if tried.hypothesis.field != name
                     or not rows.size
-                    or self._agrees(tried, output, some, mine, of_rows, count=rows is not first)
+                    or self._agrees(tried, output, some, mine, of_rows, count=rows is every)
                 ]
 
     def _judged(self, output: Field, inputs: Columns, answers: Columns, labels: Columns) -> tuple[Array, Columns]:
@@ -221,7 +222,7 @@ class Diagnosis:
         e = self.task.element
         if output.kind != "element" or not e.integer or "x" not in inputs:
             return np.zeros(got.shape, bool)
-        beyond = scaled(self.task, inputs["x"], inputs.get("scale"), tensor_scales(inputs)) > e.max
+        beyond = quotients(self.task, inputs) > e.max
         sign = 1 << (e.bits - 1)
         return np.asarray(beyond & (got == sign) & (theirs == sign + 1))
 
@@ -259,32 +260,42 @@ class Diagnosis:
 
     def _checked(self, found: Explanation) -> Explanation:
         """Return the explanation with only those hypotheses that the fewest answers contradict."""
-        counts = {name: self._contradictions(found, name) for name in found.names}
+        counts = self._contradictions(found)
         least = min(counts.values())
         names = tuple(name for name in found.names if counts[name] == least)
         return replace(found, names=names, contradicted=least)
 
-    def _contradictions(self, found: Explanation, name: str) -> int:
-        """Return the number of answers outside `found` that contradict the hypothesis `name`."""
-        count = 0
-        for one in _singles(self.task):
-            if one.name != name or name == ZEROS or (one.field == found.field and not found.classes):
+    def _contradictions(self, found: Explanation) -> dict[str, int]:
+        """Return how many answers outside `found` contradict each of its hypotheses."""
+        counts = dict.fromkeys(found.names, 0)
+        known = [one for one in _singles(self.task) if one.name in counts and one.name != ZEROS]
+        for output in self.task.outputs:
+            tried = [one for one in known if one.field == output.name]
+            if not tried or (output.name == found.field and not found.classes):
                 continue
-            output = next(output for output in self.task.outputs if output.name == one.field)
-            for inputs, answers, labels in self._kept:
-                judged, given = self._judged(output, inputs, answers, labels)
-                if one.field == found.field:
-                    names = np.array(self.task.operation.class_names(self.task), object)
-                    judged &= ~np.isin(names[self._classes(inputs)], found.classes)
-                rows = np.flatnonzero(judged)
-                got, of_rows = answers[one.field][rows], labels[one.field][rows]
-                some = {**select(given, rows), "answered": got}
-                if rows.size:
+            for batch in self._kept:
+                some, labels = self._outside(found, output, *batch)
+                if not len(labels):
+                    continue
+                want = right(self.task, some, output.name)
+                for one in tried:
                     theirs = one.answer(self.task, some)
-                    differs, choices = self._compared(output, some, got, theirs)
-                    differs &= (of_rows & ~BUG == 0) & ~np.any(list(choices.values()), axis=0)
-                    count += int((differs & (theirs != right(self.task, some, one.field))).any(axis=1).sum())
-        return count
+                    differs, choices = self._compared(output, some, some["answered"], theirs)
+                    differs &= (labels & ~BUG == 0) & ~np.any(list(choices.values()), axis=0)
+                    counts[one.name] += int((differs & (theirs != want)).any(axis=1).sum())
+        return counts
+
+    def _outside(
+        self, found: Explanation, output: Field, inputs: Columns, answers: Columns, labels: Columns
+    ) -> tuple[Columns, Array]:
+        """Return the inputs and labels of the rows of a batch that `found` does not explain."""
+        judged, given = self._judged(output, inputs, answers, labels)
+        if output.name == found.field:
+            names = np.array(self.task.operation.class_names(self.task), object)
+            judged &= ~np.isin(names[self._classes(inputs)], found.classes)
+        rows = np.flatnonzero(judged)
+        some = Remembering({**select(given, rows), "answered": answers[output.name][rows]})
+        return some, labels[output.name][rows]
 
     def _again(
         self, made: Callable[[Task], Iterable[Hypothesis]], fields: Collection[str], chosen: list[Array] | None = None

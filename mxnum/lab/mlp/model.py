@@ -43,7 +43,7 @@ class Parameters:
         self.use(np.zeros(sum(math.prod(shape) for shape in self.shapes.values()), np.float32))
 
     def use(self, flat: Array) -> None:
-        """Use `flat` as the vector, and make new views of it."""
+        """Replace the vector with `flat`, and make new views of it."""
         self.flat, start = flat, 0
         for kind, shape in self.shapes.items():
             stop = start + math.prod(shape)

@@ -89,20 +89,21 @@ def minimize(
     for _ in range(_MOST_STEPS):
         here = _curvature(found[live], x, y, target[live], weights[live], delta, free[live])
         done = np.zeros(len(live), bool)
-        left = np.ones(len(live), bool)
+        left = np.arange(len(live))
         for _ in range(_MOST_TRIES):
-            step = _step(here, damping[live])
-            tried = found[live] + step
-            reached = _loss(tried, x, y, target[live], weights[live], delta)
-            better = left & (reached < here.loss) & ((step * here.gradient).sum(axis=1) < 0)
-            found[live[better]], loss[live[better]] = tried[better], reached[better]
-            damping[live[better]] = np.maximum(damping[live[better]] / 5, 1e-12)
-            done |= better & (here.loss - reached <= tolerance * here.loss)
-            left &= ~better
-            if not left.any():
+            at, tries = live[left], _Curvature(*(values[left] for values in here))
+            step = _step(tries, damping[at])
+            tried = found[at] + step
+            reached = _loss(tried, x, y, target[at], weights[at], delta)
+            better = (reached < tries.loss) & ((step * tries.gradient).sum(axis=1) < 0)
+            found[at[better]], loss[at[better]] = tried[better], reached[better]
+            damping[at[better]] = np.maximum(damping[at[better]] / 5, 1e-12)
+            done[left[better]] = (tries.loss - reached <= tolerance * tries.loss)[better]
+            left = left[~better]
+            if not left.size:
                 break
             damping[live[left]] = np.maximum(damping[live[left]], 1e-6) * 8
-        done |= left & (damping[live] > 1e4)
+        done[left] |= damping[live[left]] > 1e4
         converged[live[done]] = True
         live = live[~done]
         if not live.size:
@@ -113,7 +114,8 @@ def minimize(
 def _parts(parameters: Array, x: Array, y: Array) -> tuple[Array, Array]:
     """Return each term's share p_k of the law, and the logarithm of the law."""
     a, b, e, alpha, beta = (parameters[:, i, None] for i in range(PARAMETERS))
-    terms = np.stack(np.broadcast_arrays(a - alpha * x, b - beta * y, e + 0 * x))
+    terms = np.empty((3, len(parameters), len(x)))
+    terms[0], terms[1], terms[2] = a - alpha * x, b - beta * y, e
     largest = terms.max(axis=0)
     shares = np.exp(terms - largest)
     total = shares.sum(axis=0)

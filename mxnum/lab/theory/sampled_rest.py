@@ -120,12 +120,19 @@ class _Contexts:
         self.comes = symbols == random.choice(q.size, size=(rows, 1), p=q)
         self.noise = deviation * random.standard_normal((rows, q.size))
 
-    def mean(self, values: Array, where: Array) -> Array:
-        """Return, for each q, the mean of `values` over its positions, or 0 if it has none."""
-        group = self.of_position[where]
-        sums = np.bincount(group, values, minlength=self.counts.size)
-        found: Array = sums / np.maximum(np.bincount(group, minlength=self.counts.size), 1)
-        return found
+    def means_over(self, where: Array) -> Callable[[Array], Array]:
+        """Return a function that returns each q's mean of the values of the positions `where`.
+
+        The mean is 0 for a q without such positions.
+        """
+        group, length = self.of_position[where], self.counts.size
+        counts = np.maximum(np.bincount(group, minlength=length), 1)
+
+        def mean(values: Array) -> Array:
+            found: Array = np.bincount(group, values, minlength=length) / counts
+            return found
+
+        return mean
 
     def rest(self, rounded: Callable[[Array, Array, int], tuple[Array, Array]]) -> tuple[Array, float, float]:
         """Return the p of each symbol, the excess loss and the drift of logits that are at rest.
@@ -133,7 +140,9 @@ class _Contexts:
         `rounded` rounds two arrays: the gradients of the contexts, and 1 - p of each symbol that
         can be the target.
         """
-        q, total, everywhere = self.values, self.counts.sum(), np.ones(self.comes.shape, bool)
+        q, total, others = self.values, self.counts.sum(), ~self.comes
+        mean_of_all = self.means_over(np.ones(self.comes.shape, bool))
+        mean_of_others, mean_of_possible = self.means_over(others), self.means_over(self.may_come)
         logits = np.log(np.maximum(q, _LEAST / total))
         kept = []
         for step in range(_STEPS):
@@ -141,12 +150,12 @@ class _Contexts:
             p /= p.sum(axis=1, keepdims=True)
             gradient, pulls = p - self.comes, 1 - p[self.may_come]
             changed, pulled = rounded(gradient, pulls, step)
-            pushes = self.mean((changed - gradient)[~self.comes], ~self.comes)
-            mean_p = self.mean(p.ravel(), everywhere)
-            mean = mean_p - q + (1 - q) * pushes - q * self.mean(pulled - pulls, self.may_come)
+            pushes = mean_of_others((changed - gradient)[others])
+            mean_p = mean_of_all(p.ravel())
+            mean = mean_p - q + (1 - q) * pushes - q * mean_of_possible(pulled - pulls)
             drift = float(mean @ self.counts)
             if step >= _STEPS * 3 // 4:
-                nats = self.mean(np.log(p[self.may_come]), self.may_come)
+                nats = mean_of_possible(np.log(p[self.may_come]))
                 excess = q * (np.log(np.maximum(q, _TINY)) - nats) * self.counts
                 kept.append((mean_p, float(excess.sum()), drift))
             towards = (drift / total - mean) / np.maximum(mean_p, _TINY)

@@ -19,10 +19,9 @@ SPAN = 38
 
 def _power(fmt: ElementFormat, exponent: int) -> int:
     """Return the code of 2**exponent, with the exponent clipped to the range of the format."""
-    exponent = min(max(exponent, fmt.emin - fmt.mantissa_bits), fmt.emax)
-    if exponent < fmt.emin:
-        return 1 << (exponent - fmt.emin + fmt.mantissa_bits)
-    return (exponent + fmt.bias) << fmt.mantissa_bits
+    emin, m = fmt.emin, fmt.mantissa_bits
+    exponent = min(max(exponent, emin - m), fmt.emax)
+    return 1 << (exponent - emin + m) if exponent < emin else (exponent + fmt.bias) << m
 
 
 class Maker:
@@ -83,18 +82,18 @@ class Maker:
     def _addend(self, exponent: int, negative: bool, mantissa: bool = False) -> int:
         fmt = self.problem.result
         fraction = int(self.random.integers(0, 1 << fmt.mantissa_bits)) if mantissa else 0
-        return self._signed(_power(fmt, int(np.clip(exponent, fmt.emin, fmt.emax))) | fraction, fmt, negative)
+        return self._signed(_power(fmt, min(max(int(exponent), fmt.emin), fmt.emax)) | fraction, fmt, negative)
 
     def _some(self, count: int) -> list[int]:
         """Return at most `count` different indices of products, often neighbours."""
         k, r = self.problem.k, self.random
         start = int(r.integers(k))
         if r.random() < 0.5:
-            near = [start ^ (1 << int(r.integers(max(k.bit_length() - 1, 1)))) for _ in range(4 * count)]
+            near = [start ^ (1 << bit) for bit in r.integers(max(k.bit_length() - 1, 1), size=4 * count).tolist()]
             found = list(dict.fromkeys([start, *(i for i in near if i < k)]))[:count]
         else:
             found = [start]
-        rest = [int(i) for i in r.permutation(k) if i not in found]
+        rest = [i for i in r.permutation(k).tolist() if i not in found]
         return (found + rest)[: min(count, k)]
 
     def _depth(self) -> int:

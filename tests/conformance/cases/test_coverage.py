@@ -16,7 +16,7 @@ def after_nan(code):
 
     def encode(x):
         nan = np.isnan(x)
-        return np.where(nan, code, mx.encode(np.where(nan, x.dtype.type(0), x), "e2m1"))
+        return np.where(nan, code, mx.encode(np.where(nan, 0, x.astype(np.float32)), "e2m1"))
 
     return encode
 

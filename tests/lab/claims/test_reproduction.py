@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
 pytest.importorskip("threadpoolctl", reason="the extra 'experiments' is not installed")
 
-from mxnum.lab.claims import CLAIMS, Evidence, Statement, Verdict, language_models, last_layer, reproduction
+from mxnum.lab.claims import CLAIMS, Evidence, Statement, Verdict, figures, language_models, last_layer, reproduction
 from mxnum.lab.claims.reproduction import Request, reproduce_into
 from mxnum.lab.claims.rows import b11, i10
 from mxnum.lab.mlp.config import Experiment, uniform_precision
@@ -39,6 +39,12 @@ class Told:
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch):
     monkeypatch.setitem(studies.STUDIES, "quick", studies.Study("quick", "?", ARMS, 2, "FP32", 2))
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Replace the figures of reports by none, because drawing takes longer than the tiny runs."""
+    monkeypatch.setattr(figures, "figures_of", lambda claim, context: [])
 
 
 @pytest.fixture
@@ -84,30 +90,31 @@ def test_a_report_of_everything_asked_for(tmp_path, counted):
     assert facts["environment"]["numpy"]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_second_run_continues(tmp_path, counted):
-    reproduce_into(tmp_path / "r", ["M9", "I6c"], processes=1)
+    reproduce_into(tmp_path / "r", ["M9", "I6c"], processes=0)
     told = Told()
-    found = reproduce_into(tmp_path / "r", ["M9", "M5", "I6c"], processes=1, watch=told)
+    found = reproduce_into(tmp_path / "r", ["M9", "M5", "I6c"], processes=0, watch=told)
     assert counted == ["M9", "M5"]
     assert told.said[0] == f"Continuing in {tmp_path / 'r'}, which has 1 of 2 checks and 4 training runs."
     assert "quick: 2 arms, 2 seeds from 39304300, 0 tasks to do." in told.said
     assert found.report.counts == {"reproduced": 1, "not reproduced": 1, "confirmed": 1}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_an_interruption_keeps_what_is_there(tmp_path, counted, monkeypatch):
     def interrupted(*arguments, **keywords):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(reproduction, "run_study", interrupted)
     told = Told()
-    found = reproduce_into(tmp_path / "r", ["I6c"], processes=1, watch=told)
+    with monkeypatch.context() as patch:
+        patch.setattr(reproduction, "run_study", interrupted)
+        found = reproduce_into(tmp_path / "r", ["I6c"], processes=0, watch=told)
     assert found.report.interrupted
     assert found.report["I6c"].remark == "The check has not run yet; run the same command to continue."
     assert told.said[-1] == "Interrupted; run the same command to continue."
     assert "This report is not complete" in (tmp_path / "r" / "report.html").read_text()
-    monkeypatch.undo()
-    monkeypatch.setitem(studies.STUDIES, "quick", studies.Study("quick", "?", ARMS, 2, "FP32", 2))
-    again = reproduce_into(tmp_path / "r", ["I6c"], processes=1)
+    again = reproduce_into(tmp_path / "r", ["I6c"], processes=0)
     assert again.report["I6c"].evidence.statements
     assert not again.report.interrupted
     assert not list(tmp_path.rglob("*.partial"))
@@ -118,7 +125,7 @@ def test_failures_are_told_and_the_rest_is_used(tmp_path, counted, fake, monkeyp
     arms = {"FP32": TINY, "broken": broken}
     monkeypatch.setitem(studies.STUDIES, "quick", studies.Study("quick", "?", arms, 1, "FP32", 2))
     fake("M4", lambda context: 1 / 0)
-    found = reproduce_into(tmp_path / "r", ["I6c", "M4"], processes=1)
+    found = reproduce_into(tmp_path / "r", ["I6c", "M4"], processes=0)
     assert [(f.arm, f.seed) for f in found.failures] == [("broken", 39304300)]
     assert str(found.report["I6c"].evidence.statements[0]) == "1 arms: yes"
     assert [e.claim.id for e in found.broken] == ["M4"]
@@ -140,28 +147,30 @@ def test_full_reproduction_computes_limits_and_interventions(tmp_path, monkeypat
     monkeypatch.setattr(reproduction.critical, "sgd_limits", limits)
     for _ in range(2):
         told = Told()
-        found = reproduce_into(tmp_path / "r", ["B2", "I7"], full=True, watch=told)
+        found = reproduce_into(tmp_path / "r", ["B2", "I7"], full=True, processes=0, watch=told)
         assert found.report["B2"].verdict == Verdict.CONFIRMED
         assert found.report["I7"].evidence.statements
         assert told.said[-2:] == ["Training 1 of 2: sgd-limits, for B2.", "Training 2 of 2: interventions, for I7."]
     assert calls == [(39304300, 39304301, 39304302, 39304303)]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_where_nothing_diverges_there_is_nothing_to_act_on(tmp_path, monkeypatch):
     monkeypatch.setitem(studies.STUDIES, "small", studies.Study("small", "?", ARMS, 2, "E2M1"))
     monkeypatch.setattr(reproduction, "ACTED_ON", 2)
     told = Told()
-    found = reproduce_into(tmp_path / "r", ["I7", "I3"], full=True, watch=told)
+    found = reproduce_into(tmp_path / "r", ["I7", "I3"], full=True, processes=0, watch=told)
     assert found.report["I7"].verdict == Verdict.NOT_RUN
     assert found.report["I7"].remark == told.said[-1]
     assert told.said[-1].startswith("No seed diverged")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_training_of_a_study_names_its_claims(tmp_path, monkeypatch):
     for name in ("quick", "confirm"):
         monkeypatch.setitem(studies.STUDIES, name, studies.Study(name, "?", ARMS, 1, "FP32", 2))
     told = Told()
-    found = reproduce_into(tmp_path / "r", ["I5", "I6c"], full=True, processes=1, watch=told)
+    found = reproduce_into(tmp_path / "r", ["I5", "I6c"], full=True, processes=0, watch=told)
     assert [line for line in told.said if line.startswith("Training")] == [
         "Training 1 of 2: quick, for I5, I6c.",
         "Training 2 of 2: confirm, for I5.",
@@ -204,7 +213,7 @@ def test_arms_on_a_text_that_is_not_there_are_left_out_and_operands_are_kept(tmp
     name = "language/organisation.json"
     monkeypatch.setattr(reproduction, "judge", lambda claim, context: seen.update(table=context.json(name)))
     monkeypatch.setattr(reproduction._Session, "_write", lambda self, interrupted: self._entry("M7"))
-    reproduce_into(tmp_path / "r", ["M7"], full=True, processes=1, watch=told)
+    reproduce_into(tmp_path / "r", ["M7"], full=True, processes=0, watch=told)
     left = "organisation: skips the arms text, because the text files of these arms do not exist."
     assert left in told.said
     assert set(seen["table"]["arms"]) == {"chain"}

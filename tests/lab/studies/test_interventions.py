@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from functools import partial
 
 import numpy as np
@@ -56,8 +57,15 @@ def approached(folder, start=10):
     return approach
 
 
-def test_each_seed_that_diverges_is_acted_on(tmp_path):
-    table = gather(TOY, "soon", PLAN, tmp_path, seeds=2, first_seed=1, processes=2, say=quiet)
+@pytest.fixture(scope="module")
+def gathered(tmp_path_factory):
+    """Return the folder and the table of the interventions in two seeds, made by processes."""
+    folder = tmp_path_factory.mktemp("gathered")
+    return folder, gather(TOY, "soon", PLAN, folder, seeds=2, first_seed=1, processes=1, say=quiet)
+
+
+def test_each_seed_that_diverges_is_acted_on(gathered):
+    folder, table = gathered
     (only,) = table["seeds"]
     assert (only["seed"], only["diverged"], only["start"]) == (2, 24, 10)
     assert list(only["outcomes"]) == sorted(["unperturbed", "perturbed 1", "perturbed 2", *actions(SOON)])
@@ -65,7 +73,7 @@ def test_each_seed_that_diverges_is_acted_on(tmp_path):
     assert {each["watched"] for each in only["outcomes"].values()} == {40}
     assert "| unperturbed | 1 of 1 |" in summary(table)
     said = []
-    again = gather(TOY, "soon", PLAN, tmp_path, seeds=2, first_seed=1, say=said.append)
+    again = gather(TOY, "soon", PLAN, folder, seeds=2, first_seed=1, say=said.append)
     assert repr(again["seeds"]) == repr(table["seeds"])
     assert said == ["toy: 1 arms, 2 seeds from 1, 0 tasks to do."]
 
@@ -145,12 +153,12 @@ def test_what_is_interrupted_goes_on(tmp_path, monkeypatch, what):
     np.testing.assert_array_equal(*found)
 
 
-def test_a_run_that_was_made_elsewhere_is_not_acted_on(tmp_path):
-    gather(TOY, "soon", PLAN, tmp_path, first_seed=2, processes=1, say=quiet)
-    (path,) = (tmp_path / TOY.folder / "soon").glob("seed-2.json")
+def test_a_run_that_was_made_elsewhere_is_not_acted_on(tmp_path, gathered):
+    copy = shutil.copytree(gathered[0], tmp_path / "copy")
+    (path,) = (copy / TOY.folder / "soon").glob("seed-2.json")
     storage.write_json(path, storage.read_json(path) | {"diverged": 23})
     with pytest.raises(ValueError, match=r"step 23, but the unperturbed control of seed 2 did not.* another machine"):
-        gather(TOY, "soon", PLAN, tmp_path, first_seed=2, processes=1, say=quiet)
+        gather(TOY, "soon", PLAN, copy, first_seed=2, processes=0, say=quiet)
 
 
 def made_up(after, count=10):
@@ -193,12 +201,12 @@ def test_reading_of_delayed_and_hastened_jumps(after, delay, reading):
 
 def test_where_nothing_diverges_there_is_nothing_to_act_on(tmp_path):
     with pytest.raises(NothingDivergedError, match="No seed diverged"):
-        gather(TOY, "soon", PLAN, tmp_path, first_seed=1, processes=1, say=quiet)
+        gather(TOY, "soon", PLAN, tmp_path, first_seed=1, processes=0, say=quiet)
 
 
 def test_failing_run_is_named(tmp_path):
     broken = SOON.but(weights=Operand("mxfp4_e2m1", scale_rule="released_bump", block_size=24))
     study = Study("toy", "?", {"broken": broken}, 1, "broken")
     with pytest.raises(RunsFailedError, match=r"broken, seed 2: .*; run the same command to try again") as caught:
-        gather(study, "broken", PLAN, tmp_path, first_seed=2, processes=1, say=quiet)
+        gather(study, "broken", PLAN, tmp_path, first_seed=2, processes=0, say=quiet)
     assert [failure.seed for failure in caught.value.failures] == [2]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from fractions import Fraction
+from functools import cache
+from itertools import product
 
 import ml_dtypes
 import numpy as np
@@ -18,21 +21,29 @@ from mxnum.reference.numbers import Exact
 SMALL = units.MatrixUnit("small", ("e4m3",), k=(2,), terms=2, fraction_bits=4, result_bits=4)
 
 
+@cache
+def after(unit, steps, values):
+    """Return the exact probability of each running sum after a number of steps of two products."""
+    if steps == 0:
+        return {Fraction(0): Fraction(1)}
+    products = Counter(Fraction(a) * Fraction(b) for a in values for b in values)
+    pairs = Counter()
+    for p, q in product(products, repeat=2):
+        pairs[min(p, q), max(p, q)] += products[p] * products[q]
+    chances = Counter()
+    for total, chance in after(unit, steps - 1, values).items():
+        addend = part(Exact("finite", False, total), -126)
+        for (p, q), count in pairs.items():
+            terms = [(addend.significand, addend.exponent), (p, 0), (q, 0)]
+            found = rounded(fused_sum(terms, unit.fraction_bits), unit)
+            chances[found.magnitude] += chance * count / len(values) ** 4
+    assert sum(chances.values()) == 1
+    return chances
+
+
 def mean_by_fractions(unit, k, values):
     """Return the mean of the running sum, from the exact probabilities of all sums."""
-    products = [(Fraction(a) * Fraction(b), 0) for a in values for b in values]
-    sums = {Fraction(0): Fraction(1)}
-    for _ in range(k // 2):
-        new = {}
-        for total, chance in sums.items():
-            addend = part(Exact("finite", False, total), -126)
-            for p in products:
-                for q in products:
-                    found = rounded(fused_sum([(addend.significand, addend.exponent), p, q], unit.fraction_bits), unit)
-                    new[found.magnitude] = new.get(found.magnitude, 0) + chance / len(products) ** 2
-        sums = new
-    assert sum(sums.values()) == 1
-    return sum(total * chance for total, chance in sums.items())
+    return sum(total * chance for total, chance in after(unit, k // 2, values).items())
 
 
 @pytest.mark.parametrize("values", [(1.0, 1.5), (1.125, 1.5, 1.875)])
