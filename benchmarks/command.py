@@ -188,7 +188,7 @@ def _take_earlier(result: Result, path: Path) -> None:
 
 
 def _run(result: Result, session: Session, path: Path) -> bool:
-    """Measure the questions that have no answer yet; return True if the run was interrupted."""
+    """Make the measurements that are missing; return True if the run was interrupted."""
     start = machine.clock()
     done, before = {answer.name: answer for answer in result.answers}, result.quietness
     result.answers = []

@@ -187,7 +187,7 @@ def _compressed_tensors_divisor(scale: Any, S: Any) -> Any:
     return scale / S
 
 
-# ModelOpt. The caller passes no scales, so ModelOpt computes all scales from the tensor.
+# ModelOpt, called without scales: `NVFP4QTensor.quantize` computes all scales from the tensor.
 
 
 @dialect

@@ -112,12 +112,13 @@ def wrong_extra(a: str, b: str, run: int, total: int) -> str:
         how = exactness.exactness_of(ELEMENTS[a], ELEMENTS[b], run, "vnni", bits_a + bits_b - 2)
         if how is None:
             continue
+        scales = f"scales with {bits_a} and {bits_b} bits"
         if how.if_split and not how.always:
             return "an operand is split under scales that are floats"
         if how.word == "float64" and total << (bits_a + bits_b) > 1 << EXACT["float64"]:
-            return f"float64 does not hold sums times scales of {bits_a} and {bits_b} bits"
+            return f"sums times {scales} may be too long for float64"
         if how.word != "float64" and (bits_a + bits_b > EXACT["float32"] or total > 1 << EXACT[how.word]):
-            return f"float32 does not hold scales of {bits_a} and {bits_b} bits, or a sum"
+            return f"products of {scales} may be too long for float32, or sums for {how.word}"
     return ""
 
 

@@ -318,7 +318,7 @@ def note(table: dict[str, Any], control: str | None = None) -> str:
             words += f"The runs have {steps[0]:,} steps, more than were asked for. "
         return words + "Peaks are multiples of the base, which is the least running median before the excursion."
     return words + (
-        "Runs of this study ended when their loss first rose, after 20 losses in a row above 100 times the least loss "
+        "Runs of this study ended at the first rise of their loss: 20 losses in a row above 100 times the least loss "
         "so far. The rise counts as an excursion; whether the loss would have come back is not known ('open')."
     )
 

@@ -1,4 +1,4 @@
-"""Tests that matrix products by tiles in registers equal sums of integers, for any size."""
+"""Tests that matrix products in register tiles have the bits of plain sums, for any size."""
 
 from __future__ import annotations
 

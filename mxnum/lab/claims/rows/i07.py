@@ -41,7 +41,7 @@ def _check(context: Context) -> Evidence:
         if row.name in CLAIMED and row.p is not None and row.delay is not None:
             delays.append((row.delay[0], row.name, row.p))
             sure = row.arm.runs >= FEWEST and row.p < LEVEL
-            what = f"{row.name} averts or delays the rise of the loss"
+            what = f'"{row.name}" averts or delays the rise of the loss'
             statements.append(Statement(what, row.delay[0] > 0 if sure else None, row.numbers))
     statements.append(at_the_size_of_the_paper(context))
     seeds = [s["seed"] for s in table["seeds"]]
