@@ -59,7 +59,7 @@ def approached(folder, start=10):
 
 @pytest.fixture(scope="module")
 def gathered(tmp_path_factory):
-    """Apply interventions to runs of two seeds in another process; return the folder and the table."""
+    """Apply interventions to runs of two seeds in a process; return the folder and the table."""
     folder = tmp_path_factory.mktemp("gathered")
     return folder, gather(TOY, "soon", PLAN, folder, seeds=2, first_seed=1, processes=1, say=quiet)
 
