@@ -349,8 +349,8 @@ def summary(table: dict[str, Any]) -> str:
         f"Runs were watched for {table['plan']['watch']} steps; a run whose loss did not rise counts with this "
         "number. A delay is the number of steps by which the loss rises later than in the perturbed controls of "
         "the same seed. The p-value is the share of all choices of the delays' signs whose mean is at least as far "
-        f"from 0, so {len(table['seeds'])} seeds cannot give a p-value below {2.0 ** (1 - len(table['seeds'])):.2g}, even "
-        "before Holm's correction."
+        f"from 0, so {len(table['seeds'])} seeds cannot give a p-value below {2.0 ** (1 - len(table['seeds'])):.2g}, "
+        "even before Holm's correction."
     )
     return f"{markdown_table(headings, found)}\n\n{note}"
 

@@ -180,13 +180,13 @@ NOTE = (
     "median, and their outcomes. *Bias* is the relative change of the targets' components of the gradient of the "
     "logits. *Sum* is the mean over tokens of the sum of a token's rounded components of this gradient, divided by "
     "the mean magnitude of the targets' components. Bias and sum are means over evaluations. *Common weight* is the "
-    "norm of the last layer's mean row, divided by the root mean square of the norms of the rows' deviations from "
-    "it, at the last evaluation. *Error* is the relative root mean square error of the rounded operands, over "
-    "layers, operands and evaluations. *Gap predicted at rest* is the loss above the entropy that `theory.logit_rest` predicts for the "
-    "Markov source of the data; 0 if the gradient of the logits is not rounded. *By kernels* is the gap at rest that "
-    "`theory.sampled_logit_rest` simulates with mxnum's kernels; its argument `noise` is the control's loss above the "
-    "entropy. *Bias predicted* is the bias that `theory.logit_gradient_bias` predicts from the probabilities that the "
-    "model gives the targets, a mean over evaluations."
+    "norm of the last layer's mean row, divided by the root mean square of the norms of the rows' deviations from it, "
+    "at the last evaluation. *Error* is the relative root mean square error of the rounded operands, over layers, "
+    "operands and evaluations. *Gap predicted at rest* is the loss above the entropy that `theory.logit_rest` "
+    "predicts for the Markov source of the data; 0 if the gradient of the logits is not rounded. *By kernels* is the "
+    "gap at rest that `theory.sampled_logit_rest` simulates with mxnum's kernels; its argument `noise` is the "
+    "control's loss above the entropy. *Bias predicted* is the bias that `theory.logit_gradient_bias` predicts from "
+    "the probabilities that the model gives the targets, a mean over evaluations."
 )
 
 
