@@ -9,8 +9,6 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 #: The folders, or patterns of files, whose docstrings are checked. Docstrings of test functions are
 #: not checked, because the name of a test says what it checks.
@@ -96,9 +94,13 @@ def first_words(text: str) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_docstrings_begin_with_a_verb(path):
-    failing = {name: word for name, word in first_words(path.read_text()).items() if word.rstrip(".,:;") not in VERBS}
+def test_docstrings_begin_with_a_verb():
+    failing = {
+        f"{path.relative_to(ROOT)}: {name}": word
+        for path in FILES
+        for name, word in first_words(path.read_text()).items()
+        if word.rstrip(".,:;") not in VERBS
+    }
     assert not failing, f"not verbs: {failing}"
 
 

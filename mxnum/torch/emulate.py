@@ -147,11 +147,10 @@ def emulate(
     Parameters
     ----------
     model
-        The model, before it is compiled or wrapped for several processes. Modules of these classes
-        of torch are emulated: Linear, LayerNorm, RMSNorm, Embedding, Conv1d, Conv2d (of one group)
-        and MultiheadAttention. So are modules of subclasses that do not change the forward pass.
-        The Conv1D class and most RMSNorm classes of `transformers` are emulated too, and so are the
-        classes given to `register`.
+        The model, before it is compiled or wrapped for several processes. Emulated are torch's
+        Linear, LayerNorm, RMSNorm, Embedding, Conv1d, Conv2d (of one group) and MultiheadAttention,
+        subclasses that do not change the forward pass, the Conv1D class and most RMSNorm classes of
+        `transformers`, and the classes given to `register`.
     recipe
         Which operands are rounded and how: a `Recipe`, its name, a format, a mapping from patterns
         of module names to recipes, or a function of name and module. In a mapping such as
@@ -193,9 +192,8 @@ def emulate(
     emulation._model, emulation._sums = model, (accumulate, gradient)
     recipe_of, chosen, attends = _recipes(recipe), _choice("filter", filter), _choice("attention", attention)
     found: list[tuple[str, nn.Module, str, How]] = []
-    # Prefixes of the names of submodules: of emulated MultiheadAttention modules (`emulated`), of
-    # all MultiheadAttention modules (`attentions`), and of modules that `attention` selects
-    # (`attending`).
+    # Prefixes of the names of submodules: of emulated MultiheadAttention modules, of all
+    # MultiheadAttention modules, and of modules that `attention` selects.
     emulated: tuple[str, ...] = ()
     attentions: tuple[str, ...] = ()
     attending: tuple[str, ...] = ()

@@ -320,6 +320,7 @@ def test_the_page_has_each_question_once(asked, tmp_path):
     assert (tmp_path / "page.md").read_text().count("## Question") == 3
 
 
+@pytest.mark.full
 def test_earlier_version_is_measured_in_its_own_process(monkeypatch, tmp_path):
     monkeypatch.delenv("MXNUM_EARLIER", raising=False)
     with pytest.raises(ValueError, match="needs MXNUM_EARLIER"):

@@ -86,7 +86,7 @@ def test_blocks_that_begin_inside_a_byte_and_blocks_longer_than_a_buffer(block_s
 
 #: The roundings that are tested without `--tier full`. Packing does not depend on the rounding,
 #: and `test_host` checks all roundings.
-SAMPLE = Rounding.RNE, Rounding.RTO, Rounding.SR
+SAMPLE = Rounding.RNE, Rounding.SR
 
 
 @pytest.mark.parametrize("rounding", [pytest.param(r, marks=() if r in SAMPLE else pytest.mark.full) for r in Rounding])

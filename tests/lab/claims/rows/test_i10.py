@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import product
 
 import numpy as np
+import pytest
 
 from mxnum.lab.claims import (
     Verdict,
@@ -18,6 +19,7 @@ from mxnum.lab.claims.rows import (
 from mxnum.lab.theory import ScalingLaw
 
 
+@pytest.mark.full
 def test_the_released_fit_comes_out_again(checked):
     found = checked("I10").evidence
     assert len(found.comparisons) == 6
