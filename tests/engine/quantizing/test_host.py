@@ -103,6 +103,8 @@ def test_every_rounding_and_overflow(rounding, overflow):
 def test_every_type(dtype):
     x = inputs(dtype=dtype)
     check(request(x, "e4m3"), dtype)
+    if dtype == "float64":  # Here the fast formulation is wrong for infinities if it does not mark them.
+        check(request(x, "e5m2"), dtype)
     check(request(x, "e2m1", (32, 1), rounding=Rounding.RTO), dtype)
 
 
