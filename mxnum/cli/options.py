@@ -49,8 +49,8 @@ Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that exis
 Machine = Annotated[
     str,
     typer.Option(
-        help="cpu; amx or avx512_bf16: products by these units of the CPU (extra `torch`); "
-        "torch: PyTorch on the CPU; cuda: PyTorch on a GPU."
+        help="What trains the runs: cpu; amx or avx512_bf16 (the CPU, with bfloat16 products by this unit; extra "
+        "`torch`); torch (PyTorch on the CPU); cuda (PyTorch on a GPU)."
     ),
 ]
 Arms = Annotated[str | None, typer.Option(help="Train only these arms, separated by semicolons.")]

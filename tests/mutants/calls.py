@@ -113,7 +113,7 @@ def _register_pauses() -> None:
 
 
 def read(folder: Path) -> Calls:
-    """Return the calls of all tests in the records of a folder, which are .json files."""
+    """Return the functions that each test calls, from the records (.json files) of a folder."""
     merged: Calls = {}
     for path in sorted(folder.glob("*.json")):
         record = json.loads(path.read_text())

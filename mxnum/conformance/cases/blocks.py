@@ -30,9 +30,10 @@ def boundary_numbers(task: Task) -> Array:
 
 
 def boundary_blocks(task: Task, rng: Generator) -> Array:
-    """Return blocks with maxima at every extreme and elements at every boundary.
+    """Return blocks of extreme maxima and of maxima at thresholds of scales.
 
-    The boundaries are the element's values and midpoints, times the scale of the block.
+    The other elements of a block lie at boundaries: the element format's values and midpoints,
+    times the scale of the block.
     """
     k, source = task.block, task.source
     anchors = _anchors(task)

@@ -208,8 +208,9 @@ def _special_products(task: Task) -> Columns:
     pairs = [(x | s, y) for x in special for s in (0, sign) for y in (0, one, e.max_code, one | sign)]
     least, unity = 1 << c.mantissa_bits, c.bias << c.mantissa_bits
     addends = [0, unity, 1, least // 2, least - 1, least, c.max_code, c.max_code + 1, c.nan_code or 0]
-    # Public models give 0 the exponent -126. In such a model, the addend below is aligned to the
-    # product 0 * (largest number), and loses its last bits.
+    # MMA-Sim, a public model of matrix units, gives a zero operand the exponent -126. In such a
+    # model, the addend below is aligned to the product 0 * (largest number), and loses its last
+    # bits.
     kept = task.unit.fraction_bits if task.unit else 0
     addends.append(int(_codes(c, np.array(-126 + e.emax - kept + 4), np.array(least - 1))))
     addends += [code | 1 << (c.bits - 1) for code in addends]

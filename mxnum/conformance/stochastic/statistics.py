@@ -110,7 +110,7 @@ NEAR = 64
 
 @dataclass(frozen=True)
 class Echo:
-    """A dependence: draws a fixed distance apart agree too often or too rarely."""
+    """A dependence: two draws that are `distance` apart agree too often or too rarely."""
 
     distance: int
     #: Which call made the second draw of a pair: 0 is the call of the first draw, 1 the next call,
