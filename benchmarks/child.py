@@ -101,7 +101,7 @@ MEMORY: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
 
 def _memory(name: str, size: str, seed: str) -> dict[str, Any]:
     """Return the MiB used besides input and results, as tracemalloc and the system measure them."""
-    prepare, function = MEMORY[name]
+    prepare, function = MEMORY[name]  # Look up first: an unknown name fails before mxnum loads.
     import tracemalloc
 
     import mxnum as mx
