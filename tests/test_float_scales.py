@@ -48,7 +48,7 @@ COMPILED = {
 
 #: The cases of the fast tier, each with one memory layout. The time of a case is the time to
 #: compile it.
-SAMPLE = "comparisons along rows", "quotients", "stochastic", "four over six"
+SAMPLE = "comparisons along rows", "four over six"
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,8 @@ SAMPLE = "comparisons along rows", "quotients", "stochastic", "four over six"
 def test_compiled(what, orders):
     name, dtype, layout, options = COMPILED[what]
     rng, fmt = generator(what), formats.get(name)
-    # Together, the cases of the fast tier decode to all four float types.
-    decoded = cases.DTYPES[[*SAMPLE, *COMPILED].index(what) % 4].name
+    # Together, the cases decode to all four float types.
+    decoded = cases.DTYPES[[*COMPILED].index(what) % 4].name
     for shape in ((6, 70), (3, 160)):
         for _ in range(6):
             x = cases.numbers(rng, shape, np.dtype(dtype) if dtype != "bfloat16" else cases.DTYPES[2])

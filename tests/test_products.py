@@ -173,8 +173,9 @@ def test_any_shape_and_block(data):
 #: Formats with float scales of all types. For some of them, sums are computed in integers, for
 #: others in float32, in float64, or by the definition.
 FLOAT_SCALES = ("nvfp4", "e2m1:block=16,scale=ue5m3", "e2m1:block=16,scale=bfloat16", "e3m2:block=16,scale=float16",
-                "int8:block=32,scale=bfloat16", "e4m3:block=16,scale=e4m3", "e4m3:block=16,scale=float16",
-                "e5m2:block=8,scale=e4m3", "e2m1:block=5,scale=float16", "e2m1:block=16,scale=float32")  # fmt: skip
+                "int8:block=32,scale=bfloat16", "e2m1:block=5,scale=float16", "e2m1:block=16,scale=float32")  # fmt: skip
+#: Formats of the full tier alone: their loops take long to compile.
+MORE_FLOAT_SCALES = ("e4m3:block=16,scale=e4m3", "e4m3:block=16,scale=float16", "e5m2:block=8,scale=e4m3")
 
 
 def with_float_scales(fmt, shape, block, *key, spread=4, special=0.0, per_row=False):
@@ -205,7 +206,9 @@ def with_float_scales(fmt, shape, block, *key, spread=4, special=0.0, per_row=Fa
 
 
 @pytest.mark.parametrize("accumulate", DEFINED)
-@pytest.mark.parametrize("name", FLOAT_SCALES)
+@pytest.mark.parametrize(
+    "name", [*FLOAT_SCALES, *(pytest.param(name, marks=pytest.mark.full) for name in MORE_FLOAT_SCALES)]
+)
 def test_scales_that_are_floats(name, accumulate):
     block = mx.formats.get(name).block
     for k, special, per_row in ((3 * block, 0.0, False), (5 * block - 2, 0.3, True)):
@@ -321,7 +324,7 @@ def test_signed_zeros():
 @pytest.mark.parametrize("name", ["mxfp8_e5m2", "mxfp4_e2m1"])
 def test_sums_start_from_an_addend(name, accumulate):
     rng = samples.generator("addend", name, accumulate)
-    for shape, special in (((3, 40), 0.0), ((40, 3), 0.2), ((1, 1), 0.2), ((2, 2), 0.0)):
+    for shape, special in (((2, 20), 0.0), ((20, 2), 0.2), ((1, 1), 0.2), ((2, 2), 0.0)):
         length = 0 if shape == (2, 2) else 40
         a, b = (codes_at_random(name, (rows, length), 32, rows, special=special) for rows in shape)
         c = floats("float64", shape, name) if special else rng.standard_normal(shape).astype(np.float32)

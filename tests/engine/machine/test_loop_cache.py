@@ -79,7 +79,7 @@ import numpy as np, mxnum as mx
 x = np.linspace(-3, 3, 2048, dtype=np.float32).reshape(4, 512)
 for name in sys.argv[1:]:
     q = mx.quantize(x, name)
-    print(q.codes.tobytes().hex(), q.dequantize().tobytes().hex(), mx.fake_quantize(x, name).tobytes().hex())
+    print(q.codes.tobytes().hex(), q.dequantize().tobytes().hex())
 """
 
 

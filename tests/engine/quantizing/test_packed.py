@@ -65,7 +65,7 @@ def check(x, fmt, **options):
     assert np.array_equal(out.view(as_bits), wanted.view(as_bits)), case
 
 
-@pytest.mark.parametrize("fmt", [*NARROW, *OWN], ids=str)
+@pytest.mark.parametrize("fmt", [*NARROW, *(pytest.param(own, marks=pytest.mark.full) for own in OWN)], ids=str)
 def test_every_format(fmt):
     for shape in ((8, 320), (3, 5, 64), (300,)):
         check(numbers(shape, fmt), fmt)

@@ -32,6 +32,7 @@ def test_the_released_fit_comes_out_again(checked):
     )  # from the published notebook, which computes the loss in float32
 
 
+@pytest.mark.full
 def test_statements_and_figures_on_the_published_losses(checked):
     entry = checked("I10")
     assert entry.verdict == Verdict.REPRODUCED
