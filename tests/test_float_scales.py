@@ -82,6 +82,8 @@ def test_the_definition_takes_what_fast_loops_leave():
     cases.check(
         x, "nvfp4", {}, (1, 16), {"scales": scales, "tensor_scale": np.float32(0.5)[()].reshape(())}, generator()
     )
+    growing = x * np.exp2(np.float32([[0], [4], [8], [12]]))
+    cases.check(growing, "nvfp4", {}, (1, 16), {"tensor_scale": "row"}, generator())
     wide = np.ones((4, 1), np.float32)
     wide[0], wide[1] = np.inf, 0
     cases.check(x, WIDE, {}, (1, 128), {"scales": wide, "nonfinite": "element"}, generator())

@@ -88,6 +88,24 @@ def test_what_is_marked_is_redone_and_nothing_else(walk, place, monkeypatch):
             assert differ.max() < min(block.start + walk.run, block.stop)
 
 
+@pytest.mark.parametrize(
+    ("walk", "count"),
+    [(ROWS, 0), (Walk(1, 4, 70, 1, 32), 0), (Walk(1, 4, 300, 1, 32), 4), (SHORT, 0), (COLUMNS, 0)],
+    ids=str,
+)
+def test_fast_loops_leave_no_ordinary_block(walk, count, monkeypatch):
+    """Check how many groups fast loops mark; marking more would change no result, only the time.
+
+    A loop with the block length compiled in marks the short block at the end of each row.
+    """
+    x = samples.generator("ordinary").standard_normal(walk.elements).astype(np.float32)
+    left = []
+    monkeypatch.setattr(Loops, "_redo_marked", lambda loops, flat, marks, *others: left.append(np.count_nonzero(marks)))
+    sides = (np.zeros(walk.elements, np.uint8),)
+    Loops(to_codes(modes("e4m3")), walk, None)(x, np.zeros(x.size, np.uint8), sides, None, None, NO_WORDS, 1)
+    assert sum(left) == count
+
+
 def test_loops_have_one_shape_for_rows_and_columns():
     for name in ("quantize", "decode"):
         assert callable(getattr(rows, name))
