@@ -1,4 +1,7 @@
-"""Measure the speed of mxnum as ratios of times; ``python -m benchmarks`` writes them to a page."""
+"""Measure the time of mxnum as a ratio to the time of a baseline.
+
+``python -m benchmarks`` measures these ratios and writes a page of results.
+"""
 
 import os
 

@@ -52,9 +52,9 @@ FIRST_CALLS = _first_calls()
 
 
 def _start(name: str, _: str = "without", hidden: str | None = None) -> dict[str, float]:
-    """Return the durations of three successive imports and of a first call, in seconds.
+    """Return the seconds that the imports of numpy, mxnum and numba and a first call take.
 
-    The package `hidden` is made to look as if it were not installed.
+    If `hidden` is given, an import of the package `hidden` fails, as if it were not installed.
     """
     if hidden is not None:
         sys.modules[hidden] = None  # type: ignore[assignment]
@@ -80,8 +80,8 @@ def _start(name: str, _: str = "without", hidden: str | None = None) -> dict[str
     return {lap: b - a for lap, a, b in zip(laps, times, times[1:], strict=False)}
 
 
-#: For each row of the table, a function that makes x from float32 values, and the function whose
-#: memory is measured.
+#: Two functions for each row of the table. The first makes x from an array of float32 values. The
+#: memory use of the second is measured.
 MEMORY: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
     "quantize": (lambda x: x, lambda mx, x: mx.quantize(x, "mxfp8_e4m3")),
     "fake_quantize": (lambda x: x, lambda mx, x: mx.fake_quantize(x, "mxfp8_e4m3")),
@@ -100,8 +100,8 @@ MEMORY: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
 
 
 def _memory(name: str, size: str, seed: str) -> dict[str, Any]:
-    """Return the MiB used besides input and results, as tracemalloc and the system measure them."""
-    prepare, function = MEMORY[name]  # Look up first: an unknown name fails before mxnum loads.
+    """Return the peak memory in MiB, without input and result, by tracemalloc and by the system."""
+    prepare, function = MEMORY[name]  # before the imports, so that an unknown name fails at once
     import tracemalloc
 
     import mxnum as mx
@@ -116,7 +116,7 @@ def _memory(name: str, size: str, seed: str) -> dict[str, Any]:
     tracemalloc.stop()
     del result
     try:
-        Path("/proc/self/clear_refs").write_text("5")  # 5 resets the peak memory that the system records
+        Path("/proc/self/clear_refs").write_text("5")  # the value 5 resets the recorded peak memory
         before = _status("VmRSS")
         result = function(mx, x)
         seen: Any = (_status("VmHWM") - before - result.nbytes) / 2**20

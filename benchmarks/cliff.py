@@ -54,13 +54,16 @@ OTHERS: dict[str | mx.MXFormat, str] = {
     INT6: "mxint8",
 }
 
-#: `WIDTHS` are code widths in bits that no OCP format has. Packed codes of these widths are
-#: compared with packed codes of the OCP format `SIX_BITS`.
+#: No OCP format has codes of `WIDTHS` bits. Packed codes of these widths are compared with packed
+#: codes of the OCP format `SIX_BITS`.
 WIDTHS, SIX_BITS = (3, 5, 7), "mxfp6_e2m3"
 
 
 def measure(session: Session) -> Cells:
-    """Yield the cells of tables; most tables have a row for each setting, a column per format."""
+    """Yield the cells of all tables.
+
+    Most tables have a row for each setting and a column for each format.
+    """
     one_thread()
     session = replace(session, rounds=min(session.rounds, 11), seconds=min(session.seconds, 0.5))
     for size in session.sizes_or((1 << 20,), (1 << 16,)):
@@ -174,7 +177,7 @@ def _other_functions(x: Array, names: tuple[str, ...], session: Session) -> Cell
 
 
 def _elements(x: Array, q: mx.MXArray) -> Iterator[tuple[str, Function, Function]]:
-    """Yield for each row its name, the call that is the baseline, and the call to time."""
+    """Yield for each row its name, the baseline call and the call to time."""
     element, there = q.format.element, partial(mx.quantize, x, q.format)
     yield "encode", there, partial(mx.encode, x, element)
     yield "encode, rtz", there, partial(mx.encode, x, element, rounding="rtz")
@@ -195,7 +198,7 @@ QUICK = (
 
 
 def _choices(x: Array, seed: int) -> Iterator[tuple[str, Array, dict[str, Any]]]:
-    """Yield for each row its name, an array, and keywords of the function."""
+    """Yield for each row its name, the array to quantize, and keywords of the function."""
     rng = np.random.default_rng(seed + 1)
     words = rng.integers(0, 1 << 32, x.shape, dtype=np.uint32)
     for rounding in ("rna", "rtz", "rtp", "rtn", "rto"):
@@ -328,6 +331,6 @@ def _every_other_row(x: Array, name: str) -> mx.MXArray:
 
 
 def _ragged(x: Array) -> Array:
-    """Return most numbers of `x`, in rows that end inside a block and inside a packed byte."""
+    """Return most numbers of `x` in rows that end inside a block and inside a packed byte."""
     columns = x.shape[1] + 13
     return x.ravel()[: x.size // columns * columns].reshape(-1, columns)

@@ -17,7 +17,7 @@ from benchmarks.record import Answer, Result
 RESULTS = machine.ROOT / "benchmarks" / "results"
 PAGE = machine.ROOT / "docs" / "benchmarks.md"
 
-#: The saved results from which the page of the docs is made, if they exist.
+#: The result files that docs/benchmarks.md shows, if they exist.
 PAGE_PARTS = ("results.json", "torch.json", "recipes.json", "cuda.json", "cuda_speed.json")
 
 #: Seconds after which an unfinished result is saved again.
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse_size(text: str) -> int:
-    """Return the number of elements from a text such as ``4096``, ``2^24``, ``64K`` or ``16M``.
+    """Return the number of elements that is written as ``4096``, ``2^24``, ``64K`` or ``16M``.
 
     K, M and G mean 2**10, 2**20 and 2**30.
     """
@@ -94,12 +94,12 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m benchmarks",
         description="Time mxnum relative to memory copies, BLAS and other libraries, and plot the results.",
         epilog="A run of all questions is saved as results.json, and docs/benchmarks.md shows its results. A quick run "
-        "is saved as quick.json. A run of some questions is saved under the names of these questions, with plots and "
-        "a page beside the file.",
+        "is saved as quick.json. A run of selected questions is saved in a file that is named after the questions, "
+        "with plots and a page in the same folder.",
     )
     parser.add_argument("questions", nargs="*", metavar="QUESTION", help=f"some of: {', '.join(questions.names())}")
     parser.add_argument("--list", action="store_true", help="list the questions")
-    parser.add_argument("--quick", action="store_true", help="a smoke test in a minute or so; longer the first time")
+    parser.add_argument("--quick", action="store_true", help="run a one-minute smoke test (longer the first time)")
     parser.add_argument("--sizes", nargs="+", default=[], metavar="N", help="element counts: 64K 16M 2^24")
     parser.add_argument("--seed", type=int, default=1, help="the seed of the input data (default: 1)")
     parser.add_argument("--out", metavar="FOLDER", help="where to save (default: benchmarks/results)")
@@ -125,17 +125,20 @@ def _asked(options: argparse.Namespace) -> list[str]:
         if name not in known:
             raise ValueError(f"Argument 'QUESTION' must be one of {list(known)}, not {name!r}.")
     if options.cuda and "cuda" not in known:
-        raise ValueError("Argument '--cuda' must be left out: there is no question for GPUs in this version.")
+        raise ValueError("Argument '--cuda' must be left out: no question of this version needs a GPU.")
     asked = set(options.questions or _default_questions()) | (
         {"cuda", "cuda_speed"} & set(known) if options.cuda else set()
     )
-    for name in asked:  # `require` raises errors before any question runs
+    for name in asked:  # if a question cannot run here, raise its error before any question runs
         getattr(questions.get(name), "require", lambda: None)()
     return [name for name in known if name in asked]
 
 
 def _stem(asked: list[str], session: Session) -> str:
-    """Return the file name for the result: `results` for a run of all questions."""
+    """Return the name of the result file, without its suffix.
+
+    A run of all default questions is saved as `results`, or as `selection` if sizes are given.
+    """
     if session.quick:
         return "quick"
     if set(asked) >= set(_default_questions()):
@@ -212,7 +215,7 @@ def _run(result: Result, session: Session, path: Path) -> bool:
                     saved = monotonic()
             answer.finished = True
         except KeyboardInterrupt:
-            print("\ninterrupted; measurements are kept, and --resume continues", file=sys.stderr)
+            print("\ninterrupted; the finished measurements are saved, and --resume continues the run", file=sys.stderr)
             return True
         finally:
             progress.end()
@@ -224,7 +227,10 @@ def _run(result: Result, session: Session, path: Path) -> bool:
 
 
 class _Progress:
-    """Show the progress of a question: one changing line on a terminal, else a line every 30 s."""
+    """The progress display of a question.
+
+    On a terminal, one line is updated. Otherwise a line is printed every 30 seconds.
+    """
 
     def __init__(self, head: str) -> None:
         self.head = head
@@ -251,10 +257,9 @@ class _Progress:
 
 
 def _publish(result: Result, path: Path) -> None:
-    """Draw plots and write the page of results.
+    """Draw plots and write a page of results in the folder of the result file.
 
-    The page is saved in the folder of the result file. For a result file in `PAGE_PARTS`, only the
-    page of the docs is written.
+    If the result file belongs to `PAGE_PARTS`, docs/benchmarks.md is written instead of the page.
     """
     paths = _plot_paths(result, path)
     drawn = {}
@@ -280,7 +285,10 @@ def _publish(result: Result, path: Path) -> None:
 
 
 def write_docs_page(folder: Path, target: Path) -> None:
-    """Write the page of the docs from saved results and plots; each question appears once."""
+    """Write the page of the docs from saved results and plots.
+
+    A result file is left out if the files before it answer all its questions.
+    """
     parts: list[page.Part] = []
     answered: set[str] = set()
     for path in (folder / name for name in PAGE_PARTS):
@@ -292,7 +300,7 @@ def write_docs_page(folder: Path, target: Path) -> None:
 
 
 def _plot_paths(result: Result, path: Path) -> dict[tuple[str, str], Path]:
-    """Return a path for the plot of each table, even if the table has no plot."""
+    """Return a path for the plot of each table, also of a table that is not plotted."""
     return {
         (answer.name, key): path.with_name(f"{path.stem}_{answer.name}_{key}.svg")
         for answer in result.answers

@@ -19,8 +19,8 @@ writes the same number of float32 values; a conversion to bytes or bits writes l
 writes into an existing array. The first row compares the baseline with itself: its spread is the noise of the
 measurement."""
 
-#: The goal of each row for arrays in DRAM, as a multiple of the time of a copy. The goals for
-#: packed codes depend on the number of bits of an element.
+#: The goal for each row of the table, for arrays in DRAM, as a multiple of the time of a copy. The
+#: goals for packed codes depend on the number of bits of an element.
 GOALS_DRAM = {
     "fake_quantize, out=": 1.0,
     "quantize, out=": 0.85,
@@ -30,15 +30,15 @@ GOALS_DRAM = {
     "from_packed and dequantize, out=, 4 bits": 0.62,
     "from_packed and dequantize, out=, 6 bits": 0.8,
 }
-#: The goals for arrays in the second-level cache come from counting instructions. A block of 32
-#: takes 36 vector instructions in 18 cycles. Copying a block (128 bytes in, 128 out) takes about 9
-#: cycles, so `fake_quantize` takes 2.0 times as long as a copy. The fixed cost of a call is 1.2
-#: times the time of copying 64K elements.
+#: The goal for arrays in the second-level cache comes from a count of instructions. `fake_quantize`
+#: executes 36 vector instructions for a block of 32, which take 18 cycles. Copying a block (128
+#: bytes in, 128 out) takes about 9 cycles, so `fake_quantize` takes 2.0 times as long as a copy.
+#: The fixed cost of a call adds 1.2 times the time of copying 64K elements.
 GOALS_L2 = {"fake_quantize, out=": 3.3}
 
 
 def measure(session: Session) -> Cells:
-    """Yield the cells: tables for sizes, rows for conversions, columns for formats."""
+    """Yield the cells of the tables: a table is a size, a row a conversion, a column a format."""
     one_thread()
     for size in session.sizes_or((DRAM, L2), (1 << 20, L2)):
         x = normal(size, session.seed)

@@ -43,7 +43,7 @@ def require() -> None:
 
 
 def measure(session: Session) -> Cells:
-    """Yield the properties of the device, and cells that say if the device's bits are right."""
+    """Yield the properties of the GPU, and the comparisons of its bits with the CPU's bits."""
     require()
     yield from device_of(session)
     yield from _libraries(session)
@@ -73,7 +73,7 @@ def device_of(session: Session) -> Cells:
 
 
 def _suite(session: Session) -> Cells:
-    """Run the tests of the CUDA engine, as CI runs them in the simulator."""
+    """Run the tests of the CUDA engine; CI runs the same tests in numba's simulator."""
 
     def run() -> Measurement:
         if session.quick:
@@ -113,9 +113,9 @@ def _of_library(name: str, column: str, on_stream: bool, count: int, seed: int) 
 
 
 def _equality(session: Session) -> Cells:
-    """Compare the bits of every format with the CPU.
+    """Compare the GPU's bits with the CPU's bits in every format.
 
-    On a GPU each comparison runs in its own process, because each compiles its own kernels.
+    On a GPU, each comparison compiles its own kernels and runs in its own process.
     """
     count, patterns = (1 << 12, 1 << 14) if session.quick else (1 << 22, 1 << 32)
     if session.sizes:

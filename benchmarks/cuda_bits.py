@@ -29,8 +29,8 @@ class Comparison:
 
     kind: str
     format: str
-    #: The count of random numbers for each combination of settings; `patterns` is the count of bit
-    #: patterns in a sweep.
+    #: `count` is the number of random numbers for each combination of settings; `patterns` is the
+    #: number of bit patterns in a sweep.
     count: int
     patterns: int
     seed: int
@@ -54,7 +54,7 @@ def comparisons(count: int, patterns: int, seed: int) -> Iterator[Comparison]:
 
 
 def to_gpu(array: Any) -> Any:
-    """Return a device array of numba, even for a type of ml_dtypes, which numba cannot copy."""
+    """Return a device array of numba. Types of ml_dtypes are copied as integers."""
     from numba import cuda
     from numba.cuda.core import config
 
@@ -112,7 +112,7 @@ def patterns(rng: np.random.Generator, dtype: str, shape: tuple[int, int]) -> An
 
 
 def compared(x: Any, name: str, modes: dict[str, Any]) -> Pairs:
-    """Compare what quantizing, fake-quantizing and dequantizing give on the GPU and on the CPU."""
+    """Compare results of quantize, fake_quantize and dequantize on the GPU and on the CPU."""
     there, x_there = dict(modes), to_gpu(x)
     if "scales" in modes:
         there["scales"] = to_gpu(modes["scales"])
@@ -163,7 +163,7 @@ def _halves(given: Comparison) -> Pairs:
 
 
 def _sweep(given: Comparison) -> Pairs:
-    """Compare results for every float32 bit pattern, in blocks with random scales."""
+    """Compare results for every float32 bit pattern, in blocks with random codes of `SCALES`."""
     piece, step = min(given.patterns, 1 << 26), (1 << 32) // given.patterns
     for first in range(0, given.patterns, piece):
         bits = np.arange(piece, dtype=np.uint32) * np.uint32(step) + np.uint32(first * step)
@@ -183,7 +183,7 @@ KINDS: dict[str, Callable[[Comparison], Pairs]] = {
 
 @dataclass(frozen=True)
 class Library:
-    """The functions of a library that copy arrays to a GPU and back, and make streams."""
+    """A library's array type, its functions that copy arrays to a GPU and back, and its streams."""
 
     kind: type
     there: Callable[[Any, Any], Any]
@@ -234,8 +234,9 @@ LIBRARIES: dict[str, tuple[str, Callable[[], Library]]] = {
 
 
 def of_library(name: str, on_stream: bool, count: int, seed: int) -> tuple[int, str]:
-    """Compare a GPU library's results with the CPU's; return the same as `Comparison.run`.
+    """Compare results on a GPU library's arrays with results of the CPU.
 
+    Like `Comparison.run`, return the count of compared numbers and a description of differences.
     Raise ImportError if the library is not installed or finds no GPU.
     """
     package, make = LIBRARIES[name]

@@ -27,8 +27,8 @@ CALLS = 10
 COPIED = 8.0
 #: From `LARGE` elements on, a call spends more time in the kernel than in Python code.
 LARGE = 1 << 28
-#: Bytes moved for each element: a float32 is read, a code of one byte and 1/32 of a scale are
-#: written.
+#: The bytes that quantizing and dequantizing move for each element: a float32, a code of one byte,
+#: and 1/32 of a scale.
 _CODES = 5 + 1 / 32
 
 
@@ -48,8 +48,8 @@ def measure(session: Session) -> Cells:
 def _arrays(x: Any) -> tuple[Any, Any, Callable[[], object]]:
     """Return x on the GPU, an array for results, and a function that copies x to this array.
 
-    The arrays are CuPy's if CuPy finds a GPU, because CuPy takes memory from a pool. numba asks the
-    driver for memory at each call, and all work on the GPU waits while numba frees memory.
+    If CuPy finds a GPU, the arrays are CuPy's, because CuPy takes memory from a pool. numba asks
+    the driver for memory at each call, and all work on the GPU waits while numba frees memory.
     """
     from numba import cuda
 
@@ -66,7 +66,7 @@ def _arrays(x: Any) -> tuple[Any, Any, Callable[[], object]]:
 
 
 def _torchao(x: Any, column: str) -> Case:
-    """Return the case of torchao's conversion to codes, compiled by PyTorch."""
+    """Return the benchmark case for torchao's conversion to codes, compiled by PyTorch."""
     row, share = "torchao to_mx mxfp8_e4m3, compiled", _CODES / COPIED
     try:
         import torch
@@ -106,6 +106,6 @@ def _calls(x: Any, out: Any) -> Iterator[tuple[str, float, float | None, Callabl
 
 
 def _later(make: Callable[[], Any], method: str, **named: Any) -> Callable[[], object]:
-    """Return a function that calls a method of an object, and creates the object on first use."""
+    """Return a function that calls a method of the object that `make` creates at the first call."""
     kept = cache(make)
     return lambda: getattr(kept(), method)(**named)

@@ -1,4 +1,4 @@
-"""Make the input data: seeded, and equal for all questions."""
+"""Make the input data of the benchmarks from seeds, so that all questions use equal data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DRAM, L2 = 1 << 24, 1 << 16
 def shape(size: int) -> tuple[int, int]:
     """Return the shape of a matrix with `size` elements.
 
-    Every row holds whole blocks of 32. Apart from this, the matrix is as square as possible.
+    Every row holds whole blocks of 32. The matrix is as square as this condition allows.
     """
     rows = 1 << ((size.bit_length() - 1) // 2)
     while size % (32 * rows):

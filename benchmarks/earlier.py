@@ -34,10 +34,11 @@ Function = Callable[[], object]
 #: elements allocate their results.
 PAIRS, SMALL = 3, 4096
 _PLACE, _E4M3 = "MXNUM_EARLIER", "mxfp8_e4m3"
-#: `COMMON` is the goal of most rows, and `LIMITS` has the goals of rows that may take longer.
+#: The largest accepted ratio of the two times: `COMMON` for most rows, and `LIMITS` for rows that
+#: may take longer.
 COMMON, LIMITS = 1.05, {"float64": 1.5, "float16": 1.5, "packed, 4 bits": 1.3, "packed, 6 bits": 1.3}
 
-#: For each row with uncommon settings, the keywords that `quantize` gets.
+#: The arguments of `quantize` for each row whose settings differ from the usual ones.
 _OPTIONS: dict[str, dict[str, Any]] = {
     **{name: {"format": name} for name in OCP},
     **{f"blocks of {size}": {"block_size": size} for size in (16, 64, 128)},
@@ -49,7 +50,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "packed, 4 bits": {"format": "mxfp4_e2m1", "packed": True},
     "packed, 6 bits": {"format": "mxfp6_e2m3", "packed": True},
 }
-#: The rows whose input differs from the usual float32 array in type or layout, each with a function
+#: For each row whose input differs from the usual float32 array in type or layout: the function
 #: that converts the usual array to this input.
 _ARRAYS: dict[str, Callable[[Array], Array]] = {
     "bfloat16": lambda x: x.astype(ml_dtypes.bfloat16),
@@ -69,9 +70,9 @@ _LINES = {1 << 24: _FEWER, 1 << 20: _ALL, 1 << 16: _FEWER, 4096: (_E4M3,), 16: (
 
 
 def functions(size: int, line: str, seed: int) -> dict[str, Function]:
-    """Return a mapping from columns to the functions to time.
+    """Return the functions to time, as a mapping from the names of their columns.
 
-    `line` names the settings, or the type or layout of the input.
+    `line` is the name of the row, which selects the settings, or the type or layout of the input.
     """
     x = _normal(size, seed)
     x = _ARRAYS[line](x) if line in _ARRAYS else x
@@ -96,7 +97,7 @@ def functions(size: int, line: str, seed: int) -> dict[str, Function]:
 
 
 def products(length: int, seed: int) -> dict[str, Function]:
-    """Return a mapping from the column to the function that multiplies two square matrices."""
+    """Return a dictionary with one function to time, which multiplies two square matrices."""
     a, b = (mx.quantize(normal(length * length, seed + i).reshape(length, length), _E4M3) for i in (1, 2))
     return {"matmul": partial(mx.matmul, a, b.T)}
 
@@ -111,13 +112,13 @@ def require() -> None:
     place = Path(os.environ.get(_PLACE, ""))
     if not (os.environ.get(_PLACE) and (place / "mxnum" / "__init__.py").exists()):
         raise ValueError(
-            f"The question 'earlier' needs {_PLACE}, an environment variable with the path of a checkout of another "
+            f"The question 'earlier' needs the environment variable {_PLACE} with the path of a checkout of another "
             "version. This command makes a checkout: git worktree add PATH COMMIT"
         )
 
 
 def measure(session: Session) -> Cells:
-    """Yield the cells of one table for each size, and the cells of a table of products."""
+    """Yield the cells of one table for each size, and then those of a table of matrix products."""
     lengths = () if session.sizes else (512,) if session.quick else (512, 1024, 2048)
     for size in session.sizes_or(tuple(_LINES), (1 << 16,)):
         table = Table(f"size_{size}", f"{size_name(size)} elements", "× the earlier state")
@@ -164,8 +165,9 @@ class _State:
 def serve(checkout: str) -> None:
     """Answer the questions of `_State.ask`, in the process that runs one version.
 
-    The questions "functions" and "products" prepare the functions to time; the answer is the names
-    of their columns. The answer to "time" is the nanoseconds that a column's function takes.
+    A question "functions" or "products" prepares functions to time; the answer lists their columns.
+    A question "time" calls the function of a column several times; the answer is the time of all
+    these calls in nanoseconds.
     """
     assert Path(mx.__file__).is_relative_to(checkout), mx.__file__
     one_thread()
@@ -206,7 +208,7 @@ def _compared(table: Table, prepare: tuple[Any, ...], row: str, session: Session
 
 
 def _ratios(earlier: Callable[[int], int], now: Callable[[int], int], session: Session) -> list[float]:
-    """Return for each round the time of this version divided by the time of the earlier version.
+    """Return, for each round, this version's time divided by the earlier version's time.
 
     The order of the versions alternates from round to round. A round takes a few milliseconds.
     """

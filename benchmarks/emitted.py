@@ -1,7 +1,7 @@
-"""Measure how fast emitted C quantizes on one core: ``python -m benchmarks.emitted``.
+"""Measure how fast emitted C code quantizes on one core: ``python -m benchmarks.emitted``.
 
-The command prints a Markdown table: millions of numbers per second, in the fastest of several runs.
-The command needs gcc.
+The command prints a Markdown table with the speed of the fastest of several runs, in millions of
+numbers per second. The command needs gcc.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def speed(name: str, flags: str) -> float:
-    """Return how many numbers emitted C quantizes in a second of processor time."""
+    """Return how many numbers the emitted C code quantizes in a second of processor time."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "m.h").write_text(reference_model("c", name, name="m"))
         (Path(folder) / "m.c").write_text(PROGRAM)

@@ -17,7 +17,7 @@ BLOCK = 32
 def fake_quantize(x: Any, element: ElementFormat, rounding: str) -> Any:
     """Return the quantized values of a contiguous torch tensor with whole blocks in its last axis.
 
-    `rounding` says where ties go: "nearest" (away from zero) or "even".
+    `rounding` says how ties are rounded: "nearest" (away from zero) or "even" (to even).
     """
     import torch
 

@@ -1,10 +1,10 @@
 """Run the checks and measurements that need a GPU: ``python -m benchmarks.gpu``.
 
-The most important step runs first. Each step is a separate command, which can be interrupted and
-resumed. The queue prints the time that each step will take, runs the steps that are not done, and
-writes their outcomes to `queue.json` in the folder of the results. Without a GPU the queue ends
-with an error; ``--rehearse`` runs the same commands in numba's simulator and on the CPU, at sizes
-that take a minute or two each.
+These checks are a queue of steps, the most important step first. Each step is a separate command,
+which can be interrupted and resumed. The queue prints the time that each step will take, runs the
+steps that are not done, and writes their outcomes to `queue.json` in the folder of the results.
+Without a GPU the queue ends with an error. ``--rehearse`` needs no GPU: it runs the same commands
+in numba's simulator and on the CPU, at sizes that take a minute or two each.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 from benchmarks import cuda
 
 _SIMULATOR = {"NUMBA_ENABLE_CUDASIM": "1", "NUMBA_DISABLE_JIT": "1"}
-#: Time limit, in seconds, within which an interrupted step can write its checkpoints.
+#: How many seconds the queue waits for an interrupted step to write its checkpoints.
 PATIENCE = 60
 
 
@@ -36,7 +36,7 @@ class Step:
     minutes: int
     what: str
     command: tuple[str, ...]
-    #: In a rehearsal, these arguments replace all words of `command` after the second.
+    #: In a rehearsal, these arguments follow the first two words of `command` and replace the rest.
     rehearsal: tuple[str, ...]
     environment: tuple[tuple[str, str], ...] = ()
 
@@ -53,23 +53,23 @@ STEPS = (
         ("--quick", "--sizes", "64", "--out", "OUT"), tuple(_SIMULATOR.items()),
     ),
     Step(
-        "units", 2, "Run the cases that identify how the matrix instructions of the GPU add.",
+        "units", 2, "Run the cases that show how the matrix instructions of the GPU add products.",
         ("mxnum", "unit", "probe", "--device", "cuda", "-o", "OUT/units"),
         ("probe", "--operands", "e4m3", "-k", "32", "--count", "20", "--force", "-o", "OUT/cases.txt"),
     ),
     Step(
-        "speed", 3, "Time each kernel in multiples of the time of a copy on the GPU, at 2^26 and 2^28 numbers.",
+        "speed", 3, "Time each kernel on 2^26 and 2^28 numbers, relative to a copy of as many numbers on the GPU.",
         ("benchmarks", "cuda_speed", "--out", "OUT", "--resume"),
         ("--quick", "--sizes", "64", "--out", "OUT"), tuple(_SIMULATOR.items()),
     ),
     Step(
-        "pairs", 14, "Train residual MLPs of the size in Su et al., each in FP32 and in E4M3, several at once.",
+        "pairs", 14, "Train residual MLPs of the size that Su et al. used, in FP32 and in E4M3, several runs at once.",
         ("mxnum", "lab", "sweep", "paper-pairs", "--seeds", "4", "--stack", "1", "--processes", "8",
          "--machine", "cuda", "--out", "OUT/paper-pairs"),
         ("sweep", "OUT/pairs.toml", "--stack", "1", "--machine", "torch", "--out", "OUT/paper-pairs"),
     ),
     Step(
-        "drift", 10, "Train language models of 32 million parameters with E4M3 in the last layer's gradient.",
+        "drift", 10, "Train language models of 32 million parameters with the last layer's gradient in E4M3.",
         ("mxnum", "lab", "language-model", "head-gradient", "--processes", "1", "--machine", "cuda",
          "--out", "OUT/head-gradient"),
         ("language-model", "OUT/drift.toml", "--out", "OUT/head-gradient"),
@@ -80,11 +80,11 @@ STEPS = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the steps that are not done; return 0 if all steps are done at the end."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
-    parser.add_argument("--out", metavar="FOLDER", type=Path, default=Path("gpu"), help="the results (default: gpu)")
-    parser.add_argument("--only", metavar="STEP", action="append", choices=[s.name for s in STEPS], help="one step")
+    parser.add_argument("--out", metavar="FOLDER", type=Path, default=Path("gpu"), help="result folder (default: gpu)")
+    parser.add_argument("--only", metavar="STEP", action="append", choices=[s.name for s in STEPS], help="run one step")
     parser.add_argument("--minutes", type=float, default=15, help="end after this many minutes (default: 15)")
     parser.add_argument("--list", action="store_true", help="print the steps, and run nothing")
-    parser.add_argument("--rehearse", action="store_true", help="run small sizes, in the simulator and on the CPU")
+    parser.add_argument("--rehearse", action="store_true", help="run small sizes without a GPU")
     options = parser.parse_args(arguments)
     done, steps = read(options.out), [step for step in STEPS if not options.only or step.name in options.only]
     for step in steps:

@@ -1,4 +1,4 @@
-"""Describe the conditions of a measurement: machine, versions, commit, other load."""
+"""Describe the conditions of a measurement: the machine, its software, and the load on it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def commit() -> str:
 
 
 def available_bytes() -> int | None:
-    """Return the memory that is available without swapping; None if the system does not say."""
+    """Return the memory that is available without swapping, or None if it is unknown."""
     kibibytes = _meminfo("MemAvailable")
     return None if kibibytes is None else kibibytes * 1024
 
@@ -61,7 +61,7 @@ class Clock:
 
 
 def clock() -> Clock | None:
-    """Return the current processor times; None if the system does not say."""
+    """Return the current processor times, or None if the system does not report them."""
     try:
         with open("/proc/stat") as file:
             fields = [int(field) for field in file.readline().split()[1:9]]

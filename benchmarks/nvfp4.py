@@ -27,7 +27,7 @@ Run = Callable[[Array], Any]
 
 
 def measure(session: Session) -> Cells:
-    """Yield all times relative to a copy's time, then the packages' times relative to mxnum's."""
+    """Yield times relative to a copy, then the times of other packages relative to mxnum."""
     one_thread()
     for size in session.sizes_or((1 << 24,), (1 << 18,)):
         x = normal(size, session.seed)

@@ -9,8 +9,8 @@ from pathlib import Path
 from benchmarks import tables
 from benchmarks.record import Answer, Result
 
-#: If other programs, or the hypervisor, take more than the share `LOADED` of the processors' time,
-#: the page says that the run was only a smoke test.
+#: The page calls a run a smoke test if other programs, or the hypervisor, take more than this share
+#: of the processors' time.
 LOADED = 0.05
 
 HEAD = """# Benchmarks
@@ -27,7 +27,7 @@ No results are recorded yet: `python -m benchmarks` measures and writes this pag
 """
 
 
-#: A result, and a mapping from (question, table) to the path of each existing plot.
+#: A result, and the paths of its plots by (question, table). Some tables have no plot.
 Part = tuple[Result, Mapping[tuple[str, str], Path]]
 
 

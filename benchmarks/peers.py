@@ -33,7 +33,7 @@ another mode, and the standard leaves open what becomes of NaN."""
 
 ELEMENTS = {"mxfp8_e4m3": "float8_e4m3fn", "mxfp4_e2m1": "float4_e2m1fn"}
 
-#: The count of elements whose values are compared.
+#: The number of elements whose values are compared.
 SAMPLE = 1 << 16
 
 Run = Callable[[Array], Any]
@@ -80,7 +80,10 @@ def _bits(x: Array) -> Array:
 
 
 def _samples(seed: int) -> Iterator[tuple[str, Array]]:
-    """Yield data on which emulators are known to agree, and data on which they differ."""
+    """Yield the name and the numbers of each data set.
+
+    Emulators are known to agree on the first data set, and to differ on the others.
+    """
     rng = np.random.default_rng(seed)
     x = normal(SAMPLE, seed).reshape(-1, 32)
     yield "normal data", x
@@ -100,9 +103,10 @@ def _samples(seed: int) -> Iterator[tuple[str, Array]]:
 
 
 def _peers(name: str) -> Iterator[tuple[str, tuple[Run, str, int]]]:
-    """Yield for each row its name, and (function, reason to skip the row, divisor).
+    """Yield (name, (function, reason, divisor)) for each row of the table.
 
-    If the divisor is n, the function gets only 1 / n of the array.
+    The reason says why the row is skipped; a row with an empty reason is measured. If the divisor
+    is n, the function quantizes only 1 / n of the array.
     """
     torch = _missing("torch")
     yield "mxnum, fake_quantize", (lambda x: mx.fake_quantize(x, name), "", 1)

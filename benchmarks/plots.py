@@ -58,7 +58,7 @@ def _spread(m: Measurement) -> tuple[float, float, float]:
 
 
 def _dots(axis: Any, shown: list[Measurement]) -> None:
-    """Draw a marker with whiskers to the quartiles for each column of a row, and ticks at goals."""
+    """Draw a marker with whiskers to the quartiles for each cell, and dashed lines at goals."""
     rows = list(dict.fromkeys(m.row for m in shown))
     columns = _columns(shown)
     step = 0.7 / max(1, len(columns))

@@ -20,19 +20,20 @@ quantized beforehand, unless a row says otherwise. `exact` has no goal, and is m
 float32 products of the same size."""
 
 #: Goals of `accumulate="block"` at 1024 × 1024 × 1024, on processors with VNNI, AVX2 or neither.
-#: The goals come from counting instructions. With VNNI, adding 32 products to each of 16 sums takes
-#: 12 instructions; in float32 it takes 32. Packing adds a twentieth. E4M3 takes 2.0 times as long
-#: as float32, because E4M3 is summed in float64, and a vector holds half as many float64 numbers.
-#: At the end of each block, eight sums need four more instructions, which adds 0.2 times the time
-#: of float32. E5M2 has no goal.
+#: A goal is a multiple of the time of float32 BLAS, and comes from counting instructions. With
+#: VNNI, adding 32 products to each of 16 sums takes 12 instructions; in float32 it takes 32.
+#: Packing adds a twentieth. The goal of E4M3 is in `_block_goals`. E4M3 takes 2.0 times as long as
+#: float32, because E4M3 is summed in float64, and a vector holds half as many float64 numbers. The
+#: end of each block takes four more instructions for eight sums, or 0.2 of the time of float32.
+#: E5M2 has no goal.
 BLOCK_GOALS = {
     "vnni": {"mxfp4_e2m1": 0.5, "mxint4": 0.5, "mxint8": 0.5, "mxfp6_e2m3": 0.5, "mxfp6_e3m2": 0.8, "nvfp4": 0.8},
     "avx2": {"mxfp4_e2m1": 0.9, "mxint4": 0.9, "mxint8": 1.2, "mxfp6_e2m3": 1.2, "mxfp6_e3m2": 1.2, "nvfp4": 1.3},
     "": {"mxfp4_e2m1": 1.1, "mxint4": 1.1, "mxint8": 1.1, "mxfp6_e2m3": 1.1, "mxfp6_e3m2": 1.1},
 }
-#: For each packed element, `sequential` executes one instruction more than BLAS; this takes 3 %
-#: more time at 1024 × 1024 × 1024. Finding NaN, and moving float32 numbers (four times as large
-#: as codes), takes another 1.5 %.
+#: `sequential` executes one instruction more than BLAS for each packed element, which takes 3 %
+#: more time at 1024 × 1024 × 1024. Another 1.5 % is needed to find NaN, and to move float32
+#: numbers, which are four times as large as codes.
 GOALS = {"sequential": 1.1, "blas": 1.02}
 
 

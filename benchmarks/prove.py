@@ -1,8 +1,8 @@
 """Measure how long `mxnum.prove` takes to prove emitted models: ``python -m benchmarks.prove``.
 
 The command prints a Markdown table with the seconds of processor time that reading and solving take
-on one core. The time of yosys and clang, which are other processes, is not included. `--formats`
-names formats, and `--language` is systemverilog or c. `--elements` measures proofs of
+on one core. The time of yosys and clang is not included, because they are other processes.
+`--formats` names formats, and `--language` is systemverilog or c. `--elements` measures proofs of
 conversions from one element format to another, in SystemVerilog.
 """
 
@@ -22,7 +22,7 @@ from mxnum.emit import reference_model
 
 FORMATS = [name for name in formats.names() if formats.get(name).scale.power_of_two]
 RULE = "rceil"
-#: SystemVerilog text: the port for random bits, and the argument that passes them to `encode`.
+#: SystemVerilog text of the port for random bits, and of the argument that passes them to `encode`.
 RANDOM = (", input [29:0] random", ", m::align_random({2'b0, random})")
 
 

@@ -1,4 +1,4 @@
-"""Define the interface of a question, and the session with which each question measures.
+"""Define the interface of a question, and the session whose settings each question uses.
 
 A question is a module of this package with a `TITLE`, a `TEXT` that says what is compared, and a
 function ``measure(session)``, which yields pairs of a table and a measurement. To add a question,
@@ -62,10 +62,10 @@ class Session:
     """The settings of a run: which sizes to measure, how often, and for how long."""
 
     quick: bool = False
-    #: The numbers of elements to measure. With None, each question uses its own numbers.
+    #: The numbers of elements to measure. If None, each question uses its own numbers.
     sizes: tuple[int, ...] | None = None
     seed: int = 1
-    #: The maximum number of rounds of a case, and the seconds after which no further round begins.
+    #: The maximum number of rounds of a case. After `seconds` seconds, no further round begins.
     rounds: int = 21
     seconds: float = 1.5
     least: int = 3
@@ -78,11 +78,14 @@ class Session:
         return cls(quick=True, sizes=sizes, seed=seed, rounds=5, seconds=0.1, least=2)
 
     def sizes_or(self, full: tuple[int, ...], quick: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the user's sizes if given, or else `quick` in a quick run and `full` otherwise."""
+        """Return the user's sizes.
+
+        If the user gave none, return `quick` in a quick run, and `full` otherwise.
+        """
         return self.sizes or (quick if self.quick else full)
 
     def compare(self, table: Table, baseline: timing.Function, *cases: Case) -> Cells:
-        """Yield for each case a cell with its time divided by the baseline's time.
+        """Yield, for each case, a cell that holds the case's time divided by the baseline's time.
 
         An error in one case is recorded, and the following cases still run.
         """

@@ -1,4 +1,4 @@
-"""Time a step of a small Llama and of a small GPT-2 under every recipe."""
+"""Time a training step of a small Llama and of a small GPT-2 under every recipe."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LIMITS = {"mxfp8_e4m3": 1.3, "nvfp4, gradients sr": 1.7}
 
 
 def measure(session: Session) -> Cells:
-    """Yield the cells: each model under each recipe."""
+    """Yield the cells of the table: the times of each model under each recipe."""
     table = Table("recipes_step", "A training step", "× the step in float32")
     try:
         import torch

@@ -21,7 +21,7 @@ class Table:
     #: The unit of the numbers, shown in the heading and on the axis.
     unit: str
     #: ``dots``: a line for each row, with a marker for each column. ``curve``: a curve for each
-    #: column over `Measurement.x`. ``none``: no plot.
+    #: column, with `Measurement.x` on the horizontal axis. ``none``: no plot.
     plot: str = "dots"
 
 
@@ -37,7 +37,7 @@ class Measurement:
     repetitions: int = 0
     #: The goal, which the median should not exceed.
     limit: float | None = None
-    #: The result of a cell that shows a text instead of a median.
+    #: The text that the cell shows instead of a median.
     text: str = ""
     #: The reason why nothing was measured.
     skipped: str = ""
@@ -61,7 +61,7 @@ class Answer:
     text: str
     tables: dict[str, tuple[Table, list[Measurement]]] = field(default_factory=dict)
     finished: bool = False
-    #: The duration of the question, for planning the next run.
+    #: The duration of the question's measurements, for planning the next run.
     seconds: float = 0.0
 
     def add(self, table: Table, measurement: Measurement) -> None:
@@ -85,7 +85,7 @@ class Result:
     machine: dict[str, Any]
     settings: dict[str, Any]
     answers: list[Answer] = field(default_factory=list)
-    #: Shares of the processors' time that other programs and the hypervisor took; see
+    #: Shares of the CPU time that other programs and the hypervisor used during the run; see
     #: `machine.quietness`.
     quietness: dict[str, float] = field(default_factory=dict)
 
@@ -159,7 +159,7 @@ def load(path: Path) -> Result:
 def _compact(measurement: Measurement) -> dict[str, Any]:
     """Return the fields of a measurement that are not empty.
 
-    Numbers are rounded to five digits; measurements are accurate to fewer.
+    Numbers are rounded to five digits, because measurements are less accurate than five digits.
     """
     return {
         name: float(f"{value:.5g}") if isinstance(value, float) else value

@@ -1,4 +1,4 @@
-"""Measure the cost of a call and of an element, from one block to gigabytes, and memory use."""
+"""Measure the time per call, the time per element for arrays up to 1 GiB, and the memory use."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAME = "mxfp8_e4m3"
 
 
 def measure(session: Session) -> Cells:
-    """Yield the cells: time by size, the fixed cost of a call, and memory."""
+    """Yield the measurements: time by array size, fixed cost of a call, and memory use."""
     one_thread()
     yield from _by_size(session)
     yield from _fixed(session)
@@ -49,7 +49,7 @@ def _by_size(session: Session) -> Cells:
     for size in session.sizes_or(FULL, QUICK):
         row = size_name(size)
         free = machine.available_bytes()
-        if free is not None and 14 * size > free:  # bytes: x, out, codes, new codes, and a reserve
+        if free is not None and 14 * size > free:  # bytes per element: x, out, codes, new codes, reserve
             reason = "more memory than the machine has"
             for table in (flat, beside):
                 for column in reference:

@@ -28,7 +28,7 @@ with SciPy and torch if they are installed. Their baseline is a process that imp
 
 GOALS = {"warm": 0.2, "cold": 3.0}
 WITH_SCIPY = "warm, SciPy there"
-#: The first calls that have a goal even if no compiled code is on disk.
+#: The first calls that must also reach a goal in a cold process (without compiled code on disk).
 COMMON = ("quantize", "fake_quantize", "quantize and dequantize")
 
 
@@ -84,7 +84,7 @@ def _whole_commands(session: Session) -> Cells:
 
 
 def _seconds(arguments: list[str], folder: str) -> float:
-    """Return the duration of a Python process in seconds; `folder` holds compiled code."""
+    """Run a Python process that keeps compiled code in `folder`; return its duration in seconds."""
     path = os.pathsep.join(filter(None, [str(child.ROOT), os.environ.get("PYTHONPATH", "")]))
     environment = {**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": folder}
     started = perf_counter()

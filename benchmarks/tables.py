@@ -8,7 +8,7 @@ Grid = list[list[str]]
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Return a number as text with three significant digits; timings are accurate to fewer."""
+    """Return a number as text with `digits` significant digits; timings have fewer exact digits."""
     if value == int(value) and abs(value) < 1000:
         return str(int(value))
     if abs(value) >= 100:

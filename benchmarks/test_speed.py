@@ -1,8 +1,8 @@
 """Time functions with pytest-benchmark, for developers who change them.
 
 ``python -m pytest benchmarks`` runs the tests of this module; plain ``pytest`` does not. To compare
-two versions of the code, run both on one machine, with ``--benchmark-autosave`` and then with
-``--benchmark-compare``. No test asserts a time.
+two versions of the code, run the first version with ``--benchmark-autosave``, and then the second
+version with ``--benchmark-compare`` on the same machine. No test asserts a time.
 """
 
 from __future__ import annotations

@@ -17,10 +17,11 @@ from time import perf_counter_ns
 
 Function = Callable[[], object]
 
-#: The shortest time to measure, in ns. A measurement repeats short calls until `SHORTEST_NS` have
-#: passed, because a shorter time would mostly be that of reading the clock and of the call.
+#: The shortest time to measure, in ns. Short calls are repeated, so that one measurement takes
+#: about this long. Otherwise, reading the clock and calling the function would take most of the
+#: measured time.
 SHORTEST_NS = 1_000_000
-#: The baseline is repeated for a quarter of the function's time, but at most for
+#: In each round, the baseline is repeated for a quarter of the function's time, but at most for
 #: `LONGEST_BASELINE_NS`.
 LONGEST_BASELINE_NS = 50_000_000
 
@@ -36,7 +37,7 @@ class Spread:
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Return median and quartiles (with linear interpolation, as numpy computes them)."""
+    """Return the median and the quartiles, interpolated linearly as in numpy."""
     if not values:
         raise ValueError("Argument 'values' must hold at least one number.")
     if len(values) == 1:
@@ -46,7 +47,7 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def timed(function: Function, calls: int = 1) -> int:
-    """Return the nanoseconds that `calls` calls take."""
+    """Return the time of `calls` calls, in nanoseconds."""
     start = perf_counter_ns()
     for _ in range(calls):
         function()
@@ -56,8 +57,9 @@ def timed(function: Function, calls: int = 1) -> int:
 def ratios(baseline: Function, function: Function, *, rounds: int, seconds: float, least: int = 3) -> list[float]:
     """Return for each round the time of `function` divided by the time of `baseline`.
 
-    `ratios` runs `rounds` rounds, but stops early after `seconds` if `least` rounds are done. The
-    first calls of `function` and `baseline` are not timed, because these calls may compile.
+    `ratios` runs `rounds` rounds. It stops early if `seconds` have passed and at least `least`
+    rounds are done. The first calls of `function` and `baseline` are not timed, because these calls
+    may compile.
     """
     baseline()
     function()
@@ -84,7 +86,7 @@ def ratios(baseline: Function, function: Function, *, rounds: int, seconds: floa
 
 
 def _timed(function: Function, calls: int, is_short: bool) -> int:
-    """Return the nanoseconds for a number of calls.
+    """Return the time of `calls` calls, in nanoseconds.
 
     If `is_short` is True, an extra call runs first, to bring the function's data back into the
     caches.

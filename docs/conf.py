@@ -8,7 +8,8 @@ import mxnum
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-# BLAS gets one thread: on few cores, more threads would wait for each other and for other programs.
+# BLAS uses one thread, because on a machine with few cores, several threads would wait for each
+# other and for other programs.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 project = "mxnum"

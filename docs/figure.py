@@ -1,7 +1,7 @@
 """Draw the figures of the README: docs/figure.svg and docs/runaway.svg.
 
-Run the script as ``python docs/figure.py``. It needs the extras ``plots`` and ``experiments``. The
-script computes the first figure; the second figure shows stored runs.
+Run the script as ``python docs/figure.py``. The script needs the extras ``plots`` and
+``experiments``. It computes the data of the first figure; the second figure shows stored runs.
 """
 
 import sys
@@ -30,7 +30,7 @@ def sawtooth() -> plt.Figure:
 
 
 def runaway() -> plt.Figure:
-    """Draw the losses of the quick study beside each other: FP32, and everything in E2M1."""
+    """Draw the losses of the quick study: on the left in FP32, on the right with all in E2M1."""
     table = report.stored(HERE / "lab" / "results", "quick")
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained", sharey=True)
     for ax, arm, title in zip(axes, ("FP32", "E2M1"), ("FP32", "everything in 4 bits (E2M1)"), strict=True):

@@ -13,14 +13,17 @@ from mxnum.lab.claims import CLAIMS
 
 PAGE = "lab/claims"
 _ID = re.compile(r"(?<![\w.])([IMDB]\d{1,2}[abc]?)(?![\w.]\w)")
-#: Text within these nodes stays as it is.
+#: The transform does not change text inside these nodes.
 _LEFT = (nodes.reference, nodes.literal, nodes.title, nodes.math, nodes.FixedTextElement, nodes.raw)
 
 
 def linked(text: str, page: str) -> list[nodes.Node]:
-    """Return a text as nodes, with a link in place of each id. The link of I6 leads to row I6a."""
+    """Return a text as nodes, with each id replaced by a link.
+
+    An id without its last letter, such as I6, becomes a link to the first of its rows, I6a.
+    """
     parts: list[nodes.Node] = []
-    for at, part in enumerate(_ID.split(text)):  # ids are at the odd places
+    for at, part in enumerate(_ID.split(text)):  # ids have odd indices
         row = next((id for id in CLAIMS if part in (id, id.rstrip("abc"))), None)
         if at % 2 and row is not None:
             parts.append(nodes.reference(part, part, refuri=f"{page}#{row.lower()}", internal=True))
@@ -35,7 +38,7 @@ class LedgerLinks(SphinxPostTransform):
     default_priority = 900  # runs after cells have displayed their output
 
     def run(self, **kwargs: Any) -> None:
-        """Replace the ids of one page."""
+        """Replace the ids on one page by links."""
         page = self.app.builder.get_relative_uri(self.env.docname, PAGE)
         for text in list(self.document.findall(nodes.Text)):
             if _ID.search(text) and not _within(text, _LEFT):

@@ -1,4 +1,4 @@
-"""Check arguments, and make the text of every error of the library.
+"""Check arguments, and write the error messages that several modules share.
 
 An error is one sentence that says what was wrong and what is accepted: "Argument 'x' must be ...,
 not ...".
@@ -75,7 +75,7 @@ def choose_name(where: str, name: Any, accepted: Sequence[str]) -> str:
 
 
 def known_fields(table: dict[str, Any], kind: Any, where: str, also: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return `table`; raise ValueError unless each key is a field of `kind` or is in `also`.
+    """Return `table`; raise ValueError if a key is neither a field of `kind` nor in `also`.
 
     `kind` is a dataclass.
     """
@@ -90,10 +90,10 @@ _DIGITS = "0123456789"
 def _guess(value: Any, accepted: Sequence[str]) -> str:
     """Return the end of an error message: "; did you mean 'e4m3'?", or "." without a suggestion.
 
-    The suggestion is an accepted string that is spelled like `value`. If there is none, the
-    suggestion is an accepted string that follows an underscore at the end of `value`: "e4m3" for
-    "float8_e4m3". A type that differs from `value` only in its width is not suggested, because a
-    user who writes "float64" does not mean "float16".
+    The suggestion is the accepted string that is spelled most like `value`. If no accepted string
+    is similar, the suggestion is an accepted string with which `value` ends, after an underscore:
+    "e4m3" for "float8_e4m3". A type that differs from `value` only in its width is not suggested,
+    because a user who writes "float64" does not mean "float16".
     """
     text = value if isinstance(value, str) else ""
     close = difflib.get_close_matches(text, accepted, n=1) or [a for a in accepted if text.endswith(f"_{a}")]
@@ -103,7 +103,7 @@ def _guess(value: Any, accepted: Sequence[str]) -> str:
 
 
 def choose_member(argument: str, value: Any, members: Iterable[Member]) -> Member:
-    """Return the enum member that `value` is or names; raise an error for any other value."""
+    """Return the enum member whose string equals `value`; raise an error if there is none."""
     by_name: dict[str, Member] = _by_name(cast(Hashable, members))
     member = by_name.get(value) if isinstance(value, str) else None
     return member if member is not None else by_name[choose(argument, value, tuple(by_name))]
@@ -193,8 +193,8 @@ def shared_tensor_scale(argument: str) -> ValueError:
     tensor scale. A caller raises this error before it writes to the array.
     """
     return ValueError(
-        f"Argument {argument!r} must be a whole array, not a part, because its tensor scale changes and other "
-        "parts share this scale."
+        f"Argument {argument!r} must be a whole array, not a part of one, because this call changes the tensor "
+        "scale, which all parts share."
     )
 
 
@@ -207,7 +207,7 @@ def mixed_places(argument: str, place: str, other: str, other_place: str) -> Val
 
 
 def install(extra: str) -> str:
-    """Return the command that installs an extra, quoted so that every shell reads it."""
+    """Return the command that installs an extra, with quotes that every shell accepts."""
     return f'pip install "mxnum[{extra}]"'
 
 
@@ -247,5 +247,5 @@ def package(name: str, extra: str) -> Any:
         if problem.name is None or problem.name.split(".")[0] != name.split(".")[0]:
             raise
         raise ModuleNotFoundError(
-            f"This needs the package {name.split('.')[0]!r}: {install(extra)}.", name=problem.name
+            f"Package {name.split('.')[0]!r} is not installed; install it with {install(extra)}.", name=problem.name
         ) from None

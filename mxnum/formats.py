@@ -63,7 +63,7 @@ class ElementFormat:
             errors.require(enough, "specials", "'none' or 'nan' if exponent_bits < 2 or mantissa_bits < 1", "ieee")
         if self.specials == "nan":
             enough = self.exponent_bits + self.mantissa_bits >= 2
-            errors.require(enough, "specials", "'none' with a single bit beside the sign", "nan")
+            errors.require(enough, "specials", "'none' in a format with only one bit besides the sign", "nan")
         if self.canonical_nan:
             errors.require(self.specials == "ieee", "canonical_nan", "False unless specials='ieee'", True)
         least, most = (self.max_code >> self.mantissa_bits) - 1023, 1075 - self.mantissa_bits
@@ -271,10 +271,10 @@ _SHORT = {
 
 
 def meant(argument: str, name: object, known: Sequence[str], settings: str | None = None) -> str:
-    """Return the known name that equals `name` up to case and separators, or raise an error.
+    """Return the known name that equals `name` apart from case and separators, or raise an error.
 
-    Pass `settings` if the argument may also be a notation (see `get`). If `name` is the name of an
-    element, the error then suggests the notation ``name:settings``.
+    If the argument may also be a notation (see `get`), pass example settings such as ``block=32``.
+    If `name` is only the name of an element, the error then suggests ``name:settings``.
     """
     found = find(argument, name, known) if isinstance(name, str) else None
     if found is None and settings is not None and isinstance(name, str) and _is_element(name):
@@ -286,7 +286,7 @@ def meant(argument: str, name: object, known: Sequence[str], settings: str | Non
 
 
 def find(argument: str, name: str, known: Sequence[str]) -> str | None:
-    """Return the known name that equals `name` up to case and separators, or None."""
+    """Return the known name that equals `name` apart from case and separators, or None."""
     if name in known:
         return name
     plain = _plain(name)
@@ -302,16 +302,16 @@ def _plain(name: str) -> str:
 
 
 def element(name: str | ElementFormat) -> ElementFormat:
-    """Return the element or float type of a name or notation (see `get`).
+    """Return the element or float type that a name or a notation describes (see `get`).
 
-    An `ElementFormat` is returned as it is. A notation with blocks or scales raises ValueError,
-    because an element has no blocks and no scales.
+    An `ElementFormat` is returned unchanged. A notation that sets a block length or a scale raises
+    ValueError, because an element has no blocks and no scales.
     """
     if isinstance(name, ElementFormat):
         return name
     if _is_written_out(name):
         if of_blocks := re.search(f"[:,]({'|'.join(_OF_BLOCKS)})=", name):
-            raise ValueError(f"Element {name!r} must not give {of_blocks[1]}, which only a format has.")
+            raise ValueError(f"Element {name!r} must not set {of_blocks[1]}, which only a format has.")
         return _written_out(name).element
     return _BY_NAME[meant("element", name, tuple(_BY_NAME), "")]
 
@@ -321,9 +321,9 @@ class MXFormat:
     """An MX format, made of element, scale and block length: ``MXFormat("e4m3", "e8m0", 32)``.
 
     `element` and `scale` may be names. The names of scales are the keys of `SCALES`. With
-    ``tensor_scale="float32"`` the elements of an array, or of each of its rows, share a second
-    factor, a float32. The default of `name` is ``mx_<element>_<block>``, followed by the scales if
-    these are not E8M0.
+    ``tensor_scale="float32"`` all elements of an array, or of each row, share a second scale, a
+    float32. The default of `name` is ``mx_<element>_<block>``. If the scale is not E8M0, the names
+    of the scales follow.
     """
 
     element: ElementFormat
@@ -366,11 +366,11 @@ class MXFormat:
 
     @property
     def notation(self) -> str:
-        """The string from which `get` makes this format, either a known name or the settings.
+        """The string from which `get` makes this format: a known name, or a list of settings.
 
-        The settings leave out a name that a caller chose for the format. The format that `get`
-        makes from them has the default name, but it encodes each number to the same bits as this
-        format.
+        The settings do not include a name that the caller chose for the format. The format that
+        `get` makes from the settings therefore has the default name, but it encodes each number to
+        the same bits as this format.
         """
         if _FORMATS.get(self.name) == self:
             return self.name
@@ -453,19 +453,20 @@ def get_e8m0(name: str | MXFormat, what: str) -> MXFormat:
 
 
 def get(name: str | MXFormat) -> MXFormat:
-    """Return the format of a name or notation; an `MXFormat` is returned as it is.
+    """Return the format that a name or a notation describes; return an `MXFormat` unchanged.
 
     Case and separators do not matter (``mxfp8-e4m3``). A shorter name that fits only one format is
     accepted (``MXFP4``).
 
-    A format that has no name is written as an element, a colon, and the settings that are not
-    default: ``e3m4:bias=3,block=16``. The part before the colon is
+    A format without a name is described by a notation: an element, a colon, and each setting that
+    differs from its default, as in ``e3m4:bias=3,block=16``. The part before the colon is
     ``e<exponent bits>m<mantissa bits>``, ``int<bits>``, or the name of a known element or MX
-    format. The default of ``bias`` is 2**(exponent bits - 1) - 1, and that of ``block`` is 32.
-    ``specials`` are none (the default), nan or ieee (see `ElementFormat`). ``scale`` is e8m0 or
-    another key of `SCALES`, as in ``e4m3:block=128,scale=float32``. A tensor scale is written
-    ``tensor_scale=float32``; some types of ``scale`` allow no tensor scale. A known element has its
-    own ``bias`` and ``specials``. A notation that sets one of them resets the other to its default:
+    format. The default of ``bias`` is 2**(exponent bits - 1) - 1, and the default of ``block`` is
+    32. The value of ``specials`` is none (the default), nan or ieee (see `ElementFormat`). The
+    value of ``scale`` is e8m0 (the default) or another key of `SCALES`, as in
+    ``e4m3:block=128,scale=float32``. The setting ``tensor_scale=float32`` adds a tensor scale,
+    which some types of ``scale`` do not allow. A known element has its own ``bias`` and
+    ``specials``. A notation that sets only one of these two resets the other to its default, so
     ``e4m3:bias=8`` has no NaN.
 
     >>> from mxnum import formats
@@ -515,19 +516,19 @@ def _parsed(text: str) -> MXFormat:
         key, _, value = part.partition("=")
         errors.choose("format key", key, (*_OF_ELEMENTS, *_OF_BLOCKS))
         if key in given:
-            raise ValueError(f"Format {text!r} must give {key} once, not as {given[key]!r} and {value!r}.")
+            raise ValueError(f"Format {text!r} must set {key} once, not to {given[key]!r} and {value!r}.")
         given[key] = value
     of_element = [key for key in _OF_ELEMENTS if key in given]
     if base in _FORMATS:
         if set(given) - {"block"}:
-            raise ValueError(f"Format {text!r} must give no setting but 'block': {base!r} fixes all others.")
+            raise ValueError(f"Format {text!r} must set nothing but 'block': {base!r} fixes all other settings.")
         known = _FORMATS[base]
         return MXFormat(known.element, known.scale, _block(text, given), tensor_scale=known.tensor_scale)
     if base in ELEMENTS and not of_element:
         return _around(text, ELEMENTS[base], given)
     if integer := re.fullmatch(r"int(\d{1,6})", base):
         if of_element:
-            raise ValueError(f"Format {text!r} must not give {of_element[0]}: an integer has no bias and no specials.")
+            raise ValueError(f"Format {text!r} must not set {of_element[0]}: an integer has no bias and no specials.")
         if not 3 <= int(integer[1]) <= 8:
             raise ValueError(f"Format {text!r} must have between 3 and 8 bits, not {integer[1]}.")
         return _around(text, two_complement(base, int(integer[1])), given)
@@ -557,7 +558,7 @@ def _block(text: str, given: dict[str, str]) -> int:
 
 def _number(text: str, key: str, value: str) -> int:
     if re.fullmatch(r"-?\d{1,6}", value) is None:
-        raise ValueError(f"Format {text!r} must give {key} as an integer of at most six digits, not {value!r}.")
+        raise ValueError(f"Format {text!r} must set {key} to an integer of at most six digits, not {value!r}.")
     return int(value)
 
 

@@ -1,4 +1,8 @@
-"""Convert every way to describe blocks to one tuple, `blocks`: a block's length along each axis."""
+"""Shapes of blocks, scales and packed arrays.
+
+The arguments of a caller can describe blocks in several ways. This module converts them all to one
+tuple, `blocks`: the length of a block along each axis.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +24,11 @@ def resolve_blocks(
     block_shape: Sequence[int] | None = None,
     blocks: Sequence[int] | None = None,
 ) -> Blocks:
-    """Return the tuple `blocks`, a block's length along each axis, from the arguments of a caller.
+    """Return the length of a block along each axis, from the arguments of a caller.
 
     `block_size` (default: the format's) is the length of blocks along `axis` (default: the last
-    axis). `block_shape=(r, c)` tiles the last two axes. `blocks` replaces `axis`, `block_size` and
-    `block_shape`.
+    axis). `block_shape=(r, c)` divides the last two axes into tiles of r by c elements. `blocks`
+    replaces `axis`, `block_size` and `block_shape`, and must not be combined with them.
     """
     rank = len(shape)
     if blocks is not None:
@@ -48,25 +52,25 @@ def resolve_blocks(
 
 
 def normalize_axis(axis: Any, rank: int) -> int:
-    """Return the number of an axis counted from the front; negative axes count from the end."""
+    """Return an axis as a number from 0 to rank - 1; a negative `axis` counts from the end."""
     return errors.integer("axis", axis, -rank, rank - 1) % rank
 
 
 def scales_shape(shape: tuple[int, ...], blocks: Blocks) -> tuple[int, ...]:
-    """Return the shape of the scales, ceil(shape / blocks): a short last block has a scale too."""
+    """Return the shape of the scales, ceil(shape / blocks): incomplete blocks have scales too."""
     return tuple(-(-length // block) for length, block in zip(shape, blocks, strict=True))
 
 
 def element_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the strides in elements of a contiguous array in C order."""
+    """Return the strides of a contiguous array in C order, counted in elements."""
     return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def collapse(shape: tuple[int, ...], blocks: Blocks) -> tuple[tuple[int, ...], Blocks]:
-    """Return an equivalent shape and blocks with as few axes as possible, but at least two.
+    """Return an equivalent shape, and its blocks, with as few axes as possible but at least two.
 
-    Neighbouring axes along which blocks have length 1 are merged, so that the common cases share a
-    compiled loop. The array must be contiguous.
+    The function merges neighbouring axes along which blocks have length 1, so that the common
+    layouts share a compiled loop. The array must be contiguous.
     """
     lengths: list[int] = []
     sizes: list[int] = []
@@ -83,7 +87,7 @@ def collapse(shape: tuple[int, ...], blocks: Blocks) -> tuple[tuple[int, ...], B
 
 
 def block_lengths(argument: str, values: Sequence[int] | None) -> Blocks | None:
-    """Return block lengths as a tuple, or None."""
+    """Return the block lengths in `values` as a tuple, or None if `values` is None."""
     return None if values is None else errors.block_lengths(argument, values)
 
 

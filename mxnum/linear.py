@@ -28,14 +28,14 @@ _KEYWORDS = ("format", "block_size", "rounding", "scale_rule", "overflow", "nonf
 
 @dataclass(frozen=True, eq=False)
 class LinearContext:
-    """The data of a forward pass: what `linear_backward` needs, and the quantized operands."""
+    """The data of a forward pass that `linear_backward` needs, and the quantized operands."""
 
     #: The input before quantization, as a matrix with one row for each sample, and the weight
     #: before quantization.
     x: Array
     weight: Array
-    #: The operands of the product: input and weight, quantized along the input features. An operand
-    #: for which the caller gave None is not quantized.
+    #: The operands of the product: input and weight, quantized along the input features. If the
+    #: caller passed None instead of a format for an operand, the operand is not quantized.
     operand_x: MXArray | Array
     operand_weight: MXArray | Array
     shape: tuple[int, ...]
@@ -84,10 +84,10 @@ def linear_forward(
         float32, bfloat16 or float16. The bias is rounded to float32 and added in float32. A result
         in bfloat16 or float16 is rounded once more at the end.
     threads
-        The number of threads that may work, as in `matmul` and `quantize`. The result does not
+        The largest number of threads to use, as in `matmul` and `quantize`. The result does not
         depend on `threads`.
     out
-        An array for y, of y's shape and dtype.
+        An array of y's shape and dtype, to which the function writes y.
 
     The context keeps x and the weight without copying, so do not change these arrays before
     `linear_backward`.
@@ -154,7 +154,7 @@ def linear_backward(
     bias is the sum of grad_y over the samples. For this sum, grad_y is rounded to float32 but not
     quantized, and its rows are added in order in float32.
 
-    `gradients` says how grad_y is quantized. All other modes are those of the forward pass.
+    `gradients` says how to quantize grad_y. All other options are the same as in the forward pass.
     `threads` means the same as in `matmul`. `out` is a `LinearGradients`, or another sequence of
     three arrays to write to. For each item of `out` that is None, the function makes a new array.
     """
@@ -217,7 +217,7 @@ def _stored(y: Array, shape: tuple[int, ...], out: Any) -> Array:
 
 
 def _options(argument: str, value: Quantization) -> Mapping[str, Any] | None:
-    """Return the keywords of `quantize` that `value` stands for; the format is an `MXFormat`."""
+    """Return `value` as a dictionary of keywords of `quantize`, with an `MXFormat` as format."""
     if value is None:
         return None
     options = dict(value) if isinstance(value, Mapping) else {"format": value}

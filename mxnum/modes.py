@@ -3,10 +3,10 @@
 Each kind of choice is a string enum: ``Rounding.RNE == "rne"``. Functions of the public API accept
 the string or the enum's member.
 
-Code that depends on a mode matches all members, looks the mode up in a table of all members, calls
-`which`, or reads a property that this module defines. No function has an `else` for all remaining
-modes. A function without a case for some mode raises an error for that mode. tests/test_modes.py
-checks that the whole package follows this rule.
+Code that depends on a mode has a `match` case for each member, looks the mode up in a table of all
+members, calls `which`, or reads a property that this module defines. No function has an `else` for
+all remaining modes. A function without a case for some mode raises an error for that mode.
+tests/test_modes.py checks that the whole package follows this rule.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class _DocumentedEnum(StrEnum):
 def which(mode: StrEnum, *known: StrEnum) -> tuple[bool, ...]:
     """Return one flag for each mode in `known`: True for `mode`, and False for every other mode.
 
-    Raise an error if `mode` is not in `known`. A function that is compiled for one mode
-    contains the flags as constants.
+    Raise an error if `mode` is not in `known`. If the calling function is compiled for one mode,
+    the flags become constants of the compiled code.
     """
     answers = tuple(mode == one for one in known)
     if not any(answers):
         raise NotImplementedError(
-            f"{type(mode).__name__} {str(mode)!r} is not handled here, only {list(map(str, known))}."
+            f"{type(mode).__name__} {str(mode)!r} is not supported here. Supported: {list(map(str, known))}."
         )
     return answers
 
@@ -49,9 +49,10 @@ def which(mode: StrEnum, *known: StrEnum) -> tuple[bool, ...]:
 class Rounding(_DocumentedEnum):
     """The rounding of the exact quotient x / 2**scale to an element value, in one step.
 
-    A value counts as even if the code k * 2**m + q is even, else as odd. Here q is the significand
-    as an integer, and k is the exponent minus emin, without an upper limit. The code is even if q
-    is even, except in e3m0. In e3m0, every second power of two has an even code.
+    A value is even if its code k * 2**m + q is even, else odd. Here m is the number of mantissa
+    bits, q is the significand as an integer, and k is the exponent minus emin. k has no upper
+    limit. If m > 0, the code is even exactly if q is even. In e3m0, where m = 0, every second power
+    of two has an even code.
     """
 
     RNE = "rne", "To nearest, ties to the even code (the default)."
@@ -59,7 +60,7 @@ class Rounding(_DocumentedEnum):
     RTZ = "rtz", "Toward zero."
     RTP = "rtp", "Up, toward plus infinity."
     RTN = "rtn", "Down, toward minus infinity."
-    RTO = "rto", "To odd: an element value stays, and any other number becomes the neighbour whose code is odd."
+    RTO = "rto", "To odd: element values do not change, and all other numbers round to the neighbour with odd code."
     SR = (
         "sr",
         "Stochastic with r bits. Let delta be the position of |x| between its neighbours as a fraction of the gap, and "
@@ -142,7 +143,7 @@ class FloatScaleRule(_DocumentedEnum):
     """The rule that rounds the exact quotient q = m / (max * t) to a scale that is a float.
 
     Here m is the largest finite magnitude of the block, max the largest element, and t the tensor
-    scale, or 1. In every rule, a q beyond the largest scale gives the largest scale. A block whose
+    scale, or 1. If q exceeds the largest scale, every rule gives the largest scale. A block whose
     finite elements are all 0 has the scale 0.
     """
 
@@ -172,9 +173,9 @@ class FloatScaleRule(_DocumentedEnum):
 
     @property
     def error_power(self) -> int:
-        """The exponent p of the sums of abs(x - value)**p by which the rule compares two scales.
+        """The exponent p, if the rule compares two scales by their sums of abs(x - value)**p.
 
-        It is 0 if the rule compares no scales.
+        The exponent is 0 if the rule does not compare scales.
         """
         match self:
             case FloatScaleRule.NEAREST | FloatScaleRule.RCEIL:
@@ -222,7 +223,7 @@ class Nonfinite(_DocumentedEnum):
         "An infinity gives the result that `overflow` names, and a NaN gives the NaN code. In an element without NaN, "
         "a NaN raises ValueError. This is the default of encode, which has no blocks.",
     )
-    RAISE = "raise", "A NaN or an infinity raises ValueError. The message names the first one and its index."
+    RAISE = "raise", "A NaN or an infinity raises ValueError. The message gives the first of them and its index."
 
     @cached_property
     def by_block(self) -> bool:
@@ -249,8 +250,8 @@ class OffsetRange(_DocumentedEnum):
     EXACT = "exact", "The largest difference |d|, which the elements must represent (the default)."
     HALF = (
         "half",
-        "Half the range of the block, (max - min) / 2, as Yang and others write it (ARITH 2025). Some differences |d| "
-        "can be larger, because O is rounded.",
+        "Half the range of the block, (max - min) / 2, as in Yang et al. (ARITH 2025). Because O is rounded, some "
+        "differences |d| can be larger than half the range.",
     )
 
     @cached_property
@@ -270,10 +271,10 @@ class Accumulate(_DocumentedEnum):
 
     A sum without terms is +0.
 
-    `exact` computes one exact sum, and `block` an exact sum for each block. An exact sum is NaN if
-    there is a NaN, 0 * infinity, or infinities of both signs. It is infinite if there are
-    infinities of one sign and no NaN. A zero sum is +0. The result is a float32. If the caller asks
-    for a narrower type, the float32 result is rounded once more, to nearest even.
+    `exact` computes one exact sum, and `block` computes an exact sum for each block. An exact sum
+    is NaN if its terms include NaN, 0 * infinity, or infinities of both signs. Otherwise, it is
+    infinite if a term is infinite. A sum that is exactly zero is +0. The result is a float32. If
+    the caller asks for a narrower type, the float32 result is rounded once more, to nearest even.
     """
 
     EXACT = "exact", "The exact sum of the exact products of exact values, rounded once to float32. Slow."
@@ -281,7 +282,7 @@ class Accumulate(_DocumentedEnum):
         "block",
         "The default. For each block along the summed axis, t = Sa * Sb * sum(Pa * Pb), with the block's scales S "
         "and elements P, is computed exactly and rounded once to float32. Then acc = acc + t in float32, in block "
-        "order. The product of tensor scales, rounded to float32, multiplies the result. Both operands must be MX "
+        "order. Last, the result is multiplied by the float32 product of the tensor scales. Both operands must be MX "
         "arrays without offsets, with blocks of equal length along the summed axis.",
     )
     SEQUENTIAL = (
@@ -296,7 +297,7 @@ class Accumulate(_DocumentedEnum):
 
     @cached_property
     def by_block(self) -> bool:
-        """True if products of elements are summed block by block before they are scaled.
+        """True if products of elements are summed block by block before the scales are applied.
 
         If True, the blocks of the two operands must have the same length.
         """

@@ -65,22 +65,22 @@ def quantize(
     Parameters
     ----------
     x
-        The array, of any shape, strides and byte order. A list of Python floats is taken as
-        float64. If x is a PyTorch tensor, the result holds tensors, as in every function of this
-        module.
+        The array to quantize, with any shape, strides and byte order. A list of Python floats is
+        treated as float64. If x is a PyTorch tensor, the result holds tensors, as in every function
+        of this module.
     format
         An `MXFormat`, or a name that `mxnum.formats.get` accepts.
     axis, block_size
-        Blocks of `block_size` (default: the format's) elements along `axis` (default: the last
-        axis) share a scale.
+        `block_size` consecutive elements along `axis` share a scale. By default, `block_size` is
+        the block size of the format, and `axis` is the last axis.
     block_shape
         ``(r, c)``: each tile of r by c elements of the last two axes shares a scale.
     blocks
         The length of a block along every axis, instead of `axis`, `block_size` and `block_shape`.
     rounding, scale_rule, overflow, nonfinite
-        See `Rounding`, `ScaleRule` (for E8M0 scales; the default is ``"floor"``) or
-        `FloatScaleRule` (for other scales; the default is ``"nearest"``), `Overflow` and
-        `Nonfinite`.
+        The modes: see `Rounding`, `Overflow` and `Nonfinite`. For E8M0 scales, `scale_rule` is a
+        `ScaleRule` (default: ``"floor"``). For other scales, it is a `FloatScaleRule` (default:
+        ``"nearest"``).
     scales
         Scales to use instead of a rule, of shape ``ceil(x.shape / blocks)``: E8M0, E4M3 or UE5M3
         codes as uint8, or floats for a format whose scales have 16 or 32 bits.
@@ -96,21 +96,21 @@ def quantize(
         `mxnum.stacks.quantize`.
     offset
         ``"float16"`` selects asymmetric scaling: the midpoint of each block, rounded to float16, is
-        subtracted before scaling. `offset_range` selects the magnitude that sets the scale (see
-        `OffsetRange`).
+        subtracted before scaling. `offset_range` selects the magnitude that determines the scale
+        (see `OffsetRange`).
     random_bits
         For ``rounding="sr"``: an array of the shape of x with unsigned 32-bit words. Only the low
         `sr_bits` bits of each word are used.
     seed, stream, first
-        Instead of `random_bits`: draw the words from Philox4x32-10, with `seed` as its key, and
-        `stream` and the C-order index of the element as its counter. The random words depend
-        neither on threads, nor on the device, nor on memory layout. `first` is the index of the
-        first element of x (default: 0). If x is a part of a larger array, pass the index that this
-        element has in the larger array: the part then gets the same random bits as in the larger
-        array.
+        These arguments replace `random_bits`: the generator Philox4x32-10 draws the random words.
+        Its key is `seed`, and its counter consists of `stream` and the C-order index of the
+        element. The words depend neither on the number of threads, nor on the device, nor on the
+        memory layout. `first` is the index of the first element of x (default: 0). If x is a part
+        of a larger array, pass the index that the first element of x has in the larger array. Each
+        element then gets the same random bits as in the larger array.
     packed
-        True packs codes narrower than a byte, as `MXArray.pack` does. For large arrays packing is
-        faster.
+        True packs codes narrower than a byte, as `MXArray.pack` does. Quantizing a large array is
+        faster with packing.
     threads
         The number of threads that may work on a large array (default: the number set by
         `NUMBA_NUM_THREADS` or `numba.set_num_threads`). The result does not depend on `threads`.
@@ -138,7 +138,7 @@ def quantize(
     if arithmetic != "exact":
         arrays, workers = (array, None if into is None else into[0]), checked_threads(threads)
         _check_alone(arithmetic, settings, arrays, scale_rule, scales, tensor_scale, seed, random_bits)
-        # No stack uses random bits. This call only rejects the arguments that describe them.
+        # This call only rejects arguments for random bits, because no stack uses random bits.
         _random(array.shape, settings.rounding, None, None, stream, first, sr_bits)
         made = stacks.quantize(array, arithmetic, blocks=settings.blocks, packed=is_packed, threads=workers)
         parts, tensor = (made.codes, made.scales), np.array(made.tensor_scale)
@@ -205,7 +205,7 @@ def fake_quantize(
     into = None if out is None else checked_out(host_view("out", out), array.shape, array.dtype)
     if arithmetic != "exact":
         _check_alone(arithmetic, settings, (array, into), scale_rule, scales, tensor_scale, seed, random_bits)
-        # No stack uses random bits. This call only rejects the arguments that describe them.
+        # This call only rejects arguments for random bits, because no stack uses random bits.
         _random(array.shape, settings.rounding, None, None, stream, first, sr_bits)
         workers = checked_threads(threads)
         made = stacks.fake_quantize(array, arithmetic, blocks=settings.blocks, threads=workers, out=into)
@@ -231,12 +231,12 @@ def fake_quantizer(
     blocks: Sequence[int] | None = None,
     threads: int | None = None,
 ) -> Callable[[], Array]:
-    """Return a function that applies `fake_quantize` to the same array again at each call.
+    """Return a function that quantizes the same array again at each call, like `fake_quantize`.
 
     The arguments are checked once for all calls of the function. The function takes no arguments.
     Each call quantizes the current numbers of x, writes their values to `out`, and returns `out`.
-    Only one thread may call the function at a time. The keywords are those of `fake_quantize`,
-    except those for stochastic rounding, offsets and given scales.
+    Only one thread may call the function at a time. The keywords have the same meaning as in
+    `fake_quantize`. There are no keywords for stochastic rounding, offsets or given scales.
 
     >>> import numpy as np, mxnum as mx
     >>> x, out = np.zeros(3, np.float32), np.empty(3, np.float32)
@@ -291,8 +291,8 @@ def shared_scale(
 ) -> Array:
     """Return the scales that `quantize` finds for blocks without offsets: 8-bit codes, or floats.
 
-    With ``nonfinite="element"`` a NaN is ignored, even where `quantize` raises ValueError because
-    the element format has no NaN.
+    With ``nonfinite="element"``, a NaN does not affect the scales. `quantize` raises ValueError for
+    such a NaN if the element format has no NaN.
 
     >>> import numpy as np, mxnum as mx
     >>> mx.shared_scale(np.array([[1.0, 500.0]]), "mxfp8_e4m3", scale_rule="rceil")
@@ -328,9 +328,9 @@ def encode(
 ) -> Array:
     """Return the element codes of x at scale 1, in the smallest unsigned type that holds them.
 
-    `element` may also be a float type: ``encode(x, "bfloat16", rounding="sr", seed=1)`` narrows by
-    stochastic rounding. `encode` differs from a cast in two ways. An infinity saturates unless
-    ``overflow="ieee"`` is given, and a NaN loses its sign.
+    `element` may also be a float type: ``encode(x, "bfloat16", rounding="sr", seed=1)`` rounds x
+    stochastically to bfloat16. `encode` differs from a cast in two ways. An infinity saturates
+    unless ``overflow="ieee"`` is given, and a NaN loses its sign.
 
     >>> import numpy as np, mxnum as mx
     >>> mx.encode(np.array([448.0, 464.0, np.inf]), "e4m3", overflow="ieee")
@@ -410,8 +410,8 @@ def _completed(request: Request, tensor_scale: Any, into: tuple[Any, ...]) -> An
 def _tensor_scale(engine: Any, request: Request, asked: Any) -> tuple[Any, Any]:
     """Return the tensor scale as an array, and the largest magnitude of each block.
 
-    The tensor scale is None in a format without a tensor scale. The largest magnitudes are None if
-    they were not needed.
+    The tensor scale is None in a format without a tensor scale. The largest magnitudes are None
+    unless the engine computed and returned them.
     """
     array, settings = request.x, request.settings
     if asked is None and settings.by_powers_of_two:  # fast path: E8M0 needs no tensor scale
@@ -431,7 +431,7 @@ def _tensor_scale(engine: Any, request: Request, asked: Any) -> tuple[Any, Any]:
 
 
 def _stores_packed(packed: Any, settings: Settings, out: Any) -> bool:
-    """Return True if codes are to be packed, because `packed` says so or because `out` is packed.
+    """Return True if the result must have packed codes, because of `packed` or of a packed `out`.
 
     Raise an error unless `out` fits the settings.
     """
@@ -468,7 +468,7 @@ def _writable_parts(out: MXArray) -> tuple[Any, Any, Any]:
 def _check_alone(arithmetic: str, settings: Settings, arrays: tuple[Any, Any], *others: Any) -> None:
     """Raise an error unless the format is nvfp4, all modes are defaults, and no array is on a GPU.
 
-    `others` are arguments for settings that the stack fixes, so each must be None.
+    Each of `others` must be None, because a stack computes its own scales and uses no random bits.
     """
     if not isinstance(arithmetic, stacks.Stack):
         errors.choose("arithmetic", arithmetic, ("exact", *stacks.STACKS))
@@ -504,7 +504,7 @@ def _random(
         if of_seed is not None:
             raise errors.exclusive(of_seed, "random_bits")
         words = as_array("random_bits", random_bits)
-        others = "; mxnum.interop.torch takes integers of any type" if is_tensor(random_bits) else ""
+        others = "; mxnum.interop.torch accepts integers of any type" if is_tensor(random_bits) else ""
         errors.require_dtype("random_bits", words.dtype, np.dtype(np.uint32), others)
         errors.require(words.shape == shape, "random_bits", f"of shape {shape}", words.shape)
         return RandomBits(sr_bits, words=words)

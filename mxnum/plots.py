@@ -1,8 +1,8 @@
 """Draw plots of quantization and its errors (extra ``plots``).
 
 Each function draws into `ax`, or into a new figure, and returns the axes. ``axes.figure.savefig``
-writes a file. The colours come from `mxnum.output.palette`. In a plot, each scale rule also has its
-own marker or line style, for readers who cannot distinguish the colours.
+writes the figure to a file. The colours come from `mxnum.output.palette`. In a plot, each scale
+rule also has its own marker or line style, for readers who cannot distinguish the colours.
 """
 
 from __future__ import annotations
@@ -45,10 +45,12 @@ _MAPPED = {
 def histogram(x: Any, format: str | MXFormat, *, scale_rule: str | None = None, ax: Any = None, **layout: Any) -> Any:
     """Draw a histogram of the elements of a tensor, each divided by its scale, on a log axis.
 
-    The title gives the shares of elements that become zero or lie beyond the largest value.
-    `layout` stands for axis, block_size, block_shape or blocks, as in `mxnum.quantize`. NaN blocks
-    and non-finite elements are left out. Zeros and elements with scale zero are not drawn, but
-    count in the shares. Elements are also divided by the tensor scale, if the format has one.
+    If the format has a tensor scale, elements are also divided by the tensor scale. `layout`
+    consists of the arguments axis, block_size, block_shape or blocks of `mxnum.quantize`.
+
+    The title shows the shares of elements that become zero or lie beyond the largest value. The
+    histogram and the shares ignore NaN blocks and non-finite elements. Zeros and elements whose
+    scale is zero are not drawn, but count in the shares.
     """
     fmt = formats.get(format)
     array, _ = float_array("x", x)
@@ -104,7 +106,7 @@ def block_map(
 ) -> Any:
     """Draw a coloured cell for each block of a matrix.
 
-    The colour shows the block's error by default. `options` are keywords of
+    By default, the colour shows the error of the block. `options` are keyword arguments of
     `mxnum.analysis.measure`.
     """
     errors.choose("quantity", quantity, tuple(_MAPPED))
@@ -147,7 +149,7 @@ def sawtooth(
 ) -> Any:
     """Draw the relative error of a block whose numbers are all equal, against that number.
 
-    Each scale rule has a line. If the format has a tensor scale, the largest plotted
+    The plot has one line for each scale rule. If the format has a tensor scale, the largest plotted
     number determines the tensor scale.
     """
     fmt = formats.get(format)
@@ -173,11 +175,11 @@ def sawtooth(
 
 
 def design_space(exploration: Exploration, *, ax: Any = None, **wanted: Any) -> Any:
-    """Draw the error of each candidate of an `Exploration`, as markers in one row for each format.
+    """Draw the errors of the candidates of an `Exploration`, with one row for each format.
 
-    Each scale rule has its own marker, which is hollow for candidates with an offset.
-
-    `wanted` selects candidates by their fields, for example ``rounding="rne", block="1x32"``.
+    Each candidate is a marker, whose shape shows the scale rule. Markers of candidates with an
+    offset are hollow. `wanted` selects candidates by their fields, for example
+    ``rounding="rne", block="1x32"``.
     """
     ranked = exploration.ranked(**wanted)
     errors.require(bool(ranked), "wanted", "fields that some candidate has", wanted)

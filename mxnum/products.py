@@ -37,8 +37,8 @@ def dot(
     """Return the dot product of two vectors, as a scalar of `out_dtype`.
 
     The operands are MX arrays or arrays of floats. `accumulate` says how the products are summed
-    (see `Accumulate`). `c`, `out_dtype` and `threads` mean the same as in `matmul`. `out` is an
-    array without axes that receives the sum and is returned, as in `numpy.dot`.
+    (see `Accumulate`). `c`, `out_dtype` and `threads` mean the same as in `matmul`. If `out`, an
+    array without axes, is given, the result is written to it, and `out` is returned.
 
     >>> import numpy as np, mxnum as mx
     >>> x = np.array([4096.0, 1.0, 1.0], np.float32)
@@ -76,27 +76,28 @@ def matmul(
     ----------
     a, b
         MX arrays or arrays of floats with at least two axes. Leading axes broadcast as in
-        `numpy.matmul`. The summed axis is the last of a and the last but one of b.
+        `numpy.matmul`. The products are summed along the last axis of a and the second-to-last axis
+        of b.
     c
-        An addend that broadcasts to the result, rounded to float32. Sums start from the addend,
-        with two exceptions. In ``"exact"`` the addend is one more term of the exact sum. In
-        ``"blas"`` the addend is added to the sum in float32. For a matrix unit, c is the addend of
-        the first instruction, and has the unit's accumulator type.
+        An addend that broadcasts to the shape of the result. The addend is rounded to float32. Each
+        sum starts from the addend, except in two modes. In ``"exact"`` the addend is one more term
+        of the exact sum. In ``"blas"`` the addend is added to the sum in float32. For a matrix
+        unit, c is the addend of the first instruction, and has the unit's accumulator type.
     accumulate
         An `Accumulate`, which describes the orders of summation, or a matrix unit. ``"block"``
         needs both operands quantized along the summed axis: ``axis=-1`` for a, ``axis=-2`` for b. A
-        transposed MX array (``q.T``) works too. A `mxnum.units.MatrixUnit` or its name
-        (``"hopper_fp8"``) adds as the unit does, one instruction after the other along the summed
-        axis. The operands of a unit may also be arrays of float8, float16, bfloat16 or float32.
-        Units for TF32 truncate float32 numbers to TF32.
+        transposed MX array (``q.T``) works too. For a `mxnum.units.MatrixUnit` or its name
+        (``"hopper_fp8"``), each sum is computed as the unit computes it, one instruction after the
+        other along the summed axis. The operands of a unit may also be arrays of float8, float16,
+        bfloat16 or float32. Units for TF32 truncate float32 numbers to TF32.
     out_dtype
-        float32, bfloat16 or float16. By default `out_dtype` is the type of `out` or, without `out`,
-        of the sum. Sums have the type float32, except in some matrix units. If `out_dtype` is
-        narrower than the sum's type, the sum is rounded once more.
+        float32, bfloat16 or float16. The default is the type of `out` if `out` is given, and the
+        type of the sum otherwise. Sums have the type float32, except in some matrix units. If
+        `out_dtype` is narrower than the sum's type, the sum is rounded once more.
     threads
-        The number of threads that may work on a large product (default: the number set by
+        The maximum number of threads for a large product (default: the number set by
         `NUMBA_NUM_THREADS` or `numba.set_num_threads`). The result does not depend on `threads`.
-        ``accumulate="blas"`` runs as many threads as numpy's BLAS is set to.
+        For ``accumulate="blas"``, the settings of numpy's BLAS determine the number of threads.
     out
         The array to which the result is written. `out` must have the shape and dtype of the result.
         `out` may overlap the operands and have any strides. `out` saves memory if it is a float32
@@ -129,14 +130,14 @@ def mma(a: Any, b: Any, c: Any, unit: str | MatrixUnit, *, threads: int | None =
     ----------
     a, b
         Arrays of shapes (..., M, K) and (..., K, N), where K is the length of an instruction of the
-        unit. `mxnum.units.describe` tells which operands a unit takes.
+        unit. `mxnum.units.describe` lists the operands that a unit accepts.
     c
         An array of the accumulator's type that broadcasts to (..., M, N). None means that c is
         zero.
     unit
         A `MatrixUnit` or the name of one.
     threads
-        The number of threads that may work. The result does not depend on `threads`.
+        The maximum number of threads. The result does not depend on `threads`.
 
     Examples
     --------
@@ -155,7 +156,7 @@ def mma(a: Any, b: Any, c: Any, unit: str | MatrixUnit, *, threads: int | None =
 
 
 def accumulation(value: Any, argument: str = "accumulate") -> Accumulate | MatrixUnit:
-    """Return the `Accumulate` or the matrix unit for which `value` stands."""
+    """Return an `Accumulate` or a matrix unit; `value` is this object or its name."""
     unit = None if isinstance(value, Accumulate) else units.find(value)
     if unit is None and isinstance(value, str) and "_" in value:  # only the names of units contain "_"
         errors.choose(argument, value, units.names())
@@ -201,7 +202,7 @@ def _as_row(name: str, x: Any) -> Any:
 
 
 def _by_unit(a: Any, b: Any, c: Any, unit: MatrixUnit, k: int, how: tuple[Any, int | None, Array | None]) -> Array:
-    """Return a·b + c as a matrix unit computes it, by instructions of length K = `k`.
+    """Return a·b + c as a matrix unit computes it, with instructions that sum `k` products.
 
     `how` is (out_dtype, threads, out), as in `matmul`.
     """
@@ -221,7 +222,7 @@ def _by_unit(a: Any, b: Any, c: Any, unit: MatrixUnit, k: int, how: tuple[Any, i
     is_added = c is not None and bool(total.any())
     product(x.operand, y.operand, (x.scale, y.scale), unit, k, total, threads)
     if x.factor is not None or y.factor is not None:
-        name, accepted = "b" if x.factor is None else "a", f"free of scales for unit {unit.name!r}"
+        name, accepted = "b" if x.factor is None else "a", f"an array without scales for unit {unit.name!r}"
         errors.require(own.bits == 32, name, accepted, "an array with float32 scales")
         multiply_by_factors(total, x.factor, y.factor)
     _warn(unit, k, x.operand.array.shape[-1], is_added, total)
@@ -241,7 +242,10 @@ def _warn(unit: MatrixUnit, k: int, length: int, has_addend: bool, result: Array
 
 
 def _held(operand: Any) -> Any:
-    """Return an array of the caller's library: an MX array's scales, or the operand itself."""
+    """Return an array of the caller's library, to which `answer` converts the result.
+
+    The array is the scales of an MX array, or the operand itself.
+    """
     return operand.scales if isinstance(operand, MXArray) else operand
 
 
@@ -284,8 +288,8 @@ def _scales_by_code(scale: ScaleFormat) -> Array | None:
 def _tensor_scales(a: Any, b: Any, mode: Accumulate) -> list[Array]:
     """Return the operands' tensor scales, which multiply the finished sum over all blocks.
 
-    Raise ValueError for an operand with several tensor scales along the summed axis, because these
-    cannot multiply a finished sum.
+    Raise ValueError for an operand with several tensor scales along the summed axis, because then
+    no single scale applies to a whole sum.
     """
     found = []
     for name, x, axis in (("a", a, -1), ("b", b, -2)) if mode.by_block else ():
@@ -308,8 +312,8 @@ def _product(
 ) -> Any:
     """Return the product of two operands whose last axis is summed, plus `c`.
 
-    `shape` is the shape of the result, and `how` is (out_dtype, threads, out), as in `matmul`. The
-    product of the tensor scales multiplies the sum before the sum is rounded to `out_dtype`.
+    `shape` is the shape of the result, and `how` is (out_dtype, threads, out), as in `matmul`. Each
+    sum is multiplied by the product of the tensor scales, and then rounded to `out_dtype`.
     """
     out_dtype, threads, out = how
     if tensor_scales and c is not None:
@@ -396,7 +400,7 @@ def narrowed(x: Array, source: ElementFormat, target: ElementFormat, threads: in
 
 
 def checked_host_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    """Check `out` like `checked_out`, raise an error if it is on a GPU, and return it."""
+    """Return `out` after the checks of `checked_out`; raise an error if `out` is on a GPU."""
     checked = checked_out(out, shape, dtype)
     if isinstance(checked, DeviceArray):
         raise errors.on_gpu("out", "pass an array in host memory")
@@ -407,11 +411,11 @@ def _check_blocks(a: Any, b: Any) -> None:
     for name, operand in (("a", a), ("b", b)):
         if not operand.blocks:
             raise ValueError(
-                f"Argument {name!r} must be an MXArray with accumulate='block', not {operand.format.name!r}; "
-                "the other orders of summation, such as 'exact', take floats."
+                f"Argument {name!r} must be an MXArray if accumulate='block', not {operand.format.name!r}; "
+                "the other orders of summation, such as 'exact', accept floats."
             )
         if operand.offsets is not None:
-            raise ValueError(f"Argument {name!r} must be free of offsets when accumulate='block'.")
+            raise ValueError(f"Argument {name!r} must have no offsets if accumulate='block'.")
     block = a.blocks[-1]
     accepted = f"in blocks of {block} along the summed axis with accumulate='block'"
     errors.require(b.blocks[-1] == block, "b", accepted, b.blocks[-1])

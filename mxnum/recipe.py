@@ -31,16 +31,17 @@ class Operand:
     #: An MX format, "bfloat16", or None for no rounding.
     format: str | None = None
     #: A rule for the format's scales, or None for the format's default rule. "released_bump" is the
-    #: rule in the code released with arXiv 2506.20752; that code takes maxima over the wrong axis.
+    #: rule in the code released with arXiv 2506.20752. That code takes maxima over the wrong axis.
     scale_rule: str | None = None
     rounding: str = "rne"
     #: The length of a block, or None for the format's block length.
     block_size: int | None = None
-    #: How the error e = Q(x) - x of gamma and beta is applied. Only `mxnum.lab.mlp` reads `error`.
-    #: "quantize" replaces x by Q(x). "random_sign" adds |e| with a random sign for each element and
-    #: step, so the error has no bias. "one_sided" replaces x by x - |e|. "shuffle" permutes the
-    #: errors among the features at each step. "clamp" clips x to the range of its block, without
-    #: rounding. "grid" rounds x to a multiple of `step`, without blocks or scales.
+    #: How the error e = Q(x) - x of gamma and beta is applied, where Q(x) is x rounded to the
+    #: format. Only `mxnum.lab.mlp` reads `error`. "quantize" replaces x by Q(x). "random_sign" adds
+    #: e with a random sign for each element and step, so the error has no bias. "one_sided"
+    #: replaces x by x - abs(e). "shuffle" permutes the errors among the features at each step.
+    #: "clamp" clips x to the range of its block, without rounding. "grid" rounds x to a multiple of
+    #: `step`, without blocks or scales.
     error: str = "quantize"
     step: float = 0.0
     #: If True, the error e of each layer is rescaled to the same root mean square as the error of
@@ -114,7 +115,7 @@ class Operand:
         return self.format not in (None, "bfloat16") and self.error != "grid"
 
     def keywords(self, axis: int) -> dict[str, Any]:
-        """Return keywords for `mxnum.quantize` that round this operand in blocks along `axis`."""
+        """Return the keywords with which `mxnum.quantize` rounds this operand along `axis`."""
         options: dict[str, Any] = {"rounding": self.rounding, "scale_rule": self.scale_rule}
         if self.block_shape is not None:
             return {**options, "block_shape": self.block_shape}
@@ -152,14 +153,14 @@ BFLOAT16 = Operand("bfloat16")
 class Recipe:
     """The tensors that training rounds, and how. `Recipe()` leaves all tensors in float32.
 
-    The operands of a matrix product are quantized along the summed axis. This axis runs over the
-    input features in the forward pass, over the batch in the product for the weight's gradient, and
-    over the output features in the product for the input's gradient.
+    The operands of a matrix product are quantized along the summed axis. The forward pass sums over
+    the input features. The product for the weight's gradient sums over the batch. The product for
+    the input's gradient sums over the output features.
 
     With `vector="bfloat16"` every operand of a product is first rounded to bfloat16. An operand
     with a format is then quantized. The results of products, of layer norm and of the activation
-    function are rounded to bfloat16, and so are parameter gradients. The residual stream, the
-    master weights and the loss stay float32.
+    function are rounded to bfloat16. Parameter gradients are rounded to bfloat16, too. The residual
+    stream, the master weights and the loss stay float32.
 
     Examples
     --------
@@ -190,7 +191,8 @@ class Recipe:
     #: The matrix unit of the two products of the backward pass. None means the same unit as `unit`.
     unit_backward: str | None = None
     #: True if `vector` rounds the result of every step within layer norm, as in microxcaling; False
-    #: if it rounds only the input and output. Only `mxnum.torch` reads `vector_steps`.
+    #: if `vector` rounds only the input and the output of layer norm. Only `mxnum.torch` reads
+    #: `vector_steps`.
     vector_steps: bool = False
 
     def __post_init__(self) -> None:
@@ -222,8 +224,8 @@ class Recipe:
 
         `layer_norm` is the operand for gamma and beta ("float32" for no rounding). By default gamma
         and beta have the same format as weights, activations and gradients. With
-        ``vector="bfloat16"``, "float32" as the value of `format` or `layer_norm` means bfloat16.
-        The remaining keywords are fields of `Operand`.
+        ``vector="bfloat16"``, a `format` or `layer_norm` of "float32" means bfloat16. The remaining
+        keywords are fields of `Operand`.
         """
         each = replace(Operand.of(format), **errors.known_fields(operand, Operand, "an operand"))
         rows = replace(each, block_shape=None, transform=None)
@@ -232,7 +234,7 @@ class Recipe:
 
     @classmethod
     def named(cls, name: str, format: str | MXFormat | None = None) -> Recipe:
-        """Return a recipe of a paper or vendor by its name, a key of `names()`.
+        """Return the recipe of a paper or vendor. `name` is a key of `names()`.
 
         `format` replaces the format that the paper or vendor uses.
         """
@@ -280,11 +282,11 @@ class Recipe:
         return self.but(**none, gradients_for_weights=None)
 
     def weights_only(self) -> Recipe:
-        """Return a recipe that rounds the weights of products as `self` does, and nothing else."""
+        """Return a recipe that rounds only the weights of products, in the same way as `self`."""
         return Recipe(weights=self.weights, weights_backward=self.weights_backward)
 
     def __str__(self) -> str:
-        """Return a line that describes the recipe and lists operands with equal rounding together.
+        """Return one line that describes the recipe. Operands with equal rounding form one group.
 
         >>> print(Recipe.named("bfloat16"))
         bfloat16; vector operations in bfloat16
@@ -317,8 +319,8 @@ class Recipe:
     def from_dict(cls, table: Mapping[str, Any]) -> Recipe:
         """Return the recipe that a table from `to_dict` describes.
 
-        For each operand, the table has the name of a format or another table. ``uniform`` sets all
-        operands.
+        For each operand, the table holds either the name of a format or another table. The key
+        ``uniform`` sets all operands.
 
         >>> print(Recipe.from_dict({"uniform": "mxfp8_e4m3", "gamma": "float32", "beta": "float32"}))
         mxfp8_e4m3; gamma, beta float32
@@ -381,8 +383,8 @@ def _microxcaling(format: Format) -> Recipe:
 def _nvidia_nvfp4(format: Format) -> Recipe:
     """Make NVIDIA's recipe for NVFP4.
 
-    Weights share scales in tiles of 16 x 16. Gradients are rounded stochastically. The operands of
-    the product that gives the weight's gradient get a Hadamard transform.
+    Each tile of 16 x 16 weights has one scale. Gradients are rounded stochastically. A Hadamard
+    transform is applied to both operands of the product that computes the weight's gradient.
     """
     weights, along = Operand.of({"format": format, "block_shape": (16, 16)}), Operand.of({"format": format})
     turned = Operand.of({"format": format, "transform": "hadamard"})
@@ -465,7 +467,7 @@ NAMED = {
         _nvidia_nvfp4,
         "nvfp4",
         "TransformerEngine's NVFP4BlockScaling and arXiv 2509.25149: weights in tiles of 16 x 16, gradients "
-        "rounded stochastically, Hadamard transforms (size 16, fixed signs) in products that give weight gradients.",
+        "rounded stochastically, Hadamard transforms (size 16, fixed signs) before products for weight gradients.",
     ),
     "hopper fp8": Named(
         _hopper_fp8,
@@ -477,9 +479,9 @@ NAMED = {
     "deepseek v3": Named(
         _deepseek_v3,
         "e4m3:block=128,scale=float32",
-        "DeepSeek-V3 (arXiv 2412.19437) and DeepGEMM: E4M3, float32 scales for 1 x 128 and 128 x 128 elements. Sums "
-        "as in the unit hopper_fp8_promoted: total = fma(scale * scale, accumulator, total). Assumption: nvcc "
-        "compiles the multiplication and the addition to this fma.",
+        "DeepSeek-V3 (arXiv 2412.19437) and DeepGEMM: E4M3, a float32 scale for each 1 x 128 activations or gradients "
+        "and for each 128 x 128 weights. Sums as in the unit hopper_fp8_promoted: total = fma(scale * scale, "
+        "accumulator, total). Assumption: nvcc compiles the multiplication and the addition to this fma.",
     ),
     "blackwell mxfp8": Named(
         lambda format: Recipe.uniform(format, layer_norm=FLOAT32, scale_rule="rceil").but(unit="blackwell_mxfp8"),

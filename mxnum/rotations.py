@@ -11,8 +11,8 @@ from mxnum.array.arguments import checked_out, checked_threads
 from mxnum.memory.dtypes import Array, as_array, float_array
 from mxnum.memory.tensors import answer, host_view
 
-#: Fixed signs of Hadamard transforms in other software, by name. TransformerEngine's signs are for
-#: the operands of the weight gradient (`get_wgrad_sign_vector` in
+#: Fixed signs of Hadamard transforms in other software, by name. TransformerEngine transforms the
+#: operands of the weight gradient with its signs (`get_wgrad_sign_vector` in
 #: transformer_engine/pytorch/tensor/nvfp4_tensor.py).
 SIGNS = {"transformer_engine": (1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1)}
 _SIZES = tuple(4**n for n in range(1, 8))
@@ -43,21 +43,21 @@ def hadamard(
         An array of float64, float32, bfloat16 or float16 in host memory, or a tensor. The length of
         the axis must be a multiple of `size`.
     size
-        A power of 4 up to 16384, so that sqrt(size) is a power of 2.
+        The length of a group: a power of 4 from 4 to 16384, so that sqrt(size) is a power of 2.
     signs
-        An array of `size` signs, each 1 or -1 (default: all 1). ``"transformer_engine"`` stands for
-        the fixed signs of TransformerEngine's random Hadamard transform, which needs `size` 16.
+        An array of `size` signs, each 1 or -1 (default: all 1). The name ``"transformer_engine"``
+        selects the fixed signs of TransformerEngine's random Hadamard transform, for `size` 16.
     inverse
         True for the inverse transform, whose matrix is the transpose. The inverse transform
-        multiplies by the signs after the sums, not before.
+        multiplies by the signs after it sums, not before.
     threads
         The number of threads that may work on a large array (default: as many as numba uses).
     out
-        The array to write to, of the shape and type of x. It may be x itself.
+        The array to write to, with the shape and type of x. `out` may be x itself.
 
-    An exact zero is +0, and a sum that rounds to zero keeps its sign. The result is NaN if a term
-    is NaN or if infinite terms have both signs. Otherwise the result is infinite if a term is
-    infinite. A sum too large for the type becomes infinite.
+    A sum that is exactly zero becomes +0. A nonzero sum that rounds to zero keeps its sign. The
+    result is NaN if a term is NaN or if infinite terms have both signs. Otherwise the result is
+    infinite if a term is infinite. A sum too large for the type becomes infinite.
 
     >>> import numpy as np, mxnum as mx
     >>> mx.hadamard(np.array([8.0, 0.0, 0.0, 0.0], np.float32), size=4)
@@ -85,7 +85,10 @@ def hadamard(
 
 
 def _checked_signs(signs: Any, size: int) -> Array:
-    """Return signs as float64 numbers, all 1 by default; raise an error unless each is 1 or -1."""
+    """Return `signs` as float64 numbers, all 1 if `signs` is None.
+
+    Raise an error unless each sign is 1 or -1.
+    """
     if signs is None:
         return np.ones(size)
     if isinstance(signs, str):

@@ -31,15 +31,15 @@ WIDE, NARROW = "mxfp8_e4m3", "mxfp4_e2m1"
 #: The cases that are checked without ``--all``. The loops for these cases compile in seconds.
 COMMON = (WIDE, NARROW, "mxint8", f"{NARROW}, packed")
 SEED = 20250630
-#: The length of a row: one block and part of a second one. The last elements of a row then do not
-#: fill a vector of the processor.
+#: The length of a row: one block and a part of the next. With this length, the last elements of a
+#: row do not fill a vector register.
 COLUMNS = 55
 ROWS = 12
 
 
 @dataclass(frozen=True)
 class Check:
-    """The outcome for one kind of call, whose results are compared with those of the reference."""
+    """The outcome of comparing the results of one kind of call with the expected results."""
 
     what: str
     numbers: int
@@ -80,7 +80,7 @@ class SelfTest:
 def selftest(done: Callable[[Check, int], Any] = lambda check, of: None, *, everything: bool = False) -> SelfTest:
     """Check three common formats or, with `everything`, every format, mode, float type and layout.
 
-    `done(check, count)` is called after each check, where `count` is the number of all checks.
+    `done(check, count)` is called after each check; `count` is the total number of checks.
 
     >>> from mxnum.selftest import selftest
     >>> selftest().passed  # doctest: +SKIP
@@ -146,7 +146,7 @@ Pairs = list[tuple[Any, Any]]
 
 
 def _cases() -> Iterator[tuple[str, Callable[[], Pairs]]]:
-    """Yield the name of each case and a function that computes its results.
+    """Yield the name of each case, and a function that computes its results and expected results.
 
     The loops of a case compile only when its function is called.
     """
@@ -191,7 +191,7 @@ def _numbers(fmt: MXFormat, source: ElementFormat) -> Array:
         x = (random.choice(points, (ROWS, COLUMNS)) * scales).astype(dtype)
         x[1::3] = (random.standard_normal((len(x[1::3]), COLUMNS)) * scales[1::3]).astype(dtype)
     bits = x.view(f"u{dtype.itemsize}")
-    # Each number in every second row is changed by 0, 1 or 2 units in the last place.
+    # In every second row, move each number away from zero by 0, 1 or 2 units in the last place.
     bits[::2] += random.integers(0, 3, bits[::2].shape).astype(bits.dtype)
     top, sign = source.max_code, 1 << (source.bits - 1)
     bits[-1, :8] = 0, sign, 1, 1 | sign, top, top | sign, 1 << source.mantissa_bits, (1 << source.mantissa_bits) - 1

@@ -1,12 +1,15 @@
-"""Compute NVFP4 as each software stack does, bit for bit, by `definition.stack_arithmetic`.
+"""Quantize to NVFP4 with the same bits as a software stack, such as torchao.
 
 Compiled loops quantize large arrays. numpy quantizes small arrays, for which compiling would take
 too long. numpy also quantizes the rare arrays with infinities, NaN scales, or factors that are zero
-or infinite. The loops and numpy both compute with the processor's floats. Every function raises
-RuntimeError if the processor's floats do not round to nearest even or do not keep subnormals.
+or infinite. `definition.stack_arithmetic` defines the arithmetic of each stack.
 
-In this module a NaN scale has the code 0x7F. In the stacks themselves, a NaN scale has the sign
-that the processor gives this NaN, and the elements of the block depend on the sign.
+The loops and numpy both use the processor's floating-point arithmetic, which must round to nearest
+even and keep subnormal numbers. Otherwise `quantize`, `fake_quantize` and `dequantize` raise
+RuntimeError.
+
+In this module every NaN scale has the code 0x7F. The stacks themselves keep the sign of a NaN
+scale. This sign depends on the processor, and the element codes of the block depend on the sign.
 """
 
 from __future__ import annotations
@@ -30,8 +33,8 @@ from mxnum.modes import Nonfinite, Overflow, Rounding
 __all__ = ["STACKS", "Quantized", "Stack", "dequantize", "fake_quantize", "quantize"]
 
 BLOCK = 16
-#: PIECE is the number of elements that numpy quantizes at a time. SMALL is the size of the largest
-#: array for which no loop is compiled.
+#: numpy quantizes `PIECE` elements at a time. For an array of at most `SMALL` elements no loop is
+#: compiled.
 PIECE, SMALL = 1 << 16, 1 << 16
 E4M3, E2M1, FLOAT32 = ELEMENTS["e4m3"], ELEMENTS["e2m1"], FLOATS["float32"]
 
@@ -39,14 +42,16 @@ E4M3, E2M1, FLOAT32 = ELEMENTS["e4m3"], ELEMENTS["e2m1"], FLOATS["float32"]
 class Quantized(NamedTuple):
     """A tensor that a stack has quantized."""
 
-    #: E2M1 codes: one in a byte, in the shape of x, or two in a byte if `packed` is True.
+    #: The E2M1 codes. If `packed` is True, each byte holds two codes. Otherwise each byte holds one
+    #: code, and the array has the shape of x.
     codes: Array
-    #: E4M3 codes, one for each block.
+    #: The E4M3 codes of the scales, one for each block.
     scales: Array
-    #: The float32 scale with which the tensor was quantized: the caller's, or else the one that the
-    #: stack computes. Some stacks multiply by `global_scale`, others divide by it.
+    #: The float32 scale with which the tensor was quantized. It is the caller's scale, or if the
+    #: caller gave none, the scale that the stack computes. Some stacks multiply by `global_scale`,
+    #: others divide by it.
     global_scale: np.float32
-    #: The tensor's factor in dequantization, computed from `global_scale`.
+    #: The factor of the whole tensor in dequantization, computed from `global_scale`.
     tensor_scale: np.float32
     #: The tensor's largest magnitude. TransformerEngine stores this magnitude instead of a scale.
     largest: np.float32
@@ -70,9 +75,10 @@ def quantize(
 
     x has the type float32, bfloat16 or float16. The stack of torchao raises TypeError for float16.
     `blocks` lists the length of a block along each axis. By default x must have the shape (n, 16),
-    each row is a block, and the scales have the shape (n,). If x is a part of a tensor, `largest`
-    is the tensor's largest magnitude. `global_scale` replaces the scale that the stack computes.
-    With `packed`, a byte holds two codes, as in `MXArray.pack`.
+    each row is a block, and the scales have the shape (n,). If x is only a part of a tensor,
+    `largest` must be the largest magnitude of the whole tensor. `global_scale` replaces the scale
+    that the stack computes. If `packed` is True, each byte of the codes holds two codes, as in
+    `MXArray.pack`.
     """
     chosen, blocks, by_rows = _checked(x, stack, blocks)
     threads, found = checked_threads(threads), _largest(x, chosen, threads)  # raises for a NaN
@@ -95,7 +101,7 @@ def fake_quantize(
 ) -> Array:
     """Quantize and dequantize with the arithmetic of `stack`. The result has the type of x.
 
-    `out` is an array to write to, which may be x.
+    If `out` is given, the function writes the result to `out`, which may be x itself.
     """
     chosen, blocks, _ = _checked(x, stack, blocks)
     threads, out = checked_threads(threads), checked_out(out, x.shape, x.dtype)
@@ -122,7 +128,7 @@ def fake_quantize(
 
 
 def _checked(x: Array, stack: str | Stack, blocks: Blocks | None) -> tuple[Stack, Blocks, bool]:
-    """Return the stack, the blocks, and True if each row is a block (because `blocks` is None).
+    """Return the stack, the blocks, and True if `blocks` is None, so that each row is a block.
 
     Raise an error for an array that the stack does not accept.
     """
@@ -148,15 +154,15 @@ def _check_environment(stack: Stack) -> None:
     if not workers.has_default_floats():
         raise RuntimeError(
             f"The arithmetic of {stack.name} needs floats that round to nearest even and keep subnormals. This is the "
-            "processor's default, but this thread has another setting, such as that of torch.set_flush_denormal(True)."
+            "processor's default, but this thread has changed it, for example by torch.set_flush_denormal(True)."
         )
 
 
 def _loops(size: int, stack: Stack) -> Any:
-    """Return the engine's module of loops, or None if numpy must compute the array.
+    """Return the module with the compiled loops, or None if numpy must process the array.
 
-    numpy computes small arrays, all arrays of a `Stack` that a caller made, and all arrays if loops
-    cannot run.
+    numpy must process small arrays. It must also process every array for a `Stack` that is not in
+    `STACKS`, and every array if compiled loops cannot run.
     """
     if size <= SMALL or STACKS.get(stack.name) is not stack:
         return None
@@ -181,10 +187,10 @@ def _global_scale(stack: Stack, dtype: Any, largest: Any) -> Any:
 
 
 def block_scale_of(stack: Stack, dtype: Any) -> Callable[[Any, Any], Any]:
-    """Return a stack's function for block scales, which are not yet rounded to E4M3.
+    """Return the function by which a stack computes block scales before it rounds them to E4M3.
 
-    The function takes the blocks' largest magnitudes and the global scale. `dtype` is the type of
-    the tensor.
+    The returned function takes the largest magnitudes of the blocks and the global scale. `dtype`
+    is the type of the tensor.
     """
     if stack.block_scale_in is None:
         return stack.block_scale
@@ -193,7 +199,7 @@ def block_scale_of(stack: Stack, dtype: Any) -> Callable[[Any, Any], Any]:
 
 
 def _by_numpy(x: Array, blocks: Blocks, stack: Stack, tensor: Any, packed: bool) -> tuple[Array, Array]:
-    """Return the codes and scales of an array, computed by numpy in pieces."""
+    """Return the codes and scales of an array, which numpy computes piece by piece."""
     codes, scales = np.empty(x.shape, np.uint8), np.empty(scales_shape(x.shape, blocks), np.uint8)
     with np.errstate(all="ignore"):
         for part in chunks(x.shape, blocks, PIECE):
@@ -204,7 +210,7 @@ def _by_numpy(x: Array, blocks: Blocks, stack: Stack, tensor: Any, packed: bool)
 
 
 def _quantized(stack: Stack, x: Array, blocks: Blocks, tensor: Any) -> tuple[Array, Array]:
-    """Return the codes and scales of x, computed by numpy in one piece."""
+    """Return the codes and scales of x, which numpy computes all at once."""
     wide = x.astype(np.float32)
     found = block_scale_of(stack, x.dtype)(_largest_of_blocks(np.abs(wide), blocks), tensor)
     # Scales have no sign, so `abs` removes every sign, even the sign of a NaN.
@@ -229,8 +235,8 @@ def _quantized(stack: Stack, x: Array, blocks: Blocks, tensor: Any) -> tuple[Arr
 def _largest_of_blocks(magnitudes: Array, blocks: Blocks) -> Array:
     """Return the largest magnitude of each block.
 
-    Fast path if only the last axis is blocked, in blocks of 2**k elements: replace each block by
-    the elementwise maximum of its halves, k times.
+    If blocks lie along the last axis only and have 2**k elements, the function uses a fast path. It
+    repeats one step k times: replace each block by the elementwise maximum of its two halves.
     """
     if not blocks:
         return magnitudes
@@ -245,7 +251,7 @@ def _largest_of_blocks(magnitudes: Array, blocks: Blocks) -> Array:
 
 
 def dequantize(made: Quantized, stack: str | Stack, *, threads: int | None = None) -> Array:
-    """Return the values in float32, by the arithmetic of `stack`. Packed codes raise ValueError."""
+    """Dequantize to float32 with the arithmetic of `stack`; raise ValueError for packed codes."""
     errors.require(not made.packed, "made", "unpacked, with one code in each byte", "packed")
     threads = checked_threads(threads)
     chosen, by_block = of(stack), _scales_by_block(made)
@@ -259,7 +265,10 @@ def dequantize(made: Quantized, stack: str | Stack, *, threads: int | None = Non
 
 
 def _scales_by_block(made: Quantized) -> Array:
-    """Return the scales with as many axes as the codes; raise ValueError if shapes do not fit."""
+    """Return the scales as an array with as many axes as the codes.
+
+    Raise ValueError if the codes are packed, or if the shapes of codes and scales do not match.
+    """
     codes, scales = made.codes, made.scales
     largest = codes.max(initial=0)
     errors.require(largest < 1 << E2M1.bits, "made", f"unpacked, with codes below {1 << E2M1.bits}", largest)
@@ -271,7 +280,7 @@ def _scales_by_block(made: Quantized) -> Array:
 
 
 def _read_by_numpy(made: Quantized, stack: Stack, by_block: Array) -> Array:
-    """Return the values that codes and scales stand for, computed by numpy in pieces."""
+    """Return the dequantized values, which numpy computes piece by piece."""
     values = np.empty(made.codes.shape, np.float32)
     for part in chunks(values.shape, made.blocks, PIECE):
         elements = _values(made.codes[part], E2M1)
@@ -282,7 +291,7 @@ def _read_by_numpy(made: Quantized, stack: Stack, by_block: Array) -> Array:
 
 
 def of(stack: str | Stack) -> Stack:
-    """Return the stack named `stack`. A `Stack` is returned as it is."""
+    """Return the stack with the name `stack`; if `stack` is a `Stack`, return it unchanged."""
     return stack if isinstance(stack, Stack) else STACKS[errors.choose("stack", stack, tuple(STACKS))]
 
 

@@ -14,12 +14,12 @@ from proofs import ledger
 from proofs.runner import Collection, check_all, choose, collect
 from proofs.theorem import Outcome, Theorem
 
-#: Seconds after which a run writes the ledger again.
+#: The interval, in seconds, at which a run writes the ledger.
 SAVED_EVERY = 120.0
 
 
 class Progress:
-    """Shows progress on the terminal: a line for each failure, and a line that is updated."""
+    """Shows progress on the terminal: a line for each failure, and one updated status line."""
 
     def __init__(self, total: int) -> None:
         self.total = total
@@ -77,7 +77,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None, get: Callable[[], Collection] = collect) -> int:
     """Check theorems and return the exit status.
 
-    The exit status is 0 if all theorems are proved, 1 if any is not, 2 for wrong arguments.
+    The exit status is 0 if all theorems are proved, 1 if a theorem is not proved, and 2 for invalid
+    arguments.
     """
     options = parse(arguments)
     collection = get()

@@ -16,8 +16,8 @@ from proofs.loops import Machine
 from proofs.specs.rationals import ELEMENTS, FLOATS, Float
 from proofs.specs.runs import SCALES, Array, Random, breakpoints, decode_table, encode_runs, expected, scale_runs
 
-#: Random words: both ends of the range, its middle, and a word in between. The third word also has
-#: bits above the 30 used bits; the last word has only 8 bits.
+#: Random words: stochastic rounding uses 30 bits of the first five words, and 8 bits of the last
+#: word. The third word also has bits above the used bits.
 WORDS = (Random(0), Random(1), Random(0xC0000000 | 0x12345678), Random(1 << 29), Random((1 << 30) - 1), Random(0x55, 8))
 
 
@@ -47,7 +47,10 @@ def points(source: str, element: str, rounding: str, negative: bool, random: Ran
 def check_encode(
     machine: Machine, source: str, element: str, rounding: str, overflow: str, random: Random | None
 ) -> tuple[int, str]:
-    """Check an encoder at every breakpoint; return (input count, first mismatch as text or "")."""
+    """Check an encoder at every breakpoint.
+
+    Return the number of inputs, and a text about the mismatches, which is "" if there are none.
+    """
     float_type = FLOATS[source]
     magnitudes = [points(source, element, rounding, negative, random) for negative in (False, True)]
     right = np.concatenate(

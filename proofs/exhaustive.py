@@ -2,9 +2,10 @@
 
 The fast tier runs the Python functions over numpy arrays: encoders at the breakpoints of all four
 input types under every scale code, decoders on every code, and scale rules around their thresholds.
-The fast tier also runs the float32 loops, compiled in the same way as for users, at the float32
-breakpoints. The full tier runs the compiled loops over all 2**32 float32 patterns, all 16-bit
-patterns under all scales, all codes, and the float64 breakpoints.
+The fast tier also runs the compiled float32 loops at the float32 breakpoints. These loops are
+compiled in the same way as on a user's machine. The full tier runs the compiled loops over all
+2**32 float32 patterns, all 16-bit patterns under all scales, all codes, and the float64
+breakpoints.
 
     python -m proofs --tier full --only sweep/
 
@@ -47,8 +48,8 @@ _AT_BREAKPOINTS = (
     "the type."
 )
 BREAKPOINTS = f"The encoder gives the exactly rounded code {_AT_BREAKPOINTS}"
-#: The loops of `engine.loops.marked`. Theorems and tests show that fast loops give the same results
-#: as the loops of `engine.loops.marked`.
+#: The loops of `engine.loops.marked`, which handle every block. Other theorems and tests show that
+#: the fast loops return the same results.
 _LOOP = "The compiled array loop of the definition, which redoes the blocks that fast loops skip,"
 LOOP_BREAKPOINTS = f"{_LOOP} gives the exactly rounded code {_AT_BREAKPOINTS}"
 ENCODE_SWEEP = f"{_LOOP} gives the exactly rounded code for each of the 2**32 float32 bit patterns."
@@ -225,7 +226,10 @@ def _narrow_theorems() -> Iterator[Theorem]:
 
 @dataclass(frozen=True)
 class EncodeTask:
-    """A float32 encoding loop under one scale code; stochastic rounding gets one random word."""
+    """A float32 encoding loop under one scale code.
+
+    With stochastic rounding, all patterns get the same random word.
+    """
 
     element: str
     rounding: str
@@ -255,7 +259,7 @@ class EncodeTask:
         return loops.encode_loop("float32", self.element, self.rounding, self.overflow, self.random)
 
     def prepare(self) -> tuple[Evaluate, Any]:
-        """Return a function that encodes consecutive patterns, and the loop it runs."""
+        """Return a function that encodes consecutive patterns, and the loop that it calls."""
         loop = self.loop()
         scales = np.array([self.scale], np.uint8)
         words = loops.words_for((1, sweeps.CHUNK), self.random)
@@ -290,7 +294,7 @@ class ScaleTask:
         return loops.scale_loop("float32", self.element, self.rule)
 
     def prepare(self) -> tuple[Evaluate, Any]:
-        """Return a function that finds scales of consecutive magnitudes, and the loop it runs."""
+        """Return a function that computes the scale codes of magnitudes, and the loop it calls."""
         loop = loops.scale_loop("float32", self.element, self.rule)
         return partial(loops.run_scales, loop), loop
 

@@ -1,11 +1,12 @@
-"""Find by trial which theorems notice which mutants; a theorem that notices none proves little.
+"""Find by trial which theorems notice which mutants (versions of the definition with a mistake).
 
     python -m proofs.kills [--only PATTERN]
 
-This command plants each mutant in turn, in every module that uses the factories that the mutant
-changes. While the mutant is planted, the command makes the theorems again and checks those that are
-about the mutant's kernel. A theorem notices a mutant if the solver refutes the theorem for the
-mutant, or cannot prove it. The result is `kills.json`, which the ledger reads.
+A theorem that notices no mutant proves little. A mutant changes some of the definition's factories.
+For one mutant at a time, this command replaces these factories by the mutant's, in every module
+that uses them. Then it builds the theorems anew, and checks those that are about the mutant's
+kernel. A theorem notices a mutant if the solver refutes the theorem for the mutant, or cannot prove
+it. The result is `kills.json`, which the ledger reads.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ RECORD = Path(__file__).with_name("kills.json")
 
 
 def kills(chosen: list[Mutant], report: Any = lambda mutant, noticed: None) -> dict[str, list[str]]:
-    """Return the mutants that each family of theorems notices; a list may be empty.
+    """Return, for each family of theorems, the list of mutants that the family notices.
 
     The theorems of a family share the first part of their names.
     """
@@ -60,9 +61,9 @@ def noticing(mutant: Mutant) -> list[Theorem]:
 
 @contextmanager
 def planted(mutant: Mutant) -> Iterator[None]:
-    """Plant the mutant within a `with` statement, in every module that uses the changed factories.
+    """Replace the factories that the mutant changes by the mutant's, within a `with` statement.
 
-    Modules of `mxnum` and modules of the theorems use the definition's factories.
+    All modules of `mxnum` and of `proofs.theorems` then use the mutant's factories.
     """
     _load_all()
     changed = variant(mutant.module, mutant.old, mutant.new)
@@ -88,16 +89,16 @@ def planted(mutant: Mutant) -> Iterator[None]:
 
 @cache
 def _load_all() -> None:
-    """Make the theorems once, so that every module that they import is loaded.
+    """Build the theorems once, so that every module that they import is loaded.
 
-    A module that is first imported while a mutant is planted would keep the mutant.
+    A module that is first imported while a mutant is planted would keep the mutant's factories.
     """
     for _ in _stated():
         pass
 
 
 def _stated() -> Iterator[Theorem]:
-    """Yield the fast theorems of `proofs.theorems`, made again from the current factories."""
+    """Yield the fast theorems of `proofs.theorems`, built from the factories as they are now."""
     for module in pkgutil.iter_modules(proofs.theorems.__path__):
         for theorem in importlib.import_module(f"proofs.theorems.{module.name}").theorems():
             if theorem.tier == "fast":
@@ -115,7 +116,10 @@ def read() -> dict[str, list[str]]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Try mutants; return 1 if all were tried and some family of theorems notices none."""
+    """Find which theorems notice the chosen mutants, and return the exit status.
+
+    The status is 1 if all mutants were tried, and some family of theorems notices none of them.
+    """
     parser = argparse.ArgumentParser(prog="python -m proofs.kills", description="Which theorems notice which mutants.")
     parser.add_argument(
         "--only", default="", metavar="PATTERN", help="only mutants whose name contains this; kills.json is not written"

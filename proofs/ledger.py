@@ -105,7 +105,7 @@ def same_tools(recorded: dict[str, str]) -> bool:
     return all(recorded.get(tool) == version for tool, version in versions().items() if version != "absent")
 
 
-#: The names of constants that depend on the processor begin like this. These constants are not
+#: The prefix of the names of constants that depend on the processor. These constants are not
 #: hashed, because a record must hold on every processor.
 _OF_HOST = "HOST_"
 
@@ -116,7 +116,7 @@ def text_hash(theorem: Theorem) -> str:
 
 
 def code_hash(functions: Iterable[Callable[..., object]]) -> str:
-    """Return a hash of the code of functions, and of everything that they call or close over.
+    """Return a hash of the code of functions, and of all functions and constants that they use.
 
     Comments and docstrings do not change the hash.
     """
@@ -140,7 +140,7 @@ def _fingerprint(value: Any) -> str:
     for name, inner in sorted([*closure, *used], key=lambda item: item[0]):
         inner = _plain(inner)
         is_code = isinstance(inner, FunctionType) and inner.__module__.startswith("mxnum")
-        if is_code and inner is value:  # skip a recursive function: its hash is being computed
+        if is_code and inner is value:  # a recursive function: its hash is being computed already
             continue
         if is_code:
             parts.append(f"{name}={_fingerprint_once(inner)}")
@@ -163,16 +163,16 @@ def _names(code: CodeType) -> Iterator[str]:
 
 
 def _is_constant(value: Any) -> bool:
-    """Return True if `repr` describes a value fully, as for numbers, names, formats and tables."""
+    """Return True if `repr` describes a value fully: a number, string, tuple, format or table."""
     if isinstance(value, dict):
         return bool(value) and all(map(_is_constant, value.values()))
     return isinstance(value, int | str | float | tuple | bool | np.generic | ElementFormat | ScaleFormat | None)
 
 
 def _text(value: Any) -> str:
-    """Return a constant's `repr`, or, for a tuple with functions, a hash of the functions' code.
+    """Return the `repr` of a constant; for a tuple that contains functions, return a hash.
 
-    The `repr` of a function would contain the function's address.
+    The `repr` of a function would contain the function's address in memory.
     """
     if isinstance(value, tuple) and any(isinstance(each, FunctionType) for each in value):
         return _digest([_fingerprint(each) for each in value])
@@ -223,9 +223,9 @@ def fresh(theorem: Theorem, record: dict[str, Any]) -> bool:
 
 
 def stale(theorems: Iterable[Theorem]) -> list[Theorem]:
-    """Return theorems without a record of a proof of their current text and code.
+    """Return the theorems whose current text and code have no recorded proof.
 
-    A proof counts only if the installed tools have the versions that made the proof.
+    A recorded proof counts only if the installed tools have the recorded versions.
     """
     ledger = read()
     records = ledger["theorems"] if same_tools(ledger["versions"]) else {}
@@ -257,7 +257,7 @@ def update(collection: Collection, outcomes: dict[str, Outcome]) -> None:
 
 
 def families(theorems: Iterable[Theorem]) -> dict[str, list[Theorem]]:
-    """Return theorems grouped by statement, each group under the common part of its names."""
+    """Return theorems grouped by statement; the key of a group is the common part of its names."""
     by_statement: dict[str, list[Theorem]] = {}
     for theorem in theorems:
         by_statement.setdefault(theorem.statement, []).append(theorem)
@@ -324,9 +324,9 @@ def _verdicts(group: list[Theorem], records: dict[str, Any]) -> str:
 
 
 def _conditions(group: list[Theorem]) -> Iterator[str]:
-    """Yield the hypotheses of all theorems of a group, then those that only some theorems have.
+    """Yield a line with the hypotheses that all theorems of a group share, then one with the rest.
 
-    Hypotheses of one theorem are separated by semicolons. A vertical bar separates theorems.
+    Semicolons separate the hypotheses of one theorem. Vertical bars separate theorems.
     """
     common = [each for each in group[0].hypotheses if all(each in theorem.hypotheses for theorem in group)]
     rest = dict.fromkeys("; ".join(x for x in theorem.hypotheses if x not in common) for theorem in group)

@@ -53,24 +53,25 @@ def use_own_cache() -> None:
 
 use_own_cache()
 
-#: The bits of 1, which is passed as the tensor scale for formats without tensor scales.
+#: The bits of the float32 number 1.0: the tensor scale of formats that have none.
 ONE = np.ones(1, np.float32).view(np.uint32)
-#: `rows(unsigned bit patterns [scale, i], scale codes)` returns codes [scale, i].
+#: A function that converts an array with one row for each scale code. Its arguments are the array
+#: of unsigned bit patterns (or of codes, to decode) and the scale codes.
 Rows = Callable[[Array, Array], Array]
 
 
 def signed(patterns: Array) -> Array:
-    """Return unsigned patterns as the signed integers that kernels read, in the same memory."""
+    """Return a view of unsigned bit patterns as signed integers, which kernels read."""
     return patterns.view(f"i{patterns.dtype.itemsize}")
 
 
 def encode_kernel(source: str, element: str, rounding: str, overflow: str) -> Callable[..., Any]:
-    """Return the Python function of an encoder."""
+    """Return the plain Python function that encodes a number by the definition."""
     return make_encode(FLOATS[source], ELEMENTS[element], Rounding[rounding.upper()], Overflow[overflow.upper()])
 
 
 def encode_loop(source: str, element: str, rounding: str, overflow: str, random: Random | None) -> Any:
-    """Return the compiled loop that encodes, by the definition, the panels that fast loops skip."""
+    """Return the compiled loop that encodes, by the definition, the blocks that fast loops skip."""
     modes = FLOATS[source], ELEMENTS[element], Rounding[rounding.upper()], Overflow[overflow.upper()]
     draw = None if random is None else draw_from_words(random.bits)
     return MarkedLoop(formulation.quantizing(*modes), draw, 0)
@@ -83,21 +84,27 @@ def source_of(loop: Any) -> tuple[Callable[..., Any], ...]:
 
 
 def words_for(shape: tuple[int, ...], random: Random | None) -> Any:
-    """Return the random words of an encoding loop: one repeated word, or `NO_WORDS`."""
+    """Return the random words for an encoding loop.
+
+    Every element gets the same random word. The result is `NO_WORDS` if `random` is None.
+    """
     return NO_WORDS if random is None else np.full(shape, random.word, np.uint32).reshape(-1)
 
 
 class MarkedLoop:
-    """A loop of `engine.loops.marked` that converts by the definition, under E8M0 scales."""
+    """A loop of `engine.loops.marked` that converts blocks with E8M0 scales by the definition."""
 
     def __init__(self, definition: Definition, draw: Draw, nan: int) -> None:
-        """Make the loop; under a NaN scale, it converts every number to `nan`."""
+        """Make the loop. If a block's scale is NaN, the loop converts every number to `nan`."""
         self.draw, self.converter = draw, marked.convert_by(definition, nan, takes_mixed=True)
         kernels = self.converter.prepare, self.converter.elements, *(() if draw is None else (draw,))
         self.functions = (python_of(marked._convert(np.int32)), *(kernel.function for kernel in kernels))
 
     def __call__(self, arrays: tuple[Array, ...], share: Any, words: Array) -> None:
-        """Convert arrays; every panel is marked, because the loop skips panels without a mark."""
+        """Convert all panels (groups of blocks) of the arrays.
+
+        The loop skips panels without a mark, so this method marks every panel.
+        """
         marks = np.ones(arrays[2].size, np.uint8)
         self.converter.loop(self.draw, *arrays)(arrays, share, marks, words, self.converter.numbers)
 
@@ -127,7 +134,7 @@ def run_rows(loop: MarkedLoop, patterns: Array, scales: Array, out: Array, words
 def encode_rows(
     machine: Machine, source: str, element: str, rounding: str, overflow: str, random: Random | None
 ) -> Rows:
-    """Return a function that encodes many patterns under many scales."""
+    """Return a function that encodes rows of bit patterns, each row under its own scale."""
     if machine == "loop":
         loop = encode_loop(source, element, rounding, overflow, random)
 
@@ -150,17 +157,20 @@ def encode_rows(
 
 
 def decode_kernel(element: str, target: str) -> Callable[..., Any]:
-    """Return the Python function of a decoder."""
+    """Return the plain Python function that decodes a code by the definition."""
     return make_decode(ELEMENTS[element], FLOATS[target])
 
 
 def decode_loop(element: str, target: str) -> Any:
-    """Return the compiled array loop of a decoder."""
+    """Return the compiled loop that decodes arrays by the definition."""
     return MarkedLoop(formulation.decoding(ELEMENTS[element], FLOATS[target]), None, FLOATS[target].nan_code or 0)
 
 
 def decode_rows(machine: Machine, element: str, target: str) -> Rows:
-    """Return a function that decodes many codes under many scales, to unsigned bit patterns."""
+    """Return a function that decodes rows of codes, each row under its own scale.
+
+    The values are returned as unsigned bit patterns.
+    """
     size = FLOATS[target].bits // 8
     if machine == "loop":
         loop = decode_loop(element, target)
@@ -183,7 +193,7 @@ def decode_rows(machine: Machine, element: str, target: str) -> Rows:
 
 
 def scale_kernel(source: str, element: str, rule: str) -> Callable[..., Any]:
-    """Return the Python function of a scale rule."""
+    """Return the plain Python function that finds a block's scale by the definition of a rule."""
     return make_shared_scale(FLOATS[source], ELEMENTS[element], ScaleRule[rule.upper()])
 
 

@@ -1,8 +1,8 @@
 """Collect theorems and check them in worker processes.
 
-A theorem's check is a closure and cannot be sent to another process, so each worker collects the
-theorems itself and receives only names. If a worker dies or takes too long, only the theorem that
-it was checking fails.
+A theorem's check is a closure, which cannot be sent to another process. So each worker collects the
+theorems itself and receives only their names. If a worker dies or takes too long, only the theorem
+that it was checking fails.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from proofs.theorem import Outcome, Theorem
 OPTIONAL_MODULES = ("proofs.machines.llvm", "proofs.machines.ptx", "proofs.mutants.planted", "proofs.exhaustive")
 #: Seconds after which a theorem's check is stopped.
 HARD_LIMIT = {"fast": 900, "full": 6 * 3600}
-#: The longest times of theorems in a `sample`, as multiples of the median time of all theorems.
-#: QUICK_FAMILY applies to the quickest theorem of a family, QUICK to the family's other theorems.
+#: The longest time of a theorem in a `sample`, as a multiple of the median time of all theorems:
+#: QUICK_FAMILY for the quickest theorem of a family, QUICK for the other theorems of the family.
 QUICK_FAMILY, QUICK = 4.0, 0.1
 
 
 @dataclass(frozen=True)
 class Collection:
-    """The theorems by name, and the modules that could not state theorems, with the reasons."""
+    """The theorems by name, and why each skipped module could not be imported."""
 
     theorems: dict[str, Theorem]
     skipped: dict[str, str]
@@ -79,9 +79,9 @@ def choose(theorems: Iterable[Theorem], tier: str, pattern: str | None = None) -
 def sample(families: Iterable[Sequence[Theorem]], seconds: Mapping[str, float]) -> list[Theorem]:
     """Return a few quick theorems of each family.
 
-    Each run of the tests proves the returned theorems again. They cover as many elements, roundings
-    and sources of a family as quick theorems can. A family whose quickest theorem takes long is
-    left out. The ledger has the proofs of all theorems.
+    The test suite proves the returned theorems again in each run. They cover as many elements,
+    roundings and sources of a family as quick theorems can. A family whose quickest theorem takes
+    long is left out. The ledger records the proofs of all theorems.
     """
     chosen: list[Theorem] = []
     usual = median(seconds.values()) if seconds else 1.0
@@ -100,7 +100,7 @@ def sample(families: Iterable[Sequence[Theorem]], seconds: Mapping[str, float]) 
 
 
 def check(theorem: Theorem) -> Outcome:
-    """Return the theorem's outcome; an exception in its check becomes an outcome "error"."""
+    """Return the theorem's outcome, which is "error" if its check raises an exception."""
     started = time.perf_counter()
     try:
         return theorem.check()
@@ -129,7 +129,7 @@ class _Worker:
     def begin(self, theorem: Theorem) -> None:
         """Begin to check a theorem."""
         self.theorem, self.started = theorem, time.perf_counter()
-        with suppress(OSError):  # the process may be dead, which the next wait notices
+        with suppress(OSError):  # If the process is dead, the next wait in `check_all` detects this.
             self.connection.send(theorem.name)
 
     def end(self) -> None:
@@ -147,9 +147,9 @@ def check_all(
     get: Callable[[], Collection] = collect,
     limits: Mapping[str, float] = HARD_LIMIT,
 ) -> dict[str, Outcome]:
-    """Return outcomes by name; theorems that take longest start first.
+    """Check theorems in `jobs` worker processes, and return their outcomes by name.
 
-    A worker calls `get` to collect the theorems by name.
+    The theorems that take longest start first. Each worker calls `get` to collect the theorems.
     """
     expected = expected_seconds or {}
     queue = sorted(theorems, key=lambda theorem: expected.get(theorem.name, 1e9))

@@ -1,8 +1,8 @@
 """Run an array loop over every bit pattern, with saved progress and a record of finished sweeps.
 
-The state of a sweep is a small file under ``proofs/.cache``, named after the sweep. A sweep starts
-over if its kernel, its reference or the version of a tool changes; the state holds a hash of these.
-Finished sweeps are also recorded in ``proofs/sweeps.json``, which is committed.
+The state of a sweep is a small file under ``proofs/.cache``, named after the sweep. The state holds
+a hash of the kernel, the reference and the versions of the tools. If the hash changes, the sweep
+starts over. Finished sweeps are also recorded in ``proofs/sweeps.json``, which is committed.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ CHUNK = 1 << 17
 #: Seconds after which the state is saved again.
 SAVE_EVERY = 2.0
 
-#: The time at which this process started. If a source file is newer than that, the process may
-#: have loaded an older version of the file.
+#: The time at which this process started. If a source file was changed after this time, the process
+#: may have loaded an older version of the file.
 STARTED = time.time()
 
 #: `evaluate(patterns, results)` writes the result of each pattern; patterns are signed integers.
@@ -53,15 +53,16 @@ class Sweep:
     name: str
     #: The signed integer type of the input; patterns are counted as unsigned integers.
     dtype: str
-    #: A function that compiles the loop and returns a pair: a function that calls the loop on
-    #: consecutive patterns, and the loop. The record stores `kernel_hash` of the loop.
+    #: A function that compiles the loop and returns a pair. The first item is a function that calls
+    #: the loop on consecutive patterns. The second item is the loop, whose hash (`kernel_hash`) is
+    #: stored in the record.
     prepare: Callable[[], tuple[Evaluate, Any]]
     reference: Callable[[], Runs]
 
 
 @dataclass(frozen=True)
 class State:
-    """The progress of a sweep; `first_mismatch` is (pattern, expected, got)."""
+    """The progress of a sweep; `first_mismatch` is (pattern, expected result, actual result)."""
 
     key: str
     kernel_hash: str
@@ -78,7 +79,7 @@ class State:
 
 
 def versions() -> dict[str, str]:
-    """Return what a loop's machine code depends on besides its source: tools and processor."""
+    """Return the tool versions and the processor type, on which a loop's machine code depends."""
     return {
         "python": platform.python_version(),
         "numpy": np.__version__,
@@ -91,8 +92,8 @@ def versions() -> dict[str, str]:
 def kernel_hash(function: Any) -> str:
     """Return a hash of a function's source, factory constants, and the mxnum code that it calls.
 
-    Comments, docstrings and code that the function does not reach are not hashed. For a compiled
-    loop the compile options are hashed, too.
+    The hash ignores comments, docstrings and code that the function does not reach. The hash of a
+    compiled loop also covers the compile options.
     """
     texts: list[str] = []
     seen: set[int] = set()
@@ -132,7 +133,8 @@ def _code_text(function: FunctionType | Callable[..., Any]) -> str:
 def run(sweep: Sweep) -> State:
     """Run the sweep to its end and return its state.
 
-    The sweep continues from the state on disk if kernel, reference and versions are the same.
+    If the kernel, the reference and the tool versions are unchanged, the sweep continues from the
+    state on disk. Otherwise, the sweep starts over.
     """
     runs = sweep.reference()
     evaluate, loop = sweep.prepare()
@@ -186,9 +188,9 @@ def _compared(state: State, runs: Runs, results: Array) -> State:
 def count_mismatches(results, first, starts, values, run):  # type: ignore[no-untyped-def]
     """Return (number of mismatches, index of the first mismatch, expected result at this index).
 
-    `results[0]` is the result for the pattern `first`. The expected results are given as runs of
-    patterns with equal results (see `Runs`). The pattern `first` is in the run with the index
-    `run`.
+    `results[i]` is the result for the pattern `first + i`. The arrays `starts` and `values` hold
+    the expected results as runs of patterns with equal results (see `Runs`). The argument `run` is
+    the index of the run to which the pattern `first` belongs.
     """
     mismatches, place, expected = 0, -1, 0
     begin = 0
@@ -260,7 +262,7 @@ def add_to_record(name: str, state: State, path: Path | None = None) -> None:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Lock the record in a `with` statement: several processes may finish sweeps at once."""
+    """Lock the record in a `with` statement, since several processes may finish sweeps at once."""
     lock = STATES / f"{path.name}.lock"
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("w") as file:

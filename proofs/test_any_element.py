@@ -1,6 +1,6 @@
-"""Tests that the symbolic element stands for every format of at most eight bits.
+"""Tests that the symbolic elements cover every element format of at most eight bits.
 
-The tests also check that a theorem about the symbolic element can fail.
+The tests also check that a wrong constant refutes theorems about a symbolic element.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def formats():
 
 
 def kind_of(fmt, specials_met):
-    """Return the kind of a format, as `any_element` names it."""
+    """Return the kind of a format: one of the names that `any_element` accepts."""
     if fmt.integer:
         return "integer"
     return fmt.specials if specials_met and fmt.specials != "none" else "float"
@@ -42,7 +42,7 @@ def test_every_format_is_one_of_a_kind(specials_met):
     for fmt in [*ELEMENTS.values(), *formats()]:
         kind = kind_of(fmt, specials_met)
         if specials_met and fmt.specials == "none":
-            continue  # if no code is above the largest number, every overflow mode saturates
+            continue  # without codes for NaN and infinity, every overflow mode saturates
         key = fmt.mantissa_bits, kind
         assert kind in kinds(fmt.mantissa_bits, specials_met), fmt
         assert stands_for(symbolic.setdefault(key, any_element(*key)), fmt), fmt

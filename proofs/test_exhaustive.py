@@ -198,10 +198,11 @@ def test_checks_of_decoding_and_scales_report_another_kernel(monkeypatch: Any) -
 
 
 def small_sweep(end: int = 3 * sweeps.CHUNK + 5, fault: Any = None, interrupt_at: Any = None) -> Sweep:
-    """Return a sweep of a bfloat16 loop over `end` inputs, which repeat the 2**16 bit patterns.
+    """Return a sweep that runs a bfloat16 loop on `end` inputs.
 
-    The loop returns a wrong code for input number `fault`. It raises KeyboardInterrupt once, when a
-    chunk begins with input number `interrupt_at`.
+    The inputs repeat the 2**16 bit patterns. The loop returns a wrong code for input number
+    `fault`. The loop raises KeyboardInterrupt once, in the chunk that begins with input number
+    `interrupt_at`.
     """
     modes = "bfloat16", "e5m2", "rtp", "saturate"
     pending = [interrupt_at]
@@ -273,7 +274,7 @@ def test_an_interrupted_sweep_continues_to_the_same_result(fault: Any) -> None:
     resumed = sweeps.run(replace(sweep, prepare=prepare))
     assert calls[0] == 2 * sweeps.CHUNK
     assert replace(resumed, seconds=0.0) == replace(whole, seconds=0.0)
-    assert sweeps.run(sweep) == resumed  # a finished sweep is not run again
+    assert sweeps.run(sweep) == resumed  # `run` does not repeat a finished sweep
 
 
 def test_a_state_of_another_reference_or_kernel_is_not_continued() -> None:
@@ -356,7 +357,7 @@ def test_what_is_checked_is_recorded() -> None:
     ],
 )
 def test_what_is_said_of_a_loop_is_stale_when_the_loop_changes(name: str, monkeypatch: Any) -> None:
-    """Check that the hash of a theorem about a loop covers the loop, not only scalar functions."""
+    """Check that the hash of a theorem about a loop covers the loop as well as scalar functions."""
     before = ledger.code_hash(theorem(name).functions)
     assert ledger.code_hash(theorem(name).functions) == before
 

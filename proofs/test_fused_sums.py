@@ -1,4 +1,4 @@
-"""Tests that the theorems about fused sums notice mistakes."""
+"""Tests that the proofs about fused sums fail if the code has a mistake."""
 
 import pytest
 

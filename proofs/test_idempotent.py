@@ -1,4 +1,4 @@
-"""Tests of cases outside the theorems, in which quantizing twice differs from quantizing once."""
+"""Tests that the theorems on quantizing twice leave out only cases for which they are false."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that the ledger is about the current theorems, code and solvers."""
+"""Tests that the ledger's records match the current theorems, code and solvers."""
 
 from collections.abc import Callable
 from functools import cache
@@ -101,8 +101,8 @@ def test_a_code_hash_changes_with_code_constants_and_callees_only() -> None:
 
 
 def test_a_code_hash_does_not_depend_on_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Regression: on a processor without AVX-512, the records of all theorems about products were
-    # stale, because the loop that packs integers uses the number of lanes.
+    # The loop that packs integers uses the number of lanes, which depends on the processor.
+    # Regression: without AVX-512, the records of all theorems about products were stale.
     original = ledger.code_hash([integers.pack])
     monkeypatch.setattr(integers, "HOST_LANES", 24 - integers.HOST_LANES)
     ledger._fingerprint_once.cache_clear()

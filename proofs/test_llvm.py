@@ -131,7 +131,7 @@ def test_every_instruction_does_what_llvm_does(name: str) -> None:
     assert compared >= 100
 
 
-#: Each case has an instruction, the values of a and b, and True if the result is poison.
+#: Cases (instruction, value of a, value of b, True if the result is poison).
 POISON = [
     ("%r = add nsw i8 %a, %b", 100, 27, False),
     ("%r = add nsw i8 %a, %b", 100, 28, True),
@@ -172,7 +172,7 @@ POISON = [
     ("%r = call range(i8 0, 4) i8 @llvm.umin.i8(i8 %a, i8 %b)", 3, 9, False),
     ("%r = call range(i8 0, 4) i8 @llvm.umin.i8(i8 %a, i8 %b)", 4, 9, True),
     ("%r = call range(i8 -1, 2) i8 @llvm.umin.i8(i8 %a, i8 %b)", -1, -1, False),
-    # Poison does not spread through freeze, nor from the operand of `select` that is not chosen.
+    # Poison does not spread through `freeze`, or from the operand that `select` does not choose.
     ("%t = add nsw i8 %a, %b\n  %r = and i8 %t, 0", 127, 1, True),
     ("%t = add nsw i8 %a, %b\n  %p = icmp eq i8 %b, 0\n  %r = select i1 %p, i8 %t, i8 7", 127, 1, False),
     ("%t = add nsw i8 %a, %b\n  %p = icmp eq i8 %b, 1\n  %r = select i1 %p, i8 %t, i8 7", 127, 1, True),
@@ -255,7 +255,8 @@ def test_other_calling_conventions_are_refused() -> None:
         ir.parse(module("  %r = add i8 %a, %b"), "g")
 
 
-#: Seeds whose programs compile to all instructions that the programs of 24 seeds compile to.
+#: The compiled programs of these seeds contain every instruction that occurs in the compiled
+#: programs of seeds 0 to 23.
 SEEDS = (0, 1, 3, 4, 12, 15, 21, 22, 23)
 
 

@@ -1,4 +1,4 @@
-"""Tests of the tools for proofs: words, solvers, runner, exit status and the standards' tables."""
+"""Tests of the proof tools: words, solvers, the runner, exit statuses and tables of standards."""
 
 import os
 import random
@@ -104,7 +104,7 @@ def test_branching_on_data_raises() -> None:
 
 
 def test_words_of_two_widths_do_not_meet() -> None:
-    with pytest.raises(TypeError, match="bits meet"):
+    with pytest.raises(TypeError, match="must have equal widths"):
         run(lambda x, y: x + y, X, z3.BitVec("z", 64))
 
 
@@ -219,8 +219,8 @@ def test_a_theorem_that_kills_its_process_costs_only_itself() -> None:
         list(collection().theorems.values()),
         2,
         get=collection,
-        # The limit of the fast tier is long, because a new process needs seconds to start. Only
-        # `sleep`, which must exceed its limit, is in the full tier.
+        # The limit of the fast tier is long, because a new process needs seconds to start. The
+        # limit of the full tier is short, because its only theorem, `sleep`, must exceed the limit.
         limits={"fast": 60, "full": 3},
         expected_seconds={"crash": 9},
     )

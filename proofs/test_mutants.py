@@ -101,7 +101,7 @@ def test_what_is_recorded_as_noticed_is_planted_and_no_family_of_the_definition_
     planted = {f"{mutant.module}/{mutant.name}" for mutant in mutants() if mutant.fate != "equivalent"}
     noticed = kills.read()
     assert all(set(names) <= planted for names in noticed.values())
-    own = {"factors", "float-definition", "fused", "products", "stacks"}  # families with their own mutants
+    own = {"factors", "float-definition", "fused", "products", "stacks"}  # other mutants test these
     assert {kills._family(theorem) for theorem in kills._stated()} - own == set(noticed)
     assert all(noticed.values())
 

@@ -34,7 +34,7 @@ def test_nearly_each_family_has_its_sample() -> None:
 
 
 def some(*names: str) -> Sequence[Theorem]:
-    """Return theorems with the given names, whose checks return "proved" without a proof."""
+    """Return theorems with the given names and with fake checks, which always return "proved"."""
     return [Theorem(name, "So.", (), lambda: Outcome("proved", "-", 0.0)) for name in names]
 
 
@@ -50,7 +50,7 @@ def test_a_sample_has_each_part_of_the_names_but_what_takes_long() -> None:
     assert names(x_2=QUICK + 0.1) == ["a/y/2", "a/y/1", "a/x/1"]
     assert names(x_1=QUICK_FAMILY, x_2=9.0, y_1=9.0, y_2=9.0) == ["a/x/1"]
     assert names(x_1=99.0, x_2=99.0, y_1=99.0, y_2=99.0) == []
-    # A part that occurs in the name of only one theorem does not add this theorem to the sample.
+    # The sample needs no theorem for a part of a name, such as "one", that only one theorem has.
     assert len(sample([some("m/one", "m/two", "m/three")], {})) == 1
 
 

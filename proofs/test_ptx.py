@@ -23,7 +23,7 @@ from proofs.machines.translation import Family
 from proofs.theorem import Outcome
 
 needs_numba_cuda = pytest.mark.skipif(importlib.util.find_spec("numba_cuda") is None, reason="numba-cuda is missing")
-#: Arguments of the PTX snippets, two of each width, by the register into which they are loaded.
+#: The widths in bits of the arguments of the PTX snippets, in the order of `REGISTERS`.
 WIDTHS = (8, 8, 16, 16, 32, 32, 64, 64)
 
 
@@ -140,8 +140,8 @@ SNIPPETS: list[tuple[str, str, dict[str, int], int]] = [
     ("setp.eq.s32 %p1, %r1, 1; not.pred %p2, %p1;", "%p2", {"r1": 1}, 0),
     ("setp.eq.s32 %p1, %r1, 1; selp.b64 %rd3, %rd1, 77, %p1;", "%rd3", {"r1": 1, "rd1": 5}, 5),
     ("setp.eq.s32 %p1, %r1, 1; selp.b64 %rd3, %rd1, 77, %p1;", "%rd3", {"r1": 0, "rd1": 5}, 77),
-    # bfi inserts the low bits of a into b. bfi cuts off a field that reaches beyond the word, and
-    # inserts nothing at a position beyond the word.
+    # bfi inserts the low bits of a into b. bfi truncates a field that extends beyond the word, and
+    # inserts nothing if the position is beyond the word.
     ("bfi.b64 %rd3, %rd1, %rd2, 8, 8;", "%rd3", {"rd1": 0x1AB, "rd2": 0x77777}, 0x7AB77),
     ("bfi.b32 %r3, %r1, %r2, 28, 8;", "%r3", {"r1": 0xFF, "r2": 5}, -0x10000000 + 5),
     ("bfi.b32 %r3, %r1, %r2, 32, 8;", "%r3", {"r1": 0xFF, "r2": 5}, 5),

@@ -1,4 +1,4 @@
-"""Tests that theorems notice mistakes in code that calls the fast formulations."""
+"""Tests that theorems are refuted if code that calls the fast formulations has a mistake."""
 
 from __future__ import annotations
 

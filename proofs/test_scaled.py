@@ -1,4 +1,4 @@
-"""Tests that wrong functions and unsuitable elements refute theorems about the CUDA formulation."""
+"""Tests that theorems about the CUDA formulation are refuted for wrong functions and elements."""
 
 from __future__ import annotations
 

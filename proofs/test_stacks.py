@@ -1,4 +1,4 @@
-"""Tests of constants and solver floats, on which the theorems about NVFP4 arithmetic rely."""
+"""Tests of the constants and symbolic floats in the theorems about NVFP4 arithmetic."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from proofs.theorems import stacks
 
 
 def number(value: z3.FPRef) -> float:
-    """Return the Python float of a constant term."""
+    """Return the value of a constant z3 expression as a Python float."""
     value = z3.simplify(value)
     if z3.is_true(z3.simplify(z3.fpIsNaN(value))):
         return float("nan")
@@ -77,7 +77,7 @@ def test_numbers_of_two_types_do_not_meet() -> None:
 
 
 def test_a_quotient_of_integers_is_asked_in_the_words_of_the_standard() -> None:
-    """Check that bitwuzla can answer a question that contains bvudiv_i, an operator of z3 alone."""
+    """Check that bitwuzla can answer a question with bvudiv_i, an operator that only z3 has."""
     x = z3.BitVec("x", 8)
     question = z3.Then("simplify", "simplify")(z3.And(z3.UGT(x, 3), z3.UDiv(200, x) == 60))[0]
     goal = z3.Goal()

@@ -1,7 +1,8 @@
 """Report what tests compile: ``pytest --compiled``. Compiling takes most of the tests' time.
 
-The report lists the slowest test functions and the slowest compiled functions. Loops that were on
-disk already are not counted: set NUMBA_CACHE_DIR to an empty folder to measure a first run.
+The report lists the slowest test functions and the slowest compiled functions. Loops that numba
+loads from its cache on disk are not counted. To measure a first run, set NUMBA_CACHE_DIR to an
+empty folder.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Compiled:
         from numba.core import event
 
         class Listener(event.Listener):
-            """A listener that times compilations, nested compilations included."""
+            """A listener that times each outermost compilation, with the compilations inside it."""
 
             depth, started = 0, 0.0
 
@@ -59,10 +60,11 @@ class Compiled:
 
         self.listener = Listener()
         event.register("numba:compile", self.listener)
-        #: For each test function: seconds, compiled functions and cases.
+        #: For each test function: the seconds of compilation, and the numbers of compilations and
+        #: of test cases.
         self.by_test: dict[str, Counts] = {}
-        #: For each compiled function, under the name of its factory: seconds, compilations and
-        #: tests.
+        #: For each compiled function, under the name of its factory: the seconds of compilation,
+        #: and the numbers of compilations and of tests.
         self.by_function: dict[str, Counts] = {}
 
     @pytest.hookimpl(wrapper=True)
@@ -93,6 +95,6 @@ class Compiled:
 
 
 def _add(found: dict[str, Counts], name: str, seconds: list[float]) -> None:
-    """Add the compilations of one test, with their durations, to the counts of a name."""
+    """Add one test to the counts of a name; `seconds` has the duration of each compilation."""
     before = found.get(name, (0.0, 0, 0))
     found[name] = before[0] + sum(seconds), before[1] + len(seconds), before[2] + 1

@@ -2,8 +2,8 @@
 
 import os
 
-# BLAS threads of several test workers would wait for each other. numpy reads this variable when it
-# loads.
+# If each test worker ran several BLAS threads, the threads would wait for each other. The variable
+# is set before numpy is imported, because the BLAS library reads it only once.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from hypothesis import HealthCheck, settings

@@ -1,4 +1,4 @@
-"""Covering arrays: a few test cases that contain every pair of values of any two parameters.
+"""Covering arrays: a few test cases that contain, for any two parameters, every pair of values.
 
 A mistake usually depends on the values of one or two parameters, and rarely on more. In this
 example
@@ -6,7 +6,7 @@ example
     @covering(fmt=mx.formats.names(), rounding=Rounding, overflow=Overflow).parametrize_in_tiers
     def test_something(fmt, rounding, overflow): ...
 
-the fast tier runs the cases of the covering, and the full tier all other cases too.
+the fast tier runs the selected cases, and the full tier runs all cases.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import numpy as np
 import pytest
 
 SEED = 20260101
-#: If there are more than `LOOKED_AT` possible cases, the search begins in a random sample of
-#: `LOOKED_AT` cases.
+#: If there are more than `LOOKED_AT` possible cases, the search for cases first selects from a
+#: random sample of `LOOKED_AT` cases.
 LOOKED_AT = 4096
 
 Case = dict[str, Any]
@@ -41,8 +41,8 @@ class Covering:
     possible: Rows
     #: The selected cases, as row numbers of `possible`.
     chosen: tuple[int, ...]
-    #: For a parameter whose values are grouped into kinds: the kind of each value, as a number. It
-    #: suffices that each kind, rather than each value, occurs with all values of other parameters.
+    #: For each parameter whose values are grouped into kinds, the number of the kind of each value.
+    #: Only each kind, not each value, must occur with all values of the other parameters.
     kinds: dict[str, tuple[int, ...]]
 
     def __str__(self) -> str:
@@ -112,14 +112,14 @@ def covering(
     kinds: Mapping[str, Callable[[Any], Any]] | None = None,
     **choices: Iterable[Any],
 ) -> Covering:
-    """Return a few cases that contain every combination of values of any two parameters.
+    """Return a few cases that contain, for any two parameters, every pair of their values.
 
-    `strength` replaces the number two. `where` says which cases are possible; combinations that
-    occur in no possible case are ignored. `apart` names pairs of parameters whose values need not
-    occur together, for example because another test combines them. `kinds` maps parameters to
-    functions that return the kind of a value. It suffices that each kind, not each value, occurs
-    with all values of other parameters. Each value occurs at least once. The cases are the same in
-    every run.
+    If `strength` is 3, the cases contain every combination of values of any three parameters, and
+    so on. `where` returns True for a possible case; combinations that occur in no possible case are
+    ignored. `apart` lists pairs of parameters whose values need not occur together, for example
+    because another test combines them. `kinds` maps a parameter to a function that returns the kind
+    of a value. Then only each kind, not each value, must occur with all values of the other
+    parameters; still, each value occurs at least once. The cases are the same in every run.
     """
     values = {name: tuple(some) for name, some in choices.items()}
     size = prod(map(len, values.values()))
@@ -147,8 +147,8 @@ def covering(
 def _greedy(meetings: Rows) -> list[int]:
     """Return the indices of rows that together contain every number in `meetings`.
 
-    Each step takes the row with the most numbers that no earlier row has. In a tie, the step takes
-    the row that is first in a fixed random order.
+    Each step selects the row with the most numbers that no selected row has. In a tie, it selects
+    the row that comes first in a fixed random order.
     """
     order = np.random.default_rng(SEED).permutation(len(meetings))
     is_new = np.zeros(int(meetings.max(initial=-1)) + 1, bool)

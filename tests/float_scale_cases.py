@@ -1,4 +1,4 @@
-"""Random cases with scales that are floats, in which mxnum must equal the reference."""
+"""Random cases with float scales, in which mxnum must give the results of the reference."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def same(a, b):
 def numbers(rng, shape, dtype):
     """Return numbers of a random kind.
 
-    The kinds are normally distributed numbers, numbers spread over binades, small multiples of 1/2
-    with ties, random bits, and mostly zeros.
+    The kinds are normally distributed numbers, numbers spread over many binades, small multiples of
+    one power of two (some are ties), random bit patterns, and arrays that are mostly zero.
     """
     kind, size = rng.integers(5), int(np.prod(shape))
     with np.errstate(all="ignore"):
@@ -103,7 +103,7 @@ def tensor_scale(rng, shape, blocks):
 
 
 def scales(rng, scale, shape):
-    """Return random scales without a sign, among them special scales."""
+    """Return random scales without a sign, including special values."""
     width = min(scale.bits, scale.number.bits - 1)
     codes = rng.integers(0, 1 << width, size=shape).astype(f"u{scale.bits // 8}")
     return codes.view(scale_dtype(scale))
@@ -118,7 +118,7 @@ def laid_out(rng, x):
 
 
 def check(x, name, layout, blocks, options, rng, dtype=None):
-    """Assert that quantizing, decoding and both at once equal the reference.
+    """Assert that `quantize`, `dequantize` and `fake_quantize` give the results of the reference.
 
     Decoded values have the type `dtype`, or a random type if `dtype` is None.
     """
@@ -141,7 +141,7 @@ def check(x, name, layout, blocks, options, rng, dtype=None):
 
 
 def made_by_the_reference(x, name, **options):
-    """Return an MX array made by the reference, which compiles nothing."""
+    """Return an MX array that the reference makes, without compiled code."""
     made = reference.quantize(x, name, **options)
     return mx.MXArray.from_parts(made.codes, made.scales, name, tensor_scale=made.tensor_scale)
 

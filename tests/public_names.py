@@ -1,7 +1,7 @@
-"""List the public names of mxnum with signatures, as docs/reference/public-names.txt has them.
+"""Print the public names of mxnum with their signatures.
 
-`python -m tests.public_names --record` writes docs/reference/public-names.txt. The command needs
-torch and hypothesis.
+With `python -m tests.public_names --record`, write the list to docs/reference/public-names.txt
+instead. The command needs torch and hypothesis.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NEEDS = {"mxnum.conformance.strategies": "hypothesis", "mxnum.torch": "torch", "
 
 
 def public_names(module: ModuleType) -> list[str]:
-    """Return the names in `__all__`, or else the names without underscore that a module defines."""
+    """Return the names in `__all__`; without `__all__`, the public callables of the module."""
     listed = getattr(module, "__all__", None)
     if listed is not None:
         return list(listed)
@@ -77,7 +77,7 @@ def _described(name: str, value: Any) -> Iterator[str]:
 
 
 def _members(cls: type) -> list[str]:
-    """Return the public members of a class, unless a class outside the package defines them."""
+    """Return the public members of a class, except members inherited from outside mxnum."""
     members: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
         if base.__module__.partition(".")[0] == "mxnum":
@@ -95,17 +95,17 @@ def _members(cls: type) -> list[str]:
 
 
 def _signature(of: Any) -> str:
-    """Return parameters, kinds and defaults, but not annotations, which mypy checks."""
+    """Return the text of a signature without its annotations, which mypy checks."""
     try:
         signature = inspect.signature(of)
-    except ValueError:  # a function of C code has no signature
+    except ValueError:  # some functions written in C have no signature
         return "(...)"
     bare = [_bare(parameter) for parameter in signature.parameters.values()]
     return str(signature.replace(parameters=bare, return_annotation=inspect.Signature.empty))
 
 
 class _Elided:
-    """A placeholder for default values whose text may change, because they are objects."""
+    """A placeholder for a default value that is an object, because an object's text may change."""
 
     def __repr__(self) -> str:
         return "..."

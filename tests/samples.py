@@ -41,7 +41,7 @@ def patterns(source: ElementFormat, values: Array) -> Array:
 def special_patterns(source: ElementFormat) -> Array:
     """Return the special bit patterns of a float type, in both signs.
 
-    The patterns are zeros, the ends of the subnormals and the normals, infinities and NaNs.
+    The patterns are zero, the least and greatest subnormal and normal numbers, infinity and NaNs.
     """
     m = source.mantissa_bits
     top = source.max_code
@@ -51,10 +51,11 @@ def special_patterns(source: ElementFormat) -> Array:
 
 
 def boundary_patterns(source: ElementFormat, element: ElementFormat, scale: int = 127) -> Array:
-    """Return bit patterns of `source`: values and midpoints of `element` times 2**(scale-127).
+    """Return bit patterns of `source` at and near the rounding boundaries of `element`.
 
-    The result also has the neighbours of these numbers, some numbers outside the element's range,
-    and the special patterns.
+    The patterns are the values of `element` and the midpoints between them, times 2**(scale-127),
+    and the neighbours of these numbers. Some numbers outside the element's range, and the special
+    patterns, are added.
     """
     finite = sorted({abs(v) for v in element.values() if math.isfinite(v)})
     beyond = [finite[-1] * f for f in (1 + 2.0**-element.mantissa_bits, 1.25, 1.5, 2.0, 4.0, 1e3)]

@@ -17,7 +17,7 @@ from mxnum.units.identify import Cases, Problem
 FOLDER = Path(__file__).parent / "data"
 PATH = FOLDER / "matrix-units.npz"
 GPUS = {"V100": "volta", "A100": "ampere", "Ada": "ada", "H100": "hopper", "B200": "blackwell"}
-#: For each operand type: its spelling in names of units, and the dtype of its arrays.
+#: For each operand type: the part of a unit's name that names it, and the dtype of its arrays.
 TYPES = {
     "fp16": ("float16", np.float16),
     "bf16": ("bfloat16", ml_dtypes.bfloat16),
@@ -25,7 +25,7 @@ TYPES = {
     "E4M3": ("fp8", ml_dtypes.float8_e4m3fn),
     "E5M2": ("fp8", ml_dtypes.float8_e5m2),
 }
-#: The dtype of the arrays of operands in the answers of the H100.
+#: For each operand type in the files of H100 outputs: the dtype of its arrays.
 DTYPES = {
     "float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "tf32": np.float32, "e4m3": ml_dtypes.float8_e4m3fn,
     "e5m2": ml_dtypes.float8_e5m2,
@@ -50,7 +50,7 @@ def data() -> dict[str, Any]:
 
 
 def names() -> list[str]:
-    """Return the names of cases: "H100/E4M3/d_fp32"."""
+    """Return the names of all cases, such as "H100/E4M3/d_fp32"."""
     with np.load(PATH) as arrays:
         return [key for key in arrays.files if "/d_" in key]
 
@@ -65,7 +65,7 @@ def case(name: str) -> Case:
     if result == "d_fp16":
         unit += "_mma" * ((gpu, operand) == ("H100", "fp8"))
         return Case(f"{unit}_acc16", a.view(dtype), b.view(dtype), c.astype(np.float16), data()[name])
-    if gpu == "H100" and operand == "fp8":  # wgmma ran without an addend
+    if gpu == "H100" and operand == "fp8":  # the wgmma runs in the file had no addend
         c = np.zeros_like(c)
     return Case(unit, a.view(dtype), b.view(dtype), c, data()[name])
 
@@ -78,7 +78,7 @@ def h100(file: str) -> dict[str, Any]:
 
 
 def probes() -> list[str]:
-    """Return the names of the instructions that an H100 was probed with: "e4m3/float32/wgmma"."""
+    """Return the names of the instructions that ran on an H100, such as "e4m3/float32/wgmma"."""
     with np.load(FOLDER / "h100-units.npz") as arrays:
         return [key for key in arrays.files if key.endswith("mma")]
 
@@ -90,13 +90,14 @@ def probe(name: str) -> Case:
         a, b = a << 13, b << 13
     is_narrow = kind in ("e4m3", "e5m2")
     unit = "hopper_fp8" if is_narrow else f"hopper_{kind}"
-    # For wider operands `mma` and `wgmma` gave the same answers, which are stored once.
+    # For operands wider than 8 bits, `mma` and `wgmma` gave the same answers, so the file has them
+    # once.
     unit += "_mma" * (is_narrow and instruction == "mma") + "_acc16" * (accumulator == "float16")
     return Case(unit, a.view(DTYPES[kind]), b.view(DTYPES[kind]), c.view(accumulator), h100("h100-units.npz")[name])
 
 
 def asked(name: str) -> tuple[Problem, Cases, Any]:
-    """Return an instruction, its cases and its answers, as `identify` takes them."""
+    """Return the problem, the cases and the answers of an instruction, for `identify`."""
     _, a, b, c, d = probe(name)
     kind, accumulator, _ = name.split("/")
     shift = 13 if kind == "tf32" else 0

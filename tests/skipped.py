@@ -1,4 +1,4 @@
-"""A pytest plugin that notes which tests one environment skips, and runs them in another.
+"""A pytest plugin that records which tests one environment skips, to run them in another.
 
 pytest --note-skipped FILE     writes the names of the skipped tests and modules to FILE
 pytest --only-noted FILE       runs only these tests, and test files named on the command line

@@ -68,7 +68,7 @@ BENCHMARKS = sorted((ROOT / "benchmarks").glob("*.py"))
 EVERY_FILE = [
     path for folder in ("mxnum", "proofs", "tests", "benchmarks") for path in sorted((ROOT / folder).rglob("*.py"))
 ]
-#: Markers of unfinished work. The brackets keep the pattern from matching this line.
+#: Markers of unfinished work. Because of the brackets, the pattern does not match its own source.
 UNDONE = re.compile(r"\b(TOD[O]|FIXM[E]|XX[X])\b")
 
 
@@ -215,7 +215,7 @@ def calls_when_imported(node: ast.AST) -> Iterator[str]:
 
 
 def test_nothing_is_compiled_where_tests_are_collected():
-    """Check that importing a test file compiles nothing, because each test worker imports it."""
+    """Check that importing a test file compiles nothing: each worker imports all test files."""
     computing = {
         str(path.relative_to(ROOT))
         for folder in ("tests", "proofs")

@@ -1,4 +1,4 @@
-"""Tests of the page that compares mxnum with other libraries, at the versions that it names."""
+"""Tests of statements on the page that compares mxnum with certain versions of libraries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VERSIONS = dict(re.findall(r"\*\*([\w-]+)\*\* (\d[\d.]*\d)", PAGE))
 
 
 def compared(library):
-    """Check that the comparison page is about a library's installed version, or skip the test."""
+    """Skip the test unless the comparison page describes the installed version of a library."""
     if version(library) != VERSIONS[library]:
         pytest.skip(f"the page is about {library} {VERSIONS[library]}, but {version(library)} is installed")
 

@@ -1,4 +1,4 @@
-"""Tests of `tests/compiled.py`, which reports the functions that each test compiles."""
+"""Tests of `tests/compiled.py`, a plugin that reports which functions each test compiles."""
 
 from __future__ import annotations
 

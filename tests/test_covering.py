@@ -1,4 +1,4 @@
-"""Tests that covering arrays have all promised combinations, in few cases."""
+"""Tests that a covering array has every promised combination of values, in few cases."""
 
 from __future__ import annotations
 

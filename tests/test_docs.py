@@ -85,7 +85,7 @@ def blocks(language, pages=(*PAGES, *FRONT)):
 def test_every_block_has_a_language_that_is_tested(page):
     for line, language, _ in fences(page):
         assert language in LANGUAGES, f"line {line}: {language!r}"
-        if language == "{code-cell}":  # without a jupytext header the build does not run cells
+        if language == "{code-cell}":  # the build runs cells only in pages with a jupytext header
             assert page.read_text().startswith("---\njupytext:"), "the page has no jupytext header"
 
 

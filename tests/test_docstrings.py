@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-#: The folders, or patterns of files, whose docstrings are checked. Docstrings of test functions are
-#: not checked, because the name of a test says what it checks.
+#: The folders and file patterns whose docstrings are checked. Docstrings of test functions are not
+#: checked, because the name of a test function says what the function tests.
 FOLDERS = (
     "mxnum/*.py",
     "mxnum/array",
@@ -50,7 +50,7 @@ FOLDERS = (
     "mxnum/lab",
     "mxnum/engine",
 )
-#: The accepted first words. If no verb in the list says what a function does, add one.
+#: The accepted first words. If none of these verbs says what your function does, add a verb.
 VERBS = (
     "Add", "Answer", "Apply", "Ask", "Assert", "Begin", "Call", "Check", "Choose", "Clip", "Compare", "Compile",
     "Compute", "Continue", "Convert", "Copy", "Count", "Cut", "Decode", "Dequantize", "Describe", "Disable", "Divide",
@@ -61,7 +61,8 @@ VERBS = (
     "Stop", "Store", "Subtract", "Sum", "Summarize", "Train", "Truncate", "Try", "Undo", "Unpack", "Warn", "Watch",
     "Write", "Yield",
 )  # fmt: skip
-#: Decorators of functions that are read like attributes, and of overloads, which have no body.
+#: Decorators of functions whose docstrings need no verb: those that a caller reads like attributes,
+#: and overloads, which have no body.
 EXEMPT = {"property", "cached_property", "setter", "overload"}
 FILES = [
     path for folder in FOLDERS for path in sorted(ROOT.glob(folder if folder.endswith(".py") else f"{folder}/**/*.py"))
@@ -69,7 +70,7 @@ FILES = [
 
 
 def functions(tree: ast.AST, outer: str = "") -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
-    """Yield the dotted name and the node of each function in a syntax tree, nested or not."""
+    """Yield the dotted name and the node of each function in a syntax tree, at any depth."""
     for node in ast.iter_child_nodes(tree):
         name = (
             f"{outer}{node.name}." if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) else outer
@@ -80,13 +81,13 @@ def functions(tree: ast.AST, outer: str = "") -> Iterator[tuple[str, ast.Functio
 
 
 def is_exempt(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Return True if a decorator makes the function an attribute or an overload."""
+    """Return True if a decorator turns the function into an attribute or an overload."""
     names = [ast.unparse(decorator).split(".")[-1] for decorator in function.decorator_list]
     return not EXEMPT.isdisjoint(names)
 
 
 def first_words(text: str) -> dict[str, str]:
-    """Return the first word of the docstring of each function that has one, by dotted name."""
+    """Return a dictionary from the dotted name of each function to its docstring's first word."""
     return {
         name: docstring.split(maxsplit=1)[0]
         for name, node in functions(ast.parse(text))

@@ -90,7 +90,7 @@ CASES = {
     "scales of another layout": (lambda: mx.MXArray.from_parts(Q.codes, Q.scales, "mxfp8_e4m3", axis=0), "'scales' must be of shape (1, 64), not (4, 2)"),
     "offsets of the wrong type": (lambda: mx.MXArray.from_parts(Q.codes, Q.scales, "mxint8", offsets=np.zeros((4, 2))), "'offsets' must be a float16 array, not 'float64'"),
     "offsets of the wrong shape": (lambda: mx.MXArray.from_parts(Q.codes, Q.scales, "mxint8", offsets=np.zeros(2, np.float16)), "'offsets' must be of shape (4, 2)"),
-    "packed of the wrong length": (lambda: mx.MXArray.from_packed(np.zeros((4, 31), np.uint8), Q.scales, "mxfp4_e2m1", length=64), "'packed' must be 32 bytes per row for 64 codes of 4 bits"),
+    "packed of the wrong length": (lambda: mx.MXArray.from_packed(np.zeros((4, 31), np.uint8), Q.scales, "mxfp4_e2m1", length=64), "'packed' must be an array of 32 bytes per row for 64 codes of 4 bits"),
     "packed of the wrong type": (lambda: mx.MXArray.from_packed(np.zeros(4), Q.scales, "mxfp4_e2m1", length=8), "'packed' must be a uint8 array"),
     "packed without axes": (lambda: mx.MXArray.from_packed(np.uint8(0), Q.scales, "mxfp4_e2m1", length=1), "'packed' must be an array of at least one axis"),
     "decode of a wide code": (lambda: mx.decode(np.array([8], np.uint8), mx.ElementFormat("e2m0", 2, 0, 1)), "'codes' must be below 8"),

@@ -76,7 +76,7 @@ def test_a_missing_package_is_named_with_its_extra(package, extra, call, monkeyp
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ModuleNotFoundError) as caught:
         call(tmp_path)
-    assert str(caught.value) == f"This needs the package '{package}': pip install \"mxnum[{extra}]\"."
+    assert str(caught.value) == f"Package '{package}' is not installed; install it with pip install \"mxnum[{extra}]\"."
 
 
 def test_extras_contain_the_packages_that_errors_name():

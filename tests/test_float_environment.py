@@ -98,7 +98,7 @@ def test_results_do_not_change(dtype, bits):
 
 
 RULE = "four_over_six_absolute"
-#: Keyword arguments: without a tensor scale, and with a subnormal tensor scale.
+#: Keyword arguments: no tensor scale, or a subnormal tensor scale as a number or an array.
 TENSOR_SCALES = {
     "found": {},
     "number": {"tensor_scale": 3 * 2.0**-140},
@@ -109,7 +109,7 @@ TENSOR_SCALES = {
 @pytest.mark.parametrize("bits", [FLUSH_TO_ZERO | DENORMALS_ARE_ZERO, UPWARD | FLUSH_TO_ZERO], ids=hex)
 @pytest.mark.parametrize("tensor_scale", TENSOR_SCALES)
 def test_four_over_six_of_subnormal_numbers(tensor_scale, bits):
-    # Regression: exact sums were made of floats, and subnormal floats were read as zeros.
+    # Regression: exact sums were computed from floats, and subnormal floats were read as zeros.
     draw = samples.generator("four over six", tensor_scale)
     x = (draw.integers(1, 1 << 22, (24, 16)) >> draw.integers(0, 9, (24, 1))).astype(np.uint32).view(np.float32)
     options = TENSOR_SCALES[tensor_scale]
@@ -127,8 +127,8 @@ def test_four_over_six_of_subnormal_numbers(tensor_scale, bits):
 
 @pytest.mark.parametrize("bits", [FLUSH_TO_ZERO, DENORMALS_ARE_ZERO, UPWARD], ids=hex)
 def test_the_arithmetic_of_a_stack_is_refused(bits):
-    # Regression: with subnormals flushed, or another rounding direction, the arithmetic of a
-    # software stack gave wrong bits instead of an error.
+    # Regression: if subnormals were flushed or the rounding direction was not to nearest, the
+    # arithmetic of a software stack gave wrong bits instead of an error.
     x = np.full((1, 16), 1e-41, np.float32)
     made = stacks.quantize(x, "vllm")
     for call in (

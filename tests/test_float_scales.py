@@ -46,8 +46,8 @@ COMPILED = {
 }
 
 
-#: The cases of the fast tier, each with one memory layout. The time of a case is the time to
-#: compile it.
+#: The cases of the fast tier, each with one memory layout. The other cases are left to the full
+#: tier, because each case must be compiled, which takes nearly all of its time.
 SAMPLE = "comparisons along rows", "four over six"
 
 
@@ -152,7 +152,7 @@ def test_out_and_again():
     assert room.equals(q)
     x, out = np.zeros_like(X), np.empty_like(X)
     again = mx.fake_quantizer(x, "nvfp4", out=out)
-    for factor in (1, 8):  # the two calls have different tensor scales
+    for factor in (1, 8):  # the factors make the tensor scales of the two calls differ
         x[...] = X * np.float32(factor)
         assert cases.same(again(), mx.fake_quantize(x, "nvfp4"))
     assert cases.same(mx.shared_scale(X, "nvfp4"), q.scales)
@@ -161,7 +161,7 @@ def test_out_and_again():
     assert mx.shared_scale(X, WIDE).dtype == np.float32
 
 
-#: Functions that return a part of an array. The part has the tensor scale of the array.
+#: Functions that return a part of an array. The part keeps the tensor scale of the whole array.
 PARTS = {
     "rows": lambda q: q[:2],
     "a row": lambda q: q[1],
@@ -237,7 +237,7 @@ REFUSED = {
     "a tensor scale": (lambda: mx.quantize(X, "mxint8", tensor_scale=1.0), "'tensor_scale' must be left out for mxint8, which has none"),
     "none": (lambda: mx.MXArray.from_parts(q_of().codes, q_of().scales, "nvfp4"), "'tensor_scale' must be given for nvfp4"),
     "negative": (lambda: mx.quantize(X, "nvfp4", tensor_scale=-1.0), "'tensor_scale' must be positive and finite, not -1.0"),
-    # Regression: for an array without axes, the message gave the index ().
+    # Regression: for a value without axes, the message contained the useless index ().
     "not a number": (lambda: mx.quantize(X, "nvfp4", tensor_scale=float("nan")), "'tensor_scale' must be positive and finite, not nan."),
     "too exact": (lambda: mx.quantize(X, "nvfp4", tensor_scale=0.1), "'tensor_scale' must be a float32 number, not 0.1"),
     "another word": (lambda: mx.quantize(X, "nvfp4", tensor_scale="column"), "'tensor_scale' must be one of ['row']"),

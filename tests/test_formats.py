@@ -198,12 +198,12 @@ def test_every_format_has_a_notation_that_is_read_back(integer):
             "e3m4:bais=3",
             r"'format key' must be one of \['bias', 'specials', 'block', 'scale', 'tensor_scale'\],",
         ),
-        ("e3m4:bias=x", "Format 'e3m4:bias=x' must give bias as an integer of at most six digits, not 'x'"),
+        ("e3m4:bias=x", "Format 'e3m4:bias=x' must set bias to an integer of at most six digits, not 'x'"),
         ("e3m4:block=0", "'block' must be at least 1"),
         ("e9m9:", "'element' must be at most 8 bits wide"),
         ("e99999m9:", "'exponent_bits' must be between 1 and 11"),
         ("e3m4:specials=some", "'specials' must be one of"),
-        ("int6:bias=1", "must not give bias: an integer has no bias"),
+        ("int6:bias=1", "must not set bias: an integer has no bias"),
         ("int2:", "Format 'int2:' must have between 3 and 8 bits, not 2"),
         ("int9:block=4", "must have between 3 and 8 bits, not 9"),
         ("int10:", "must have between 3 and 8 bits, not 10"),
@@ -212,11 +212,11 @@ def test_every_format_has_a_notation_that_is_read_back(integer):
         ("e0m3:", "'exponent_bits' must be between 1 and 11, not 0"),
         ("e7m0:bias=-897", "'bias' must be between -896 and 1023, because float64 must hold all values, not -897"),
         ("e1m6:bias=-1023", "'bias' must be between -1022 and 1023, because"),
-        ("mxint4:bias=1", "no setting but 'block': 'mxint4' fixes all others"),
+        ("mxint4:bias=1", "must set nothing but 'block': 'mxint4' fixes all other settings"),
         # Regression: if a key was given twice, the last value was silently used.
-        ("e4m3:block=16,block=32", "Format 'e4m3:block=16,block=32' must give block once, not as '16' and '32'"),
-        ("e4m3:block=16,block=16", "must give block once"),
-        ("mxint4:block=16,block=32", "must give block once"),
+        ("e4m3:block=16,block=32", "Format 'e4m3:block=16,block=32' must set block once, not to '16' and '32'"),
+        ("e4m3:block=16,block=16", "must set block once"),
+        ("mxint4:block=16,block=32", "must set block once"),
         ("f8:block=2", "must begin with e<bits>m<bits>, int<bits>, e4m3, "),
     ],
 )
@@ -228,7 +228,7 @@ def test_formats_that_cannot_be_read(text, message):
 @pytest.mark.parametrize("key", ["block=16", "scale=float32", "bias=3,block=16"])
 def test_an_element_has_no_blocks(key):
     """Check that an element with a block raises an error, as in `MXFormat("e4m3:block=16")`."""
-    message = f"Element 'e3m4:{key}' must not give (block|scale), which only a format has"
+    message = f"Element 'e3m4:{key}' must not set (block|scale), which only a format has"
     for call in (formats.element, formats.MXFormat, lambda text: mx.encode([1.0], text)):
         with pytest.raises(ValueError, match=message):
             call(f"e3m4:{key}")

@@ -1,4 +1,4 @@
-"""Tests of blocks: arguments, shapes, and axes that are merged."""
+"""Tests of `mxnum.layout`: arguments for blocks, shapes of scales, and merging of axes."""
 
 from __future__ import annotations
 

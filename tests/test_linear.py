@@ -1,4 +1,4 @@
-"""Tests that a linear layer equals single calls of quantize and matmul, and the oracle."""
+"""Tests that a linear layer equals separate calls of quantize and matmul, and the reference."""
 
 # ruff: noqa: E501 (each case of a table is on one line)
 
@@ -142,7 +142,7 @@ def test_out_may_overlap_what_is_read():
 
 @cache
 def context():
-    """Make the context on first use, because collecting tests must compile nothing."""
+    """Make the context on first use, so that no loop is compiled while tests are collected."""
     return mx.linear_forward(X, W)[1]
 
 

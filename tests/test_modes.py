@@ -88,7 +88,7 @@ def settings(**changes):
 
 
 def through_the_engine(**changes):
-    """Quantize by the engine with changed settings."""
+    """Quantize in the engine, with the changed settings."""
     host.quantize(Request(settings(**changes), np.ones(4, np.float32)))
 
 
@@ -98,13 +98,13 @@ def converted(make, **changes):
 
 
 def summed(mode):
-    """Compute a product of 1 x 1 matrices in a mode of accumulation."""
+    """Compute a product of 1 x 1 matrices with an accumulation mode."""
     x = Operand(np.ones((1, 1), np.float32), FLOAT32)
     sums.matmul(x, x, mode, np.empty((1, 1), np.float32), 1, lambda operand, threads: operand.array)
 
 
 def in_numpy(**changes):
-    """Quantize by numpy with the changed settings."""
+    """Quantize in numpy, with the changed settings."""
     asked = by_numpy.Settings()._replace(**changes)
     by_numpy.quantize(np.ones(4, np.float32), formats.get("mxfp8_e4m3"), (4,), asked)
 
@@ -121,8 +121,8 @@ def explained(**changes):
 
 
 MAKERS = {
-    # Regression: each function in `MAKERS` treated an unknown mode as a known one: round toward
-    # zero, round down, floor or saturate.
+    # Regression: each of these functions treated an unknown mode as a known one: round toward zero,
+    # round down, floor or saturate.
     "round": lambda: make_round(E4M3, ROUNDING, 23, 32),
     "limits": lambda: limits(ROUNDING),
     "encode, rounding": lambda: make_encode(FLOAT32, E4M3, ROUNDING, SATURATE),
@@ -167,7 +167,7 @@ def test_unknown_modes_raise(maker):
 
 
 def test_known_modes_do_not_raise():
-    # The functions of `MAKERS` succeed with known modes, so only the new modes cause their errors.
+    # If these functions succeed with known modes, only the unknown modes can cause their errors.
     swapped = {ROUNDING: RNE, OVERFLOW: SATURATE, RULE: FLOOR, NONFINITE: modes.Nonfinite.BLOCK}
     swapped |= {RANGE: modes.OffsetRange.HALF, ACCUMULATE: modes.Accumulate.EXACT}
     names = {name: value for name, value in globals().items() if isinstance(value, tuple(map(type, swapped)))}
@@ -179,7 +179,7 @@ def test_known_modes_do_not_raise():
 
 
 ENUMS = {"Rounding", "Overflow", "ScaleRule", "FloatScaleRule", "Nonfinite", "OffsetRange", "Accumulate"}
-#: Modules that may test for a single mode. They find the mode that explains an answer, compute
+#: Modules that may test for a single mode: they search for the mode that explains a result, compute
 #: constants, or leave all other modes to another function.
 ASKS = {
     "conformance/hypotheses/float_scales.py",
@@ -197,9 +197,9 @@ def names_a_mode(node):
 
 
 def unguarded(path):
-    """Return the lines that compare a mode outside a `match` statement.
+    """Return the numbers of the lines that compare a mode outside a `match` statement.
 
-    Also return the lines of `match` statements that accept unknown modes.
+    The result also has the lines of `match` statements that accept unknown modes.
     """
     tree = ast.parse(path.read_text())
     matches = [node for node in ast.walk(tree) if isinstance(node, ast.Match)]

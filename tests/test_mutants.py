@@ -1,4 +1,7 @@
-"""Tests that planted mistakes fit the code, and tests of the tool that plants them."""
+"""Tests of mutation testing: of the list of planted mistakes, and of the tool that plants them.
+
+Each mistake must match the current code, and the tests that detect the mistake must exist.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,7 @@ def test_a_mutant_is_killed_or_survives_and_is_taken_out_again(tmp_path):
 
 
 def test_process_that_a_mistake_ends_counts_as_noticed(tmp_path):
-    """Check that a mistake counts as found if it ends the process, as a bad memory access may."""
+    """Check that a mistake counts as found if it crashes the process, here with SIGSEGV."""
     (tmp_path / "tests").mkdir()
     (tmp_path / "one.py").write_text("address = 1\n")
     (tmp_path / "tests" / "test_one.py").write_text(
@@ -201,7 +204,10 @@ def test_calls_are_recorded_and_read(tmp_path):
 
 
 def test_outcomes_are_stored_and_a_second_run_goes_on(tmp_path, capsys):
-    """Check that a run skips mistakes with an outcome, but repeats survivors if `again` is True."""
+    """Check that a second run skips mistakes that already have an outcome.
+
+    If `again` is True, the run repeats mistakes that survived.
+    """
     planted = []
 
     class Copy:

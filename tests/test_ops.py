@@ -39,9 +39,9 @@ def blocky(dtype, shape, *key, special=0.02):
 
 
 def check(x, fmt, blocks, values=None, **options):
-    """Assert that codes, scales, offsets and decoded values equal the oracle's.
+    """Assert that codes, scales, offsets and decoded values equal those of the oracle.
 
-    `values` is the type of the decoded values, by default the type of x.
+    `values` is the type of the decoded values. The default is the type of x.
     """
     got, want, case = check_parts(x, fmt, blocks, **options)
     dtype = x.dtype.name if values is None else values
@@ -53,7 +53,7 @@ def check(x, fmt, blocks, values=None, **options):
 
 
 def check_parts(x, fmt, blocks, **options):
-    """Assert that codes, scales and offsets equal the oracle's; return both results."""
+    """Assert that codes, scales and offsets equal those of the oracle, and return both results."""
     got = mx.quantize(x, fmt, blocks=blocks, **options)
     want = reference.quantize(x, fmt, blocks=blocks, **options)
     case = f"{fmt} {x.dtype} {x.shape} {blocks} {options}"
@@ -71,7 +71,7 @@ def check_parts(x, fmt, blocks, **options):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("fmt", mx.formats.names("e8m0"))
 def test_every_rounding_scale_rule_and_overflow_of_ordinary_numbers(fmt, dtype):
-    """Check all combinations of modes on ordinary numbers; one compiled loop serves all modes."""
+    """Check all combinations of modes on numbers without NaN and infinity."""
     x = blocky(dtype, (1, 40), fmt, special=0)
     words = samples.generator("words", fmt).integers(0, 1 << 32, x.shape, dtype=np.uint32)
     for rounding, rule, overflow in product(Rounding, ScaleRule, Overflow):
@@ -88,7 +88,11 @@ def test_every_rounding_scale_rule_and_overflow_of_ordinary_numbers(fmt, dtype):
     apart=[("fmt", "rounding"), ("fmt", "rule"), ("rounding", "rule"), ("fmt", "dtype"), ("fmt", "overflow")],
 ).parametrize_in_tiers  # fmt: skip
 def test_every_rounding_scale_rule_and_overflow(fmt, dtype, rounding, rule, overflow):
-    """Check arrays with NaN and infinities; each format, rounding and rule has a compiled loop."""
+    """Check arrays with NaN and infinities.
+
+    Such arrays need compiled code for each format, rounding and rule, so the fast tier checks only
+    some combinations of modes.
+    """
     x = blocky(dtype, (3, 70), fmt)
     options = {"rounding": rounding, "scale_rule": rule, "overflow": overflow}
     if rounding == Rounding.SR:
@@ -382,7 +386,7 @@ def test_a_quantizer_sees_the_numbers_of_its_array_change(dtype, options):
     outs = contiguous, turned, sparse
     quantizers = [mx.fake_quantizer(x, "mxfp8_e4m3", out=out, **options) for out in outs]
     again = [mx.fake_quantizer(y, "mxfp8_e4m3", out=y, **options) for y in (contiguous, sparse)]
-    # Blocks that one call marks must not stay marked in the next call.
+    # A call marks blocks with NaN or infinity. The marks must not remain for the next call.
     for step, special in enumerate((0, 0.02, 0)):
         x[...] = blocky(dtype, x.shape, "quantizer", step, special=special)
         want = reference.fake_quantize(x, "mxfp8_e4m3", **options)

@@ -1,4 +1,4 @@
-"""Tests that scales and random words of a call may share memory with the call's results."""
+"""Tests of calls whose inputs (such as scales and random words) share memory with the results."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_results_over_random_words_and_given_scales(fmt, place):
 
 @pytest.mark.parametrize("fmt", FORMATS)
 def test_a_square_array_into_its_own_transpose(fmt):
-    """Check an output that begins at the same address as the input, with other strides."""
+    """Check an output with the same address as the input, but with other strides."""
     x = samples.generator("square").standard_normal((512, 512)).astype(np.float32)
     want, b = mx.fake_quantize(x, fmt), x.copy()
     assert np.array_equal(mx.fake_quantize(b, fmt, out=b.T), want)

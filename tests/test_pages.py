@@ -22,7 +22,7 @@ pytestmark = [
     needs_chromium,
 ]
 
-#: A JavaScript function that returns the faults of a page as texts.
+#: A JavaScript function that returns a list of strings, one for each fault of a page.
 FAULTS = r"""() => {
     const faults = [];
     const seen = document.querySelector('article') || document.body;

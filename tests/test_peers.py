@@ -23,7 +23,7 @@ def test_exponent_of_the_value_just_below_a_power_of_two():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_exponent_below_every_power_of_two(dtype):
-    """Check exponents just below powers of two, where a float32 log2 rounds up."""
+    """Check numbers just below powers of two, for which log2 in float32 rounds up to an integer."""
     powers = np.exp2(np.arange(-118, 128, dtype=np.float64)).astype(dtype)
     below = np.nextafter(powers, dtype(0))
     at = mx.shared_scale(powers.reshape(-1, 1), "mxfp8_e4m3").ravel().astype(int)
@@ -123,7 +123,7 @@ def test_rceil_where_float32_arithmetic_is_wrong():
 
 
 def test_nibbles_are_neighbours():
-    """Check that element i begins at bit 4 * i. This is the order of gpt-oss, not of llama.cpp."""
+    """Check that element i begins at bit 4 * i, as in gpt-oss; llama.cpp uses another order."""
     q = mx.MXArray.from_parts(np.arange(16, dtype=np.uint8), np.full(1, 127, np.uint8), "mxfp4_e2m1")
     assert q.pack().tolist() == [0x10, 0x32, 0x54, 0x76, 0x98, 0xBA, 0xDC, 0xFE]
 

@@ -41,7 +41,8 @@ def test_histogram():
     assert sum(bar.get_height() for bar in ax.patches if hasattr(bar, "get_height")) > 0
     heights = [p.get_height() for p in ax.containers[0]]
     got = measure(x, "mxfp4_e2m1", axis=0)
-    # Regression: bars showed shares of nonzero elements, but the title showed shares of all.
+    # Regression: bars showed shares of the nonzero elements, but the title showed a share of all
+    # elements.
     zeros = np.count_nonzero(x[:32, 1:] == 0) + np.count_nonzero(x[32:] == 0)
     assert sum(heights) == pytest.approx(100 * (1 - zeros / got.measured))
     assert f"{got.beyond_max_rate:.2%} beyond" in ax.get_title()
@@ -53,7 +54,7 @@ def test_histogram():
 
 
 def test_scales_that_are_floats():
-    """Check that scales in the plot include the tensor scale, as in the measurement."""
+    """Check that plots of formats with float scales include the tensor scale, as `measure` does."""
     ax = plots.histogram(X, "nvfp4", scale_rule="rceil")
     assert ax.get_title().startswith("nvfp4, rceil: ")
     beyond = sum(p.get_height() for p in ax.containers[0] if p.get_x() >= 2.7)
@@ -140,4 +141,4 @@ def test_plots_are_drawn_on_the_given_axes(tmp_path):
 def test_without_matplotlib_the_error_names_the_extra():
     probe = "import sys; sys.modules['matplotlib'] = None\nfrom mxnum import plots\nplots.sawtooth('mxint8', points=4)"
     answer = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True)
-    assert "This needs the package 'matplotlib': pip install \"mxnum[plots]\"." in answer.stderr
+    assert "Package 'matplotlib' is not installed; install it with pip install \"mxnum[plots]\"." in answer.stderr

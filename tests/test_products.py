@@ -29,7 +29,7 @@ NAN, INF = float("nan"), float("inf")
 
 
 def rows(q):
-    """Return the rows of a matrix with blocks along its last axis, in the form the oracle takes."""
+    """Return the rows of a matrix with blocks along its last axis, as the oracle expects them."""
     offsets = [None] * len(q) if q.offsets is None else q.offsets
     tensors = [None] * len(q) if q.tensor_scale is None else np.broadcast_to(q.tensor_scale, (len(q), 1))[:, 0]
     parts = zip(q.codes, q.scales, offsets, tensors, strict=True)
@@ -39,7 +39,7 @@ def rows(q):
 def codes_at_random(name, shape, block, *key, spread=20, special=0.1, offset=False):
     """Return an MX array of uniformly random codes, including special codes.
 
-    A fraction `special` of the scales, by default a tenth, is NaN or extreme.
+    `special` is the fraction of scales that are NaN or extreme, by default a tenth.
     """
     rng = samples.generator("products", name, shape, block, *key)
     fmt = mx.formats.get(name)
@@ -181,7 +181,7 @@ MORE_FLOAT_SCALES = ("e4m3:block=16,scale=e4m3", "e4m3:block=16,scale=float16", 
 def with_float_scales(fmt, shape, block, *key, spread=4, special=0.0, per_row=False):
     """Return an MX array of random codes with random float scales.
 
-    A fraction `special` of the scales is 0, NaN, extreme or infinite.
+    `special` is the fraction of scales that are 0, NaN, extreme or infinite.
     """
     rng = samples.generator("float scales", str(fmt), shape, block, *key)
     fmt = mx.formats.get(fmt)
@@ -316,7 +316,7 @@ def test_special_values(case, accumulate):
 def test_signed_zeros():
     a, b = quantized([[-1]], scales=[0]), quantized([[1]], scales=[0])
     bits = {how: int(mx.dot(a[0], b[0], accumulate=how).view(np.uint32)) for how in DEFINED}
-    # The mode `block` starts from +0, and +0 plus a block's sum of -0 is +0.
+    # The mode `block` adds the sum of the block (-0 here) to an initial +0, so the total is +0.
     assert bits == {"exact": 1 << 31, "block": 0, "sequential": 1 << 31}
 
 
@@ -376,8 +376,8 @@ def test_user_made_formats_beyond_float64():
     wide = mx.MXFormat(mx.ElementFormat("e7m0", 7, 0, 895), block=4)
     huge = mx.MXFormat(mx.ElementFormat("e4m3", 4, 3, -1008), block=4)
     rng = samples.generator("wide")
-    # Regression: the largest numbers of an element with five exponent bits and no infinities were
-    # taken for NaN.
+    # Regression: the largest numbers of an element format with five exponent bits and no infinities
+    # were treated as NaN.
     full = mx.MXFormat(mx.ElementFormat("e5m2", 5, 2, 15), block=4)
     for fmt, other in ((wide, huge), (wide, wide), (huge, huge), (full, full)):
         a, b = (
@@ -401,8 +401,8 @@ def test_batches_broadcast(accumulate):
     assert mx.matmul(a[:0], b[0].T, accumulate=accumulate).shape == (0, 1, 3, 5)
 
 
-#: Shapes of two stacks of matrices: with and without whole tiles, with one row, and with
-#: broadcasting of either stack.
+#: Pairs of shapes of stacks of matrices. Some matrices have only whole tiles, others have partial
+#: tiles or a single row. In some pairs, either stack is broadcast.
 STACKS = [((2, 3, 8, 40), (2, 3, 5, 40)), ((7, 4, 64), (7, 64, 64)), ((5, 1, 9, 37), (3, 70, 37)), ((3, 70, 32), (1, 3, 32)),
           ((2, 1, 1, 64), (4, 1, 64))]  # fmt: skip
 
@@ -524,7 +524,10 @@ def test_out_may_overlap_the_operands(accumulate):
 
 @pytest.mark.parametrize("accumulate", DEFINED)
 def test_results_do_not_depend_on_threads(accumulate, monkeypatch):
-    """Check that 1 to 8 threads give equal results, with limits patched for small products."""
+    """Check that 1 to 8 threads give equal results.
+
+    The test lowers the limits below which a product is too small for threads.
+    """
     monkeypatch.setattr(by_floats, "MULTIPLICATIONS_PER_THREAD", 1)
     monkeypatch.setattr(by_definition, "PRODUCTS_PER_THREAD", 1)
     for m, n in ((40, 100), (1, 130), (130, 1), (70, 3), (1, 1), (0, 4), (40, 40)):
@@ -574,9 +577,9 @@ ERRORS = {
     "lengths in matmul": (lambda: mx.matmul(Q, Q), "'b' must be of length 64 along its last but one axis, not (4, 64)"),
     "leading axes": (lambda: mx.matmul(np.ones((2, 3, 4)), np.ones((3, 4, 5)), accumulate="exact"), "'b' must be of leading axes that broadcast with (2,), not (3,)"),
     "unknown accumulation": (lambda: mx.dot(Q[0], Q[0], accumulate="blok"), "'accumulate' must be one of ['exact', 'block', 'sequential', 'blas'], not 'blok'; did you mean 'block'?"),
-    "block of floats": (lambda: mx.matmul(X, Q.T), "'a' must be an MXArray with accumulate='block', not 'float32'; the other orders of summation, such as 'exact', take floats."),
-    "block by floats": (lambda: mx.matmul(Q, X.T), "'b' must be an MXArray with accumulate='block', not 'float32'; the other orders of summation, such as 'exact', take floats."),
-    "block with offsets": (lambda: mx.matmul(Q, OFFSET.T), "'b' must be free of offsets when accumulate='block'"),
+    "block of floats": (lambda: mx.matmul(X, Q.T), "'a' must be an MXArray if accumulate='block', not 'float32'; the other orders of summation, such as 'exact', accept floats."),
+    "block by floats": (lambda: mx.matmul(Q, X.T), "'b' must be an MXArray if accumulate='block', not 'float32'; the other orders of summation, such as 'exact', accept floats."),
+    "block with offsets": (lambda: mx.matmul(Q, OFFSET.T), "'b' must have no offsets if accumulate='block'"),
     "blocks across the sum": (lambda: mx.matmul(Q, mx.quantize(X.T, "mxfp8_e4m3")), "'b' must be in blocks of 32 along the summed axis with accumulate='block', not 1"),
     "blocks of other lengths": (lambda: mx.dot(Q[0], mx.quantize(X[0], "mxint8", block_size=16)), "'b' must be in blocks of 32 along the summed axis with accumulate='block', not 16"),
     "float64 results": (lambda: mx.matmul(Q, Q.T, out_dtype="float64"), "'out_dtype' must be one of ['float32', 'bfloat16', 'float16'], not 'float64'"),

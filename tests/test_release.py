@@ -54,7 +54,7 @@ def test_the_changelog_begins_each_version_with_five_lines():
 
 @pytest.mark.skipif(importlib.util.find_spec("hatchling") is None, reason="hatchling is not installed")
 def test_builds_are_the_same_bytes(tmp_path):
-    """Check that builds from two copies, whose files have different times, have equal bytes."""
+    """Check that builds from two copies with different file times have equal bytes."""
     built = []
     for copy in ("one", "two"):
         source, to = tmp_path / copy, tmp_path / f"{copy}-built"

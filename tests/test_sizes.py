@@ -1,4 +1,4 @@
-"""Tests that functions are small: a body of at most 60 lines, and at most 8 arguments."""
+"""Tests that every function has at most 60 lines in its body and at most 8 arguments."""
 
 from __future__ import annotations
 

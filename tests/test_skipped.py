@@ -1,4 +1,7 @@
-"""Tests of `--note-skipped` and `--only-noted`: one run runs the tests that another run skipped."""
+"""Tests of the options `--note-skipped` and `--only-noted`, which this project adds to pytest.
+
+With these options, a second run of pytest runs only the tests that the first run skipped.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ import mxnum as mx
 from mxnum import reference, stacks
 from mxnum.definition import stack_arithmetic
 
-#: Functions that make tensors from a random generator, a shape, and `numpy.finfo` of a type.
+#: Functions that make tensors from a random generator, a shape, and the `finfo` of a type.
 FAMILIES = {
     "normal": lambda draw, shape, of: draw.standard_normal(shape),
     "a range of sizes": lambda draw, shape, of: (
@@ -61,7 +61,7 @@ def tensors(family, dtype="float32"):
 
 
 def nvfp4_of(package, path):
-    """Import an optional package's module and ignore warnings; skip the test if not installed."""
+    """Import a module of an optional package, without warnings; skip the test if it is missing."""
     pytest.importorskip(package, reason=f"{package} is not installed")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -123,8 +123,8 @@ def compressed_tensors(x):
     return unpacked(packed), bytes_of(scales.to(torch.float8_e4m3fn)), np.float32(global_scale.item())
 
 
-#: Stacks whose packages install only with a GPU. An environment variable has the path of a checkout
-#: of the package's repository.
+#: Stacks whose packages install only with a GPU. For each stack, the tests read the path of a
+#: checkout of the package's repository from this environment variable.
 CHECKOUTS = {
     "transformer_engine": "MXNUM_TRANSFORMER_ENGINE",
     "transformer_engine_2025": "MXNUM_TRANSFORMER_ENGINE_2025",
@@ -317,7 +317,10 @@ def test_roundings_equal_gfloat(family):
 
 @pytest.mark.parametrize("stack", stacks.STACKS)
 def test_equals_the_definition_where_no_scale_is_rounded(stack):
-    """Check blocks with maxima 6 * 2**n, after a first block with the tensor's maximum, 6 * 448."""
+    """Check blocks whose maxima are 6 * 2**n, so that block scales are exact.
+
+    The first block has the maximum of the tensor, 6 * 448, so the tensor scale is 1.
+    """
     draw = np.random.default_rng(0)
     x = draw.integers(-127, 128, (32, 16)).astype(np.float32) / 128
     x[:, 3] = 1
@@ -377,9 +380,11 @@ def test_a_part_of_a_tensor_and_a_given_scale():
             assert np.array_equal(each.scales, whole.scales[:7])
 
 
-#: The stack of the fast tier divides, and computes the global scale in the type of the tensor.
+#: The stack that the fast tier tests: it divides, and computes the global scale in the type of the
+#: tensor.
 SAMPLE = ("compressed_tensors",)
-#: Families of tensors that numpy computes, because compiled loops cannot handle some of the blocks.
+#: Families whose tensors may contain blocks that compiled loops cannot handle; numpy then quantizes
+#: the whole tensor.
 LEFT = "every exponent", "large", "small", "subnormal", "infinities", "zeros"
 
 

@@ -10,7 +10,7 @@ from mxnum import stacks
 
 
 def test_dequantize_refuses_packed_codes_whatever_their_values():
-    """Check that packed codes raise an error, also if all bytes are below 16."""
+    """Check that packed codes raise an error, even if all bytes are below 16."""
     few = np.zeros((2, 16), np.float32)
     few[:, 0] = 1
     for x in (few, np.zeros((2, 16), np.float32)):
@@ -26,7 +26,7 @@ def test_dequantize_refuses_packed_codes_whatever_their_values():
 
 
 def test_dequantize_refuses_scales_of_another_shape():
-    """Check that scales in another shape raise an error, even if there are as many as needed."""
+    """Check that scales of a wrong shape raise an error, even if their number is right."""
     made = stacks.quantize(np.ones((2, 64), np.float32), "vllm", blocks=(1, 16))
     with pytest.raises(ValueError, match=r"whose shapes fit blocks \(1, 16\), not \(\(2, 64\), \(4, 2\)\)"):
         stacks.dequantize(made._replace(scales=made.scales.T), "vllm")
@@ -34,7 +34,7 @@ def test_dequantize_refuses_scales_of_another_shape():
 
 @pytest.mark.parametrize("given", [{"stream": 5}, {"first": 3}, {"sr_bits": 4}])
 def test_random_bits_with_the_arithmetic_of_a_stack_raise(given):
-    """Check that arguments about random bits raise an error, also if `arithmetic` is given."""
+    """Check that arguments about random bits raise an error with the arithmetic of a stack."""
     x = np.ones((1, 16), np.float32)
     for call in (mx.quantize, mx.fake_quantize):
         with pytest.raises(ValueError, match=f"'{next(iter(given))}' must be left out unless rounding='sr'"):

@@ -3,7 +3,7 @@
 Exhaustive and slow tests have the mark `full` and run only with ``--tier full``. With ``--record``
 the outcomes of slow tests are written to ``full_tier.json``. `full_tier.json` has an entry for each
 slow test function, with the number of cases and a hash of the tested code. Each test run lists the
-slow tests whose record is missing, incomplete or older than the code, but does not fail for them.
+slow tests whose entry is missing, incomplete or outdated; the run does not fail because of them.
 ``python -m tests.tiers`` prints `full_tier.json` as a table.
 """
 
@@ -51,8 +51,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     slow = [item for item in items if item.get_closest_marker("full")]
     cases = Counter(function_of(item.nodeid) for item in slow)
     config.stash[_MARKED] = sorted(cases)
-    # Count cases before other plugins deselect any. Test reports carry the counts of cases to the
-    # process that writes the record.
+    # Count cases here, before other plugins deselect some of them. Test reports carry the counts to
+    # the process that writes the record.
     for item in slow:
         item.user_properties.append(("cases", cases[function_of(item.nodeid)]))
     if config.getoption("tier") == "fast" and slow:
@@ -61,7 +61,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class Outcomes:
-    """A plugin of the main process that collects outcomes of slow tests by function."""
+    """A plugin of the main process that counts the outcomes of each slow test function."""
 
     def __init__(self) -> None:
         self.found: Record = {}
@@ -82,7 +82,7 @@ class Outcomes:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     marked = config.stash[_MARKED]
-    if not marked:  # no slow test was collected, or only xdist's workers collected tests
+    if not marked:  # no slow test was collected, or this is xdist's main process, which collects none
         marked = [name for name in read() if (ROOT / name.split("::")[0]).exists()]
     told = "\n".join(problems(read(), marked))
     if told:
@@ -108,7 +108,7 @@ def write(record: Record, path: Path = RECORD) -> None:
 
 
 def with_outcomes(record: Record, outcomes: Record) -> Record:
-    """Return the record with new outcomes, without tests whose files no longer exist."""
+    """Return the record with new outcomes added, and without tests whose files no longer exist."""
     kept = {name: entry for name, entry in record.items() if (ROOT / name.split("::")[0]).exists()}
     for name, entry in outcomes.items():
         about = {"code": code_hash(name), "date": date.today().isoformat(), "versions": versions()}
@@ -117,7 +117,7 @@ def with_outcomes(record: Record, outcomes: Record) -> Record:
 
 
 def problems(record: Record, marked: Iterable[str]) -> Iterator[str]:
-    """Yield messages about slow tests without a record for the current code."""
+    """Yield messages that list the slow tests whose entry is missing, incomplete or outdated."""
     marked = list(marked)
     never = [name for name in marked if name not in record]
     stale = [name for name in marked if name in record and record[name]["code"] != code_hash(name)]

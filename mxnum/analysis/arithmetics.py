@@ -1,8 +1,8 @@
 """Define number systems that evaluate a closed form: sympy, the balls of arb, intervals of mpmath.
 
 A number system that evaluates a closed form is called an *arithmetic* here. `closed_form` computes
-only with ``+ - * /`` and the methods of `Arithmetic`. So the same code prints a formula, encloses
-its value, and checks the enclosure.
+only with ``+ - * /`` and the methods of `Arithmetic`, so it runs in each arithmetic. sympy gives a
+formula, arb encloses the value of the formula, and mpmath encloses the value independently.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Arithmetic(Protocol):
         """Return pi."""
 
     def power(self, x: Any, n: int) -> Any:
-        """Return x ** n for n >= 1, even if x is an interval around zero."""
+        """Return x ** n for n >= 1, also if x is an interval that contains zero."""
 
     def inverse_normal(self, mu: Any, sigma: Any, lower: Fraction, upper: Fraction) -> Any:
         """Return the integral from `lower` to `upper` of 1/x times the density of N(mu, sigma**2).
@@ -75,10 +75,10 @@ class Arithmetic(Protocol):
 
 
 def _squarings(x: Any, n: int) -> Any:
-    """Return x ** n, computed by products alone.
+    """Return x ** n, computed by multiplications only.
 
-    The libraries' power functions use the logarithm, which does not exist for an interval around
-    zero.
+    The libraries' power functions use the logarithm, which is undefined for an interval that
+    contains zero.
     """
     if n == 1:
         return x
@@ -87,9 +87,10 @@ def _squarings(x: Any, n: int) -> Any:
 
 
 class SympyArithmetic:
-    """The arithmetic whose numbers are sympy expressions; with it, `closed_form` gives a formula.
+    """The arithmetic whose numbers are sympy expressions.
 
-    The integral of density / x stays an `Integral`, which ``evalf`` computes.
+    In this arithmetic, `closed_form` returns a formula. The formula contains the integral of
+    density / x as an unevaluated `Integral`, which ``evalf`` computes.
     """
 
     def __init__(self) -> None:
@@ -170,7 +171,7 @@ class ArbArithmetic:
         acb = self._flint.acb
         rate, scale = -1 / (2 * sigma**2), 1 / (sigma * (2 * self.pi()).sqrt())
 
-        def integrand(z: Any, _: bool) -> Any:  # arb's flag `_` matters only for branch cuts
+        def integrand(z: Any, _: bool) -> Any:  # the second argument matters only for functions with branch cuts
             return (rate * (z - mu) ** 2).exp() * scale / z
 
         return acb.integral(integrand, acb(self.number(lower)), acb(self.number(upper))).real
@@ -200,7 +201,7 @@ class IntervalArithmetic:
 
     @contextmanager
     def precision(self) -> Iterator[None]:
-        """Do nothing, because the precision belongs to this arithmetic, not to the library."""
+        """Do nothing: unlike flint, mpmath stores the precision in this object, not globally."""
         yield
 
     def number(self, value: Fraction) -> Any:
@@ -230,7 +231,8 @@ class IntervalArithmetic:
         All terms have the same sign, and the ratio of successive terms is 2x*x/(2n+3).
         """
         square = x * x
-        # For x > 1, 0 < 1 - erf(x) < exp(-x*x), which is below 2**-prec if x*x > 0.7 prec.
+        # If x > 1, then 1 - erf(x) lies between 0 and exp(-x*x). This bound is below 2**-prec if
+        # x*x > 0.7 prec.
         if float(abs(x).a) ** 2 > 0.7 * self._iv.prec and float(abs(x).a) > 1:
             one = self._iv.mpf(1 if x.a > 0 else -1)
             return one - one * self.exp(-square) * self._iv.mpf([0, 1])
@@ -251,9 +253,10 @@ class IntervalArithmetic:
         return self._around(total, rest) * self.exp(-square) * 2 / self.sqrt(self.pi())
 
     def inverse_normal(self, mu: Any, sigma: Any, lower: Fraction, upper: Fraction) -> Any:
-        """Return the integral of density / x, with 1/x = sum over n of (-1)**n (x-c)**n / c**(n+1).
+        """Return the integral of density / x, computed from a power series of 1/x.
 
-        A recurrence gives the moments of x - c, where c is the middle of the interval.
+        The series is 1/x = sum over n of (-1)**n (x-c)**n / c**(n+1), where c is the middle of the
+        interval. A recurrence gives the moments of x - c.
         """
         if max(abs(lower), abs(upper)) > 2 * min(abs(lower), abs(upper)):
             middle = (lower + upper) / 2
@@ -261,8 +264,8 @@ class IntervalArithmetic:
             return sum((self.inverse_normal(mu, sigma, *part) for part in parts), self.number(Fraction(0)))
         c, half = (lower + upper) / 2, (upper - lower) / 2
         terms = math.ceil((self.prec + 4) / -math.log2(abs(half / c)))
-        # At each step, rounding errors of the recurrence grow by a factor of at most |mu - c| +
-        # sigma sqrt(n), and are divided by c.
+        # A step n of the recurrence multiplies rounding errors by at most |mu - c| + sigma sqrt(n),
+        # and divides them by c.
         spread = float(abs(mu - self.number(c)).b) + float(sigma.b) * math.sqrt(terms)
         growth = terms * math.log2(max(1.0, spread / abs(float(c))))
         before, self._iv.prec = self._iv.prec, self._iv.prec + math.ceil(growth)

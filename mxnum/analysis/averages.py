@@ -24,7 +24,7 @@ DENSITIES = ("log_uniform", "uniform")
 
 @dataclass(frozen=True)
 class Tooth:
-    """One piece of the sawtooth: if lower < f < upper, Q(f) is `below` or `above`.
+    """One piece of the sawtooth: if lower < f < upper, f is rounded to `below` or `above`.
 
     `below` and `above` differ only under stochastic rounding.
     """
@@ -52,8 +52,8 @@ class BinadeAverage:
     mse: Any
     #: The probability that f is beyond the largest element value times the scale.
     overflow: Any
-    #: The part of `bias` that comes from clamping, E[(max/f - 1); f > max]. The rest of `bias`
-    #: comes from rounding.
+    #: The part of `bias` that comes from clamping: the mean of max/f - 1 where f > max, and of 0
+    #: elsewhere. (max is the largest element value times the scale.) The rest comes from rounding.
     overflow_bias: Any
 
 
@@ -63,7 +63,7 @@ def sawtooth(
     scale_rule: str | ScaleRule = "floor",
     rounding: str | Rounding = "rne",
 ) -> tuple[Tooth, ...]:
-    """Return the pieces of Q(f), where f runs from 1 to 2 and is the maximum of its block.
+    """Return the pieces of Q(f) for f from 1 to 2, in a block whose numbers all equal f.
 
     >>> [str(t.below) for t in sawtooth("mxfp4_e2m1")], [str(t.lower) for t in sawtooth("mxfp4_e2m1")]
     (['1', '3/2', '3/2'], ['1', '5/4', '3/2'])
@@ -77,7 +77,8 @@ def sawtooth(
 def _teeth(element: ElementFormat, rule: ScaleRule, rounding: Rounding) -> tuple[Tooth, ...]:
     quantizer = PiecewiseQuantizer.of(element, rounding)
     aligned, largest = Fraction(2) ** element.emax, Fraction(element.max)
-    # A block with the maximum m = f * aligned has scale exponent 0 if m < `change`, and 1 otherwise.
+    # Let m = f * aligned, where f is in [1, 2). A block of numbers m has the scale exponent 0 if
+    # m < `change`, and 1 otherwise.
     change = 2 * scale_threshold(element, rule)
     teeth = []
     for exponent, start, stop in ((0, aligned, min(change, 2 * aligned)), (1, max(change, aligned), 2 * aligned)):
@@ -103,8 +104,8 @@ def binade_average(
 ) -> BinadeAverage:
     """Return closed forms of bias, mean squared error and overflow, averaged over a binade.
 
-    The averages hold for blocks of equal numbers. If scales are floats, call `gamma_bias` with
-    sigma = 0 for the error of a block of equal numbers.
+    The averages hold for blocks of equal numbers. For formats whose scales are floats, call
+    `gamma_bias` with sigma = 0 instead.
 
     `density` names the density of the mantissa f in [1, 2): ``"log_uniform"`` is 1 / (f ln 2), and
     ``"uniform"`` is 1.

@@ -181,9 +181,9 @@ class Uniform:
 def expectation(arithmetic: Arithmetic, law: Any, model: Model, cut: Cut, integrate: Any) -> Any:
     """Return an expectation: the sum over scales of W(t_{s+1}) I_s(t_{s+1}) - W(t_s) I_s(t_s).
 
-    Scale s begins at the block maximum t_s. Here W(t) = P(|X| < t)**(k-1), and I_s(t) is the
-    integral over |x| < t at scale s. `integrate(piece, a, b)` returns the integral over a < x < b
-    within a piece.
+    A block has scale s if its maximum lies between t_s and t_{s+1}. Here W(t) = P(|X| < t)**(k-1),
+    and I_s(t) is the integral over |x| < t at scale s. `integrate(piece, a, b)` returns the
+    integral over a < x < b within a piece.
     """
     ladder = model.ladder
     total = arithmetic.number(Fraction(0))
@@ -208,7 +208,7 @@ def expectation(arithmetic: Arithmetic, law: Any, model: Model, cut: Cut, integr
 
 
 def integrals(arithmetic: Arithmetic, law: Any) -> dict[str, Any]:
-    """Return the functions that integrate quantities within a piece, by the quantities' names."""
+    """Return, for the name of each quantity, the function that integrates it within a piece."""
     n = arithmetic.number
 
     def ratio(first: Fraction, second: Fraction, a: Fraction, b: Fraction) -> Any:
@@ -273,11 +273,12 @@ def enclose(arithmetic: ArbArithmetic | IntervalArithmetic, law: Any, model: Mod
 
     Let N be the event that a number of the block lies outside the interval of `cut`, or that the
     scale is not in `cut`. Let t_first be the entry of `ScaleLadder.begins` for the first scale of
-    `cut`. Then P(N) <= k P(X outside the interval) + P(all |X_i| < t_first). On N, |Q/X| <= 2 for
-    the roundings of `NEVER_AWAY_FROM_ZERO` (and E[Q|X]/X <= 1 for stochastic rounding). Let A be
-    the largest |X_i|, g `ScaleLadder.growth`, and t the larger of t_first and `ScaleLadder.least`.
-    Everywhere |Q| <= g max(A, t) / prescale. Because A**2n <= sum of X_i**2n, the Cauchy-Schwarz
-    inequality gives E[|Q|**n; N] <= (g/prescale)**n sqrt((k E[X**2n] + t**2n) P(N)).
+    `cut`. Then P(N) <= k P(X outside the interval) + P(all |X_i| < t_first). In the event N,
+    |Q/X| <= 2 for the roundings of `NEVER_AWAY_FROM_ZERO`, and E[Q|X]/X <= 1 for stochastic
+    rounding. Let A be the largest |X_i|. Let g be `ScaleLadder.growth`, and let t be the larger of
+    t_first and `ScaleLadder.least`. In every block, |Q| <= g max(A, t) / prescale. Because A**2n <=
+    sum of X_i**2n, the Cauchy-Schwarz inequality gives E[|Q|**n; N] <= (g/prescale)**n sqrt((k
+    E[X**2n] + t**2n) P(N)).
     """
     errors.choose("of", name, tuple(RESULTS))
     n, k = arithmetic.number, model.block_size

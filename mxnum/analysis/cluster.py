@@ -1,14 +1,15 @@
 """Compute expectations over a block of k independent numbers that share a scale.
 
 Let S be the index of a block's scale. S is at least s if and only if the block's maximum is at
-least t_s. Here t_0 is 0, and `ladder` lists the other t_s. Let G(t) = P(|X| < t). By symmetry
-between the k numbers, any function h of one number and of the scale has the expectation
+least the threshold t_s. Here t_0 is 0, and `ladder` lists the other thresholds. Let G(t) =
+P(|X| < t). By symmetry between the k numbers, any function h of one number and of the scale has the
+expectation
 
     E[h(X, S)] = sum over s of  G(t_{s+1})**(k-1) E[h(X, s); |X| < t_{s+1}]
                               - G(t_s)**(k-1) E[h(X, s); |X| < t_s],
 
-because {S = s} is {all |X_i| < t_{s+1}} without {all |X_i| < t_s}. For a function of two numbers of
-the block, and of the scale, k - 2 replaces k - 1 in this formula. Only the integrals over single
+because {S = s} is {all |X_i| < t_{s+1}} without {all |X_i| < t_s}. For a function of the scale and
+of two numbers of the block, the formula has k - 2 in place of k - 1. Only the integrals over single
 numbers are approximated, by composite Gauss-Legendre sums on the pieces where Q is smooth.
 
 Accuracy: let r be the root mean square of the relative error Q/X - 1. Random trials compare results
@@ -60,8 +61,8 @@ class Model:
     block_size: int
     #: "normal" or "uniform".
     distribution: str
-    #: After the scale is chosen, numbers are multiplied by this factor, which is divided out at the
-    #: end.
+    #: Numbers are multiplied by this factor after the scale is chosen, and quantized values are
+    #: divided by it.
     prescale: Fraction = Fraction(1)
     scale: ScaleFormat = E8M0
     #: The tensor scale, which only formats with float scales can have. `headroom` is the factor by
@@ -85,7 +86,7 @@ class Model:
 class Moments:
     """Expectations of functions of one or two numbers of a block, for each entry of mu and sigma.
 
-    A number X becomes Q by quantization.
+    X is a number of the block, and Q is its quantized value.
     """
 
     #: One array for each name in `QUANTITIES`, in this order: the sum of all probabilities, which
@@ -105,7 +106,7 @@ def window(model: Model, mu: Any, sigma: Any) -> tuple[Any, Any]:
 
 
 def probability_above(model: Model, t: Array, mu: Array, sigma: Array) -> Array:
-    """Return P(|X| >= t); small probabilities of a normal X have full relative accuracy."""
+    """Return P(|X| >= t), with full relative accuracy for a normal X even if it is small."""
     if model.distribution == "uniform":
         # The bounds are in units of sigma, because mu + sigma loses digits if sigma is much smaller
         # than mu.
@@ -146,9 +147,9 @@ def _tables(model: Model) -> tuple[Array, Array, Array, Array]:
 
 @cache
 def _scales(model: Model) -> tuple[Array, Array, Array]:
-    """Return the least and greatest block maximum of each scale, and the scale's value, in float64.
+    """Return the ends of each scale's range of block maxima, and the scale's value, in float64.
 
-    The first scale begins at 0, and the last scale ends at infinity.
+    The range of the first scale begins at 0, and the range of the last scale ends at infinity.
     """
     ladder = model.ladder
     begins = np.array([0.0, *map(float, ladder.begins[1:])])
@@ -213,8 +214,8 @@ def _integrals(model: Model, mu: Array, sigma: Array, units: Array, begins: Arra
     """
     edges, breaks, lower, upper = _tables(model)
     unit = units[:, None]
-    # The ends of panels are stored twice, in x and in z = (x - mu) / sigma, because x is more
-    # accurate near zero and z is more accurate near mu.
+    # Each end of a panel is stored as x and as z = (x - mu) / sigma, because x is more accurate
+    # near zero and z is more accurate near mu.
     half = REACH if model.distribution == "normal" else _SQRT3
     grid = np.arange(-half, half, _PANEL)
     m, d = mu[:, None], sigma[:, None]

@@ -38,7 +38,7 @@ USUAL_SIZES = (16, 32)
 class Candidate:
     """One combination of choices, with its errors on the tensor.
 
-    Rates are shares of the measured elements.
+    `overflow_rate`, `clamp_rate` and `underflow_rate` are shares of the measured elements.
     """
 
     format: str
@@ -72,7 +72,7 @@ class Candidate:
 
     @property
     def organisation(self) -> str:
-        """The shape of a block, "row", "column", or "tile" for several rows and columns."""
+        """The shape of a block: "row", "column", or "tile" (several rows and several columns)."""
         return "row" if self.block_rows == 1 else "column" if self.block_columns == 1 else "tile"
 
 
@@ -104,13 +104,13 @@ class Exploration:
     def best(self, **wanted: Any) -> Candidate:
         """Return the first candidate of `ranked`."""
         ranked = self.ranked(**wanted)
-        errors.require(bool(ranked), "wanted", "fields that some candidate has", wanted)
+        errors.require(bool(ranked), "wanted", "fields and values of at least one candidate", wanted)
         return ranked[0]
 
     def frontier(self) -> list[Candidate]:
-        """Return each candidate that has less error than all others of the same or fewer bits.
+        """Return the Pareto frontier of bits per element and error, beginning with the fewest bits.
 
-        The candidate with the fewest bits comes first.
+        A candidate is on the frontier if every other candidate has more bits or more error.
         """
         kept: list[Candidate] = []
         known = [c for c in self.ranked() if not math.isnan(c.normalized_rmse)]
@@ -183,19 +183,20 @@ def explore(
         and the format's block size. `half_up` equals `even` in e2m1 and is close to `rceil` in
         e4m3. `floor_plus_one` differs from `ceil` only at powers of two. A block lies along a row
         or a column, or is a tile that is as close to a square as its size allows. A format is
-        combined only with the rules for its kind of scale (nvfp4: `nearest`, `rceil`, four over
-        six). Formats with float scales have no offsets. A tensor scale is computed from all of x,
-        not only from the measured elements.
+        combined only with the rules for its kind of scale. For example, nvfp4 is never combined
+        with `floor`. Formats with float scales have no offsets. A tensor scale is computed from all
+        of x, not only from the measured elements.
     sample
-        Measure about this many elements or fewer; None means all. The measured rows form evenly
-        spaced bands. The height of a band is a multiple of the height of every block. If columns
-        are left out, at least 256 are kept. At least one band is measured.
+        The approximate maximum number of elements to measure; None measures all elements. The
+        measured rows form evenly spaced bands. The height of a band is a multiple of the height of
+        every block. If columns are left out, at least 256 are kept. At least one band is measured.
     seed
         The seed of stochastic rounding.
     progress
-        A function that is called after each candidate with the number of measured candidates, the
-        number of all candidates, and the candidate. Ctrl-C, or a KeyboardInterrupt that `progress`
-        raises, ends the exploration with the candidates measured so far.
+        A function that is called as `progress(done, total, candidate)` after each candidate. Here
+        `done` is the number of candidates measured so far, and `total` the number of all
+        candidates. Ctrl-C, or a KeyboardInterrupt that `progress` raises, ends the exploration and
+        keeps the candidates measured so far.
 
     >>> from mxnum.analysis import explore, synthetic
     >>> x = synthetic.weights(64, 64)
@@ -225,7 +226,7 @@ def explore(
     shapes = {fmt: _shapes_of(fmt, block_sizes, organisations) for fmt in chosen}
     sampled = bands(matrix, sample, math.lcm(*(rows for several in shapes.values() for rows, _ in several)))
     tensor_scales = {fmt: found_tensor_scale(matrix, fmt) for fmt in chosen}
-    # The format varies fastest, so that even an interrupted exploration compares all formats.
+    # Formats are the innermost loop, so an interrupted exploration still compares the formats.
     settings = _combinations(asymmetric, shapes, roundings, {fmt: _rules_of(fmt, scale_rules) for fmt in chosen})
     candidates: list[Candidate] = []
     try:
@@ -301,7 +302,7 @@ def block_shapes(size: int, organisations: Sequence[str] = ORGANISATIONS) -> Ite
 def bands(matrix: Array, limit: int | None, height: int) -> Array:
     """Return at most about `limit` elements of a matrix, in evenly spaced bands of `height` rows.
 
-    If a single band has too many elements, columns at the end are left out.
+    If a single band has more than `limit` elements, the result leaves out columns at the end.
     """
     if limit is None or matrix.size <= limit:
         return matrix

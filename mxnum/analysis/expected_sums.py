@@ -1,8 +1,9 @@
 """Compute the expected mean and variance of the error of each dot product in a sample of results.
 
 The magnitudes of terms and of exact partial sums determine which bits each step drops. Dropped bits
-are modelled as uniform and independent. `compare_products` compares the parts of a difference with
-the errors that this module predicts.
+are modelled as uniform and independent. `compare_products` divides the difference between the
+products of two software stacks into parts, and compares each part with the error that this module
+predicts.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from mxnum.memory.dtypes import Array
 from mxnum.units import MatrixUnit
 from mxnum.units.unit import OPERANDS
 
-#: The exponent that `_exponents` returns for zero, below the exponents of all other numbers.
+#: The exponent that `_exponents` returns for zero. It is below the exponents of all other numbers.
 _NOTHING = -(1 << 12)
 #: `_lowest_bits` returns this exponent for zero, because zero is a multiple of every power of two.
 _EVERYTHING = 1 << 12
@@ -47,10 +48,11 @@ class Sums:
         return Error(np.zeros(len(self.a)), np.zeros(len(self.a)))
 
     def cut(self, segment: int, terms: int, order: tuple[int, ...] = (), bits: int = 53) -> _Terms:
-        """Divide sums into steps of `terms` products, within segments of `segment` products.
+        """Divide each sum into segments, and each segment into steps.
 
-        The last segment, and the last step of each segment, are padded with zeros. The
-        mantissa of each operand is assumed to have at most `bits` bits.
+        A segment has `segment` products, and a step has `terms` products. The last segment, and the
+        last step of each segment, are padded with zeros. The mantissa of each operand is assumed to
+        have at most `bits` bits.
         """
         count, k = self.a.shape
         period = len(order) or 1
@@ -85,7 +87,7 @@ class _Terms(NamedTuple):
 
 
 def rounded_to_nearest(sums: Sums, terms: int, fraction_bits: int = 23) -> Error:
-    """Return the expected error of sums that are rounded to nearest every `terms` products."""
+    """Return the expected error of sums that are rounded to nearest after each `terms` products."""
     steps = _dropped(*sums.cut(sums.a.shape[1], terms).partial_sums(), fraction_bits)
     return Error(np.zeros(len(steps)), np.asarray((steps * steps).sum(axis=(1, 2)) / 12))
 
@@ -96,8 +98,8 @@ def truncated(sums: Sums, unit: MatrixUnit, promotion: int) -> Error:
     If `promotion` is not 0, a new chain starts from zero after every `promotion` products.
     """
     from_zero = promotion or (unit.k[-1] if unit.addend == "after" else 0)
-    # The exact sum of a group of products counts as one term. The operands of a unit with
-    # groups include block scales, so their mantissas may have up to 53 bits.
+    # If a unit has groups, the exact sum of a group of products is one term. Such a unit's operands
+    # include block scales, so the mantissas of operands may have up to 53 bits.
     bits = 53 if unit.group > 1 else max(OPERANDS[name].mantissa_bits for name in unit.operands)
     terms = sums.cut(from_zero or sums.a.shape[1], unit.terms, unit.order, bits)
     after, last = terms.partial_sums()
@@ -132,6 +134,9 @@ def _lowest_bits(x: Array) -> Array:
 
 
 def _dropped(x: Array, last: Array, fraction_bits: int) -> Array:
-    """Return the ulp of x at `fraction_bits` fraction bits, or 0 if x needs no more bits."""
+    """Return the ulp of x rounded to `fraction_bits` fraction bits, or 0 if the rounding is exact.
+
+    x is a multiple of 2**last.
+    """
     exponent = _exponents(x) - fraction_bits
     return np.where((x == 0) | (exponent <= last), 0.0, np.ldexp(1.0, np.maximum(exponent, -1000)))

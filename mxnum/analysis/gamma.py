@@ -1,8 +1,9 @@
 """Compute the expected error of a block of independent numbers.
 
-Each result (`GammaBias` or `BlockError`) has numbers, a formula and a proved interval. `gamma_bias`
-computes relative errors, which matter for a multiplicative weight such as the gamma of a layer
-norm. `block_error` computes absolute errors, which matter for the operands of a product.
+`gamma_bias` computes relative errors, which matter for a multiplicative weight such as the gamma of
+a layer norm. `block_error` computes absolute errors, which matter for the operands of a product.
+The results (`GammaBias` and `BlockError`) hold the errors as numbers. For the main errors, their
+methods also return a formula and a proved interval.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ BACKENDS = ("arb", "iv")
 
 @dataclass(frozen=True, eq=False)
 class _Result:
-    """The base class of `GammaBias` and `BlockError`, with formula and proved interval."""
+    """The base class of `GammaBias` and `BlockError`, which returns formulas and intervals."""
 
     model: Model = field(repr=False)
     mu: Any
@@ -114,7 +115,7 @@ class _Result:
 class GammaBias(_Result):
     """The relative errors zeta = Q/gamma - 1 of a block of numbers gamma clustered around mu.
 
-    The fields have the shape of mu and sigma.
+    Q is the quantized value of gamma. The fields have the shape of mu and sigma.
     """
 
     #: E[Q/gamma] - 1.
@@ -123,8 +124,8 @@ class GammaBias(_Result):
     ratio_of_means: Any
     #: Var[zeta] of one number.
     variance: Any
-    #: Cov[zeta_i, zeta_j] of two numbers of a block: the part of the variance that averaging over
-    #: the block does not remove.
+    #: Cov[zeta_i, zeta_j] of two different numbers of a block. Averaging over the block does not
+    #: remove this part of the variance.
     covariance: Any
     #: P(gamma is beyond the largest element value times the scale).
     overflow: Any
@@ -141,7 +142,7 @@ class GammaBias(_Result):
 class BlockError(_Result):
     """The absolute errors of a block of independent numbers x.
 
-    The fields have the shape of mu and sigma.
+    Q is the quantized value of x. The fields have the shape of mu and sigma.
     """
 
     #: E<Q, x> / E<x, x>: the factor by which quantizing x multiplies a long dot product of x with
@@ -187,16 +188,16 @@ def gamma_bias(
         An MX format or its name. `block_size` replaces the format's block length.
     mu, sigma
         Mean and standard deviation of the cluster. The arrays mu and sigma broadcast together. With
-        sigma = 0 all numbers of the block are equal. A sigma up to 1e-13 abs(mu) counts as 0. If
-        sigma counts as 0 and Q or the scale jumps within the cluster, the accuracy stated in the
-        notes does not hold.
+        sigma = 0 all numbers of the block are equal. A sigma up to 1e-13 abs(mu) counts as 0. The
+        accuracy stated in the notes then holds only if neither the quantized value nor the scale
+        jumps within the cluster.
     scale_rule, rounding
         As in `mxnum.quantize`, except that ``"sr"`` has infinitely many random bits.
     distribution
-        ``"normal"``, or ``"uniform"`` on mu +- sqrt(3) sigma.
+        ``"normal"``, or ``"uniform"`` between mu - sqrt(3) sigma and mu + sqrt(3) sigma.
     prescale
-        After the scale is chosen, numbers are multiplied by this factor, which is divided out at
-        the end (Tseng et al. use 3/4).
+        After the scale is chosen, numbers are multiplied by this factor. At the end, quantized
+        values are divided by the factor (Tseng et al. use 3/4).
     tensor_scale
         The tensor scale, for formats such as NVFP4 that have one. In a tensor whose largest
         magnitude is A, the tensor scale of NVFP4 is A / 2688.
@@ -206,14 +207,15 @@ def gamma_bias(
 
     Notes
     -----
-    The shared scale is taken into account exactly, also for clusters that straddle binades. Let r
-    be the root mean square of zeta. In random comparisons with enclosures, the errors of ``bias``
-    and `ratio_of_means` were always below 1e-13 r + 2e-16. The errors of `variance` were always
-    below r (1e-12 r + 2e-16). `GammaBias.enclosure` gives a proved interval.
+    The shared scale is taken into account exactly, even if the cluster contains a power of two. Let
+    r be the root mean square of the relative error. In random comparisons with enclosures, the
+    errors of ``bias`` and `ratio_of_means` were always below 1e-13 r + 2e-16. The errors of
+    `variance` were always below r (1e-12 r + 2e-16). `GammaBias.enclosure` returns a proved
+    interval.
 
     Two results are infinite if zero is within 10 standard deviations of mu (for a uniform
-    distribution: within its interval). They are the bias of modes that round small numbers away
-    from zero, and the variance of stochastic rounding.
+    distribution: within its interval). One is the bias under a rounding mode that rounds small
+    numbers away from zero. The other is the variance under stochastic rounding.
 
     >>> import mxnum as mx
     >>> mx.analysis.gamma_bias("mxfp8_e4m3", 0.93, 0.01)
@@ -249,7 +251,7 @@ def block_error(
 ) -> BlockError:
     """Return the expected absolute error of a block of independent numbers.
 
-    The arguments are those of `gamma_bias`.
+    The arguments have the same meaning as in `gamma_bias`.
 
     >>> import mxnum as mx
     >>> mx.analysis.block_error("mxfp4_e2m1", rounding="sr").gain.round(5)
@@ -361,7 +363,8 @@ def _equal_numbers(model: Model, x: Fraction, index: int, single: dict[str, Arra
     """Store the exact moments, rounded once to float64, of a block whose numbers all equal x."""
     factor = model.ladder.units[model.ladder.of(abs(x))] / model.prescale
     quantizer = PiecewiseQuantizer.of(model.element, model.rounding)
-    # At a scale of zero, Q is 0, as if x were rounded toward zero at a scale far above x.
+    # If the scale is zero, the quantized value is 0. Rounding x toward zero at a scale far above x
+    # gives the same result.
     if factor == 0:
         factor, quantizer = abs(x) * 2**20, PiecewiseQuantizer.of(model.element, Rounding.RTZ)
     y, largest = x / factor, Fraction(model.element.max)
@@ -409,7 +412,7 @@ def _uniform_ends(mu: Fraction, sigma: Fraction) -> tuple[Fraction, Fraction]:
 
 
 def _cut(model: Model, mu: Fraction, sigma: Fraction, reach: float) -> Cut:
-    """Return the scales and the interval outside which the probability is negligible.
+    """Return the scales and the interval of numbers that together have almost all probability.
 
     For a normal distribution, the interval extends `reach` standard deviations, rounded up to an
     integer, on each side of mu.

@@ -1,9 +1,9 @@
 """List the scales that a block can have, and the block maximum at which each scale begins.
 
-For every format and most scale rules, the largest magnitude A of a block alone determines the
-block's scale. The scale has the index s if A lies between begins[s] and begins[s + 1], and its
-value is units[s]. `open_below` says which scale a block has if A equals begins[s]. So the same
-formulas hold for all these formats and scale rules.
+For every format and most scale rules, the scale of a block depends only on the block's largest
+magnitude A. The scale has the index s if A lies between begins[s] and begins[s + 1], and its value
+is units[s]. `open_below` says which scale a block has if A equals begins[s]. With these lists,
+`mxnum.analysis` uses the same formulas for all these formats and scale rules.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from mxnum.analysis.scale_theory import scale_threshold
 from mxnum.formats import ElementFormat, MXFormat, ScaleFormat
 from mxnum.modes import FloatScaleRule, ScaleRule, scale_rule_of
 
-#: The block maximum at which the last scale ends. This number stands for infinity, because no
-#: interval of integration reaches it.
+#: The block maximum at which the last scale ends. A finite number can replace infinity here,
+#: because no interval of integration reaches it.
 _BEYOND = Fraction(2) ** 512
-#: The values of a scale format are listed if it has at most this many bits.
+#: The largest number of bits of a scale format whose values are listed.
 _MOST_BITS = 16
 
 
@@ -39,7 +39,7 @@ class ScaleLadder:
     units: tuple[Fraction, ...]
     #: For each scale s, True if a block whose maximum equals begins[s] has scale s - 1.
     open_below: tuple[bool, ...]
-    #: The quantized values of a block with largest magnitude A are at most growth * max(A, least).
+    #: In a block with largest magnitude A, quantized values are at most growth * max(A, least).
     growth: Fraction
     least: Fraction
 
@@ -57,7 +57,7 @@ class ScaleLadder:
 
 
 def last_begun(ladder: ScaleLadder, size: Fraction) -> int:
-    """Return the index of the last of `begins` that is at most `size`, or 0 if there is none."""
+    """Return the index of the last item of `begins` that is at most `size`; 0 if all exceed it."""
     return max(bisect_right(ladder.begins, size) - 1, 0)
 
 

@@ -1,4 +1,7 @@
-"""Compute the effect of quantization on each element and block. `statistics` sums the results."""
+"""Compute the effect of quantization on each element and block.
+
+The module `statistics` combines the results into sums and maxima.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ def of_elements(
     bits: Array | None,
     tensor: Array | None,
 ) -> dict[str, Array]:
-    """Return, for each field of `Statistics`, an array with a value for each element or block."""
+    """Return a dictionary from each field of `Statistics` to its values for elements or blocks."""
     element, scales = fmt.element, np.asarray(q.scales)
     exact = x.astype(np.float64)
     by_block = by_numpy.scale_numbers(scales, fmt.scale)

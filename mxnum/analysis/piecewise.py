@@ -42,9 +42,9 @@ def _unbounded_value(element: ElementFormat, code: int) -> Fraction:
 class PiecewiseQuantizer:
     """The function Q(x) at scale 1 with saturation, for every real x.
 
-    Between `breakpoints` i-1 and i the result is ``lower[i]`` or ``upper[i]``. Only under
-    stochastic rounding do ``lower[i]`` and ``upper[i]`` differ. Stochastic rounding has infinitely
-    many random bits, so the mean of Q(x) is x. At breakpoint i the result is ``at[i]``.
+    Between `breakpoints` i-1 and i the result is ``lower[i]`` or ``upper[i]``. ``lower[i]`` and
+    ``upper[i]`` differ only under stochastic rounding. Here stochastic rounding has infinitely many
+    random bits, so the mean of Q(x) is x. At breakpoint i the result is ``at[i]``.
     """
 
     element: ElementFormat
@@ -96,7 +96,7 @@ def _derive(element: ElementFormat, rounding: Rounding) -> PiecewiseQuantizer:
         points.append(value)
         at.append(value)
         if value == signed[-1]:
-            rows.append((value, value))  # saturation, in every mode
+            rows.append((value, value))  # Every mode saturates beyond the last value.
             break
         beyond = signed[place + 1]
         if rounding.is_stochastic:

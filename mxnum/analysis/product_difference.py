@@ -111,7 +111,10 @@ class ProductDifference:
     values: dict[str, Array] = field(repr=False)
 
     def text(self) -> str:
-        """Return a sentence on the largest and the unexpected parts, and a table of all parts."""
+        """Return a sentence and a table of all parts.
+
+        The sentence names the largest part and the parts that are larger than expected.
+        """
         rows = [
             (p.name, f"{p.rms:.2e}", f"{p.largest:.2e}", f"{p.bias:+.2e}", f"{p.expected:.2e}", p.verdict)
             for p in (*self.parts, self.total)
@@ -145,13 +148,14 @@ def compare_products(
 
     The difference is the second stack's result minus the first stack's. Each stack's result is
     computed in steps: first with exact sums, then with one more property of the stack in each step.
-    A part is the effect of a property in the second stack minus the effect of the same property in
-    the first. The parts add up to the difference:
+    The change from one step to the next is the effect of a property. A part of the difference is
+    the effect in the second stack minus the effect in the first. The parts add up to the
+    difference:
 
     - **quantizer**: exact sums of each stack's operands, rounded once to float32;
     - **order**: fused sums, or float32 sums, in the stack's order, each rounded to nearest;
-    - **truncation**: terms and results keep only as many bits as in the unit, and results get the
-      unit's type;
+    - **truncation**: terms and results keep only as many bits as the unit keeps, and results have
+      the unit's type;
     - **promotion**: after every `MatrixUnit.promotion` products, the sum is added to a float32
       total. If promotions also apply block scales, promotions count as part of **order**;
     - **tensor scale**: sums are multiplied in float32 by the scales of whole tensors or rows.
@@ -159,8 +163,8 @@ def compare_products(
     Parameters
     ----------
     a, b
-        Matrices of shapes (M, K) and (K, N). A stack quantizes both matrices, unless the stack's
-        `quantize` is None: then a and b must be operands of the stack's unit.
+        Matrices of shapes (M, K) and (K, N). Each stack quantizes both matrices. If a stack's
+        `quantize` is None, a and b must already be operands that the stack's unit accepts.
     units
         The two stacks. Each stack is a `ProductStack`, a matrix unit, the name of a unit, or a mode
         of `Accumulate`.
@@ -190,7 +194,10 @@ def compare_products(
 
 
 class _Chain:
-    """The results of a stack in steps: exact sums, then one more property of the stack per step."""
+    """The results of a stack after each step of the computation.
+
+    The first step computes exact sums, and each further step adds one property of the stack.
+    """
 
     def __init__(self, stack: ProductStack, a: Any, b: Any) -> None:
         self.a, self.b = (_values(x) for x in (a, b))
@@ -209,7 +216,7 @@ class _Chain:
         self.steps = [exact, *(each * factor for each in sums), _scaled(sums[-1], left, right, stack.tensor_scale)]
 
     def expected(self, i: Array, j: Array) -> list[Error]:
-        """Return the expected errors of results [i, j], for each part but "quantizer"."""
+        """Return, for each part except "quantizer", the expected errors of the results [i, j]."""
         sums = Sums(self.a[i], self.b.T[j])
         nothing = sums.no_error()
         if not isinstance(self.unit, MatrixUnit):
@@ -220,15 +227,15 @@ class _Chain:
         is_moved = plain.promotion != promoted.promotion
         promotion = Error(moved.mean - kept.mean, moved.variance + kept.variance) if is_moved else nothing
         once = rounded_to_nearest(sums, self.a.shape[1]).variance
-        scaled = Error(nothing.mean, 2 * once)  # two multiplications round twice
+        scaled = Error(nothing.mean, 2 * once)  # multiplying by both scales rounds twice
         return [rounded_to_nearest(sums, self.unit.terms), kept, promotion, scaled]
 
 
 def _expected_squares(first: _Chain, second: _Chain, values: dict[str, Array]) -> dict[str, float]:
     """Return the expected mean squares of the parts and the total, for a sample of results.
 
-    The differences of operands and the errors of stacks are modelled as independent. The
-    expected total leaves out parts that are zero in all results.
+    The differences between operands and the errors of the stacks are assumed to be independent. A
+    part that is zero in all results does not count in the expected total.
     """
     results = np.argwhere(np.isfinite(values["total"]))
     if not len(results):
@@ -247,11 +254,12 @@ def _expected_squares(first: _Chain, second: _Chain, values: dict[str, Array]) -
 
 
 def _variants(unit: MatrixUnit, keeps_promotion: bool) -> list[MatrixUnit]:
-    """Return three variants of `unit`; the first two never warn that clauses lack evidence.
+    """Return three variants of `unit`.
 
-    The first variant keeps the most bits possible and rounds to nearest. The second variant adds as
-    `unit` does, and the third is `unit` itself. If `keeps_promotion` is False, the first and the
-    second variant have no promotion.
+    The first variant keeps the most bits possible and rounds to nearest. The second variant adds in
+    the same way as `unit`, and the third is `unit` itself. If `keeps_promotion` is False, the first
+    and the second variant have no promotion. Only the third variant warns about rules that no
+    output of a real chip confirms.
     """
     silent = tuple(Evidence(clause, "replayed") for clause in CLAUSES)
     promotion = unit.promotion if keeps_promotion else 0  # a promotion also applies block scales
@@ -274,7 +282,10 @@ def _values(x: Any) -> Array:
 
 
 def _as_type(x: Array, name: str) -> Array:
-    """Return an array rounded to nearest even to an operand type; for "tf32", to float32."""
+    """Return an array rounded to nearest even to an operand type.
+
+    For "tf32", the array is rounded to float32.
+    """
     if name in ("tf32", "float16"):
         return x.astype(np.float32 if name == "tf32" else np.float16)
     dtype = numpy_dtype(OPERANDS[name])
@@ -310,9 +321,9 @@ def _differences(first: list[Array], second: list[Array]) -> dict[str, Array]:
 def _round_to_a_grid(steps: list[Array]) -> None:
     """Round the arrays in `steps`, in place, so that their differences are exact in float64.
 
-    Let v be the arrays' largest magnitude at an index. At this index, all numbers are rounded to
-    multiples of a power of two that is at most 2**-48 v. Float32 numbers of magnitude 2**-25 v or
-    more do not change.
+    At each index, all arrays are rounded to multiples of one power of two. This power of two is at
+    most 2**-48 v, where v is the largest magnitude of any array at the index. Float32 numbers of
+    magnitude 2**-25 v or more do not change.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         largest = np.max([np.where(np.isfinite(step), abs(step), 0) for step in steps], axis=0)

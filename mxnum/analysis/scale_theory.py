@@ -1,8 +1,8 @@
 """Compute the effect of a scale rule on the largest number of a block, in exact rationals.
 
-Each rule has a threshold t: the scale exponent is at least s if the block maximum A is at least t *
-2**s. Therefore the maximum of a block divided by its scale lies between t and 2t. The maximum
-overflows if the quotient of maximum and scale is above the element's largest value.
+Each rule has a threshold t. The scale exponent is the largest integer s such that the block maximum
+A is at least t * 2**s. Therefore A divided by the scale lies between t and 2t. A overflows if this
+quotient is above the element's largest value.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from mxnum.modes import ScaleRule
 
 
 def scale_threshold(format: str | MXFormat | ElementFormat, scale_rule: str | ScaleRule = "floor") -> Fraction:
-    """Return t such that the shared exponent is the largest s with block maximum A >= t * 2**s.
+    """Return t such that the scale exponent is the largest s with block maximum A >= t * 2**s.
 
-    For ceil and rceil, the shared exponent is the largest s with A > t * 2**s. The thresholds
-    follow from the definitions of the rules, with A = f * 2**E.
+    For ceil and rceil, the condition is A > t * 2**s. The thresholds follow from the definitions of
+    the rules, with A = f * 2**E.
 
     >>> scale_threshold("mxfp8_e4m3", "floor"), scale_threshold("mxfp8_e4m3", "rceil")
     (Fraction(256, 1), Fraction(224, 1))
@@ -87,8 +87,8 @@ def overflow_region(format: str | MXFormat | ElementFormat, scale_rule: str | Sc
     element = element_of(format, "overflow_region")
     aligned = Fraction(2) ** element.emax
     largest = Fraction(element.max)
-    # By definition of t, A / 2**s is below 2t. For ceil and rceil, A / 2**s may equal 2t, which is
-    # at most the largest element value.
+    # By definition of t, the quotient A / 2**s is below 2t. For ceil and rceil the quotient may
+    # equal 2t, but 2t is then at most the largest element value.
     reach = 2 * scale_threshold(element, scale_rule)
     if reach <= largest:
         return OverflowRegion(largest / aligned, largest / aligned, Fraction(0))

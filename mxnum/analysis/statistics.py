@@ -21,11 +21,12 @@ from mxnum.memory.dtypes import Array, as_array, float_array
 from mxnum.modes import FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule, scale_rule_of
 from mxnum.ops import quantize, shared_scale
 
-#: The number of elements that are measured at a time, with about 130 bytes of memory for each one.
+#: Arrays are measured in pieces of about this many elements, because measuring needs about 130
+#: bytes of memory for each element of a piece.
 CHUNK = 1 << 16
 
-#: Arrays of at most this many elements are quantized with numpy, which takes milliseconds, because
-#: compiling a loop takes a second.
+#: Arrays of at most this many elements are quantized with numpy, which takes milliseconds.
+#: Compiling a loop for them would take a second.
 FEW = 1 << 16
 
 _COUNT: dict[str, Any] = {"dtype": np.int64, "combine": np.add}
@@ -43,8 +44,8 @@ class Statistics:
     are measured elements that are finite after quantization. Rates and errors are NaN if no element
     was measured.
 
-    Under asymmetric scaling, elements represent x - offset instead of x. Then counts such as
-    `clamped` are about x - offset, but errors are still about x.
+    Under asymmetric scaling, elements represent x - offset instead of x. Counts such as `clamped`
+    then count values of x - offset, but errors are still the differences x_q - x.
 
     Errors x_q - x are rounded once to float64 and summed in float64. The squares of errors must not
     overflow.
@@ -76,13 +77,14 @@ class Statistics:
     #: Sum of error times x.
     sum_error_x: Any = field(metadata=_SUM)
     max_error: Any = field(metadata=_LARGEST)
-    #: The number of blocks, of NaN blocks, and of blocks with an element that `beyond_max` counts.
-    #: Fields about blocks are None if `per` is an axis.
+    #: Three counts: all blocks, NaN blocks, and blocks with an element that `beyond_max` counts.
+    #: All fields about blocks are None if `per` is an axis.
     blocks: Any = None
     nan_blocks: Any = None
     blocks_beyond_max: Any = None
-    #: The number of blocks with a scale of zero (all elements are lost), with a subnormal scale
-    #: (of fewer digits), and with the largest scale. E8M0 scales are never zero or subnormal.
+    #: Three counts: blocks whose scale is zero (all their elements are lost), blocks whose scale is
+    #: subnormal (less precise), and blocks with the largest scale of the format. E8M0 scales are
+    #: never zero or subnormal.
     zero_scales: Any = None
     subnormal_scales: Any = None
     largest_scales: Any = None
@@ -181,7 +183,7 @@ class Statistics:
             clamping = int(np.count_nonzero(np.nan_to_num(clamp) > 0))
             return f"<Statistics of {np.shape(self.size)} groups: {spread}; {clamping} of {clamp.size} clamped>"
         if self.measured == 0:
-            return f"<Statistics of {self.size} elements: nothing measured: no finite element outside NaN blocks>"
+            return f"<Statistics of {self.size} elements: nothing measured (no finite element outside NaN blocks)>"
         excluded = self.size - self.compared
         return (
             "\n".join(
@@ -198,7 +200,7 @@ class Statistics:
         )
 
     def _of_scales(self) -> list[str]:
-        """Return a list with a line about scales, or an empty list if there is nothing to say."""
+        """Return the line about scales in a list, which is empty if there is nothing to report."""
         known = {"zero": self.zero_scales, "subnormal": self.subnormal_scales, "the largest": self.largest_scales}
         shares = [
             f"{name} {_ratio(count, self.blocks - self.nan_blocks):.3%}" for name, count in known.items() if count
@@ -246,11 +248,13 @@ def measure(
     format
         An `MXFormat`, or a name that `mxnum.formats.get` accepts.
     per
-        ``"tensor"`` for one result, ``"block"`` for a result per block (arrays of the shape of the
-        scales), or an axis for a result per index along the axis.
+        The groups of elements that each get a result. With ``"tensor"``, the fields are numbers for
+        the whole array. With ``"block"``, the fields are arrays with one number for each block, in
+        the shape of the scales. With an axis, they are arrays with one number for each index along
+        this axis.
     progress
-        A function that is called after each piece with the number of elements measured so far and
-        the number of all elements.
+        A function that `measure` calls after each piece of the array, with the number of elements
+        measured so far and the number of all elements.
 
     The other keywords are those of `mxnum.quantize`; ``nonfinite`` must be ``"block"`` or
     ``"element"``.
@@ -290,8 +294,8 @@ def measure(
         tensor = found_tensor_scale(array, fmt, tensor_scale is not None)
 
     settings, is_few = _settings(options, fmt), array.size <= FEW
-    # `by_numpy` lacks the scale rules that compare errors of elements, so `shared_scale` computes
-    # the scales of these rules.
+    # `by_numpy` does not have the scale rules that compare the errors of elements. For these rules,
+    # `shared_scale` computes the scales.
     finds_scales = is_few and scales is None and by_numpy.looks_at_elements(settings.scale_rule)
     done = 0
     for part in chunks(array.shape, layout, CHUNK):
@@ -317,7 +321,7 @@ def measure(
 
 
 def _of_shape(name: str, given: Any, shape: tuple[int, ...]) -> Array | None:
-    """Return `given` as an array, after a check of its shape; return None if it is None."""
+    """Return an optional argument as an array of the required shape, or None if it is None."""
     if given is None:
         return None
     array: Array = as_array(name, given, anywhere=False)
@@ -340,7 +344,7 @@ def found_tensor_scale(array: Array, fmt: MXFormat, by_rows: bool = False) -> Ar
 def _part_of(tensor: Array, part: Slices) -> Array:
     """Return the tensor scales for a piece of the array.
 
-    Along each axis, `tensor` has length 1 or the length of the whole array.
+    Along each of its axes, `tensor` has either length 1 or the length of the whole array.
     """
     along = part[: tensor.ndim]
     return tensor[tuple(slice(None) if n == 1 else piece for n, piece in zip(tensor.shape, along, strict=True))]
@@ -374,9 +378,9 @@ class _Sums:
         total[here] = operation(total[here], operation.reduce(values, axis=others, dtype=dtype))
 
     def values(self) -> dict[str, Any]:
-        """Return the sum for each field of `Statistics`.
+        """Return the sums and counts for the fields of `Statistics`, by name.
 
-        If `per` is an axis, blocks are not counted.
+        If `per` is an axis, the result does not contain the fields that count blocks.
         """
         counted: dict[str, Any] = {}
         if self.kind != "axis":
@@ -387,7 +391,7 @@ class _Sums:
 
 
 def _group(per: str | int, shape: tuple[int, ...], layout: Blocks) -> tuple[Any, ...]:
-    """Return the arguments with which `_Sums` sums over the groups that `per` selects."""
+    """Return the arguments of `_Sums` for the groups of elements that `per` selects."""
     of_scales = scales_shape(shape, layout)
     if isinstance(per, str):
         kind = errors.choose("per", per, ("tensor", "block"))
@@ -406,7 +410,7 @@ def _settings(options: dict[str, Any], fmt: MXFormat) -> by_numpy.Settings:
 
 
 def _any_float_array(x: Any) -> Array:
-    """Check `x`, and return it as an array of floats. A memory map stays a memory map."""
+    """Check `x`, and return it as an array of floats. Return a memory map without reading it."""
     return x if isinstance(x, np.memmap) and float_array("x", x[_none(x)]) else float_array("x", x)[0]
 
 

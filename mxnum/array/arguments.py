@@ -27,7 +27,7 @@ class Layout(NamedTuple):
 def host_options(engine: Any, **options: Any) -> dict[str, Any]:
     """Return `options` for the host's engine, and {} for a GPU's engine, which takes no options.
 
-    Raise ValueError if an option for a GPU's engine is not None.
+    Raise ValueError if the engine is a GPU's and an option is not None.
     """
     if engine is host_engine():
         return options
@@ -86,7 +86,7 @@ def checked_tensor_scale(
     A tensor scale is float32, without axes or with as many axes as the array. Along an axis with
     block length 1, a tensor scale may be as long as the array; along any other axis, its length is
     1. If `positive` is True, a tensor scale must be positive and finite, because elements are
-    divided by it. If `positive` is False, a tensor scale may be any float32 with the sign bit 0.
+    divided by it. If `positive` is False, a tensor scale may be any float32 whose sign bit is 0.
     `value` must be None if, and only if, the format has no tensor scale. If `value` is an array, it
     must be in the same memory as the array `beside`: in host memory, or on the same GPU. A Python
     number becomes an array in the memory of `beside`.
@@ -115,8 +115,8 @@ def checked_tensor_scale(
         )
     )
     accepted = (
-        f"without axes, or of {len(shape)} axes, each of length 1 or, where blocks have length 1, of the array's "
-        f"length (the array has shape {shape} and blocks {blocks})"
+        f"without axes, or of {len(shape)} axes of length 1 (an axis with block length 1 may also have the array's "
+        f"length; the array has shape {shape} and blocks {blocks})"
     )
     errors.require(fits, "tensor_scale", accepted, tensor.shape)
     if positive:
@@ -180,8 +180,7 @@ def copied_if_overlapping(read: Any, *written: Any) -> Any:
     """Return the array `read`, or a copy if one of the `written` arrays may share its memory.
 
     A loop may overwrite the array that it converts, because it reads each element before writing
-    the result. Inputs that a loop only reads, such as random words, must not change while the loop
-    runs.
+    the result. It must not overwrite its other inputs, such as random words.
     """
     if isinstance(read, np.ndarray):
         for array in written:
@@ -218,7 +217,7 @@ def packed_layout(
     errors.require(len(packed_shape) >= 1, "packed", "an array of at least one axis", packed_shape)
     length = errors.integer("length", length, 0, 1 << 62)
     row = packed_length(length, bits)
-    accepted = f"{row} bytes per row for {length} codes of {bits} bits"
+    accepted = f"an array of {row} bytes per row for {length} codes of {bits} bits"
     errors.require(packed_shape[-1] == row, "packed", accepted, packed_shape)
     shape = (*packed_shape[:-1], length)
     return shape, layout_of(fmt, shape, *rest)

@@ -55,9 +55,9 @@ class MXArray:
 
     With asymmetric scaling, an array also has float16 offsets, one for each block. If the format
     has a tensor scale, the array has one too. Each code takes a byte, unless the codes are packed
-    (``mxnum.quantize(x, format, packed=True)``). A packed array takes `packed_nbytes` bytes. All
-    parts are in host memory, or on a GPU as arrays of the input's library. `to_host` copies the
-    parts to host memory.
+    (``mxnum.quantize(x, format, packed=True)``). A packed array takes `packed_nbytes` bytes. The
+    parts are either all in host memory, or all in GPU memory, as arrays of the input's library.
+    `to_host` copies the parts to host memory.
 
     Make an MXArray with `mxnum.quantize`, or from existing parts with `MXArray.from_parts` or
     `MXArray.from_packed`. Arithmetic on an MXArray raises TypeError on purpose. `dequantize` (or
@@ -66,7 +66,7 @@ class MXArray:
 
     __slots__ = ("_is_part", "_packed_shape", "_stored", "blocks", "format", "offsets", "scales", "tensor_scale")
 
-    #: None makes operators with a numpy array raise TypeError instead of computing on codes.
+    #: Set to None, so that operators between a numpy array and an MXArray raise TypeError.
     __array_ufunc__ = None
 
     def __init__(
@@ -86,8 +86,8 @@ class MXArray:
         """
         self._stored = stored
         self._packed_shape = packed_shape
-        #: True if this MXArray is a view of a larger array, and elements outside the view have the
-        #: same tensor scale.
+        #: True if this MXArray is a view of a larger array, and elements outside the view share its
+        #: tensor scale.
         self._is_part = False
         #: The scales, of shape ceil(shape / blocks): uint8 codes (E8M0, E4M3, UE5M3), or floats if
         #: the scales have 16 or 32 bits.
@@ -235,7 +235,7 @@ class MXArray:
     ) -> Self:
         """Return a view: an MXArray with the given parts, which share the memory of this array.
 
-        `is_part` is True if elements outside the view have the same tensor scale.
+        `is_part` is True if elements outside the view share the view's tensor scale.
         """
         made = type(self)(stored, scales, self.format, blocks, offsets, packed_shape, tensor_scale)
         made._is_part = self._is_part or is_part
@@ -314,8 +314,7 @@ class MXArray:
 
         Values in float64 are exact if the array has no offsets. With offsets, the sum of value and
         offset is rounded. In a block whose scale is NaN, all values are NaN. `out` must have the
-        shape and dtype of the result. `threads` is the number of threads that may work on a large
-        array.
+        shape and dtype of the result. `threads` is the maximum number of threads for a large array.
         """
         target = result_format(dtype)
         stored, scales, offsets = held_parts(self)
@@ -383,10 +382,9 @@ class MXArray:
     def equals(self, other: object) -> bool:
         """Return True if format, blocks and every bit of the arrays are the same.
 
-        The compared arrays are the codes, scales, offsets and tensor scale.
-
-        Formats are equal only if their names are equal too. Packing and the order of axes in memory
-        are not compared.
+        The compared arrays are the codes, scales, offsets and tensor scale. Formats are equal only
+        if their names are also equal. The comparison ignores packing and the order of axes in
+        memory.
         """
         if not isinstance(other, MXArray):
             return False
@@ -411,9 +409,10 @@ class MXArray:
         return self.transpose()
 
     def transpose(self, *axes: Any) -> Self:
-        """Return a view with permuted axes, by default reversed. `axes` may be one tuple.
+        """Return a view with permuted axes. By default, the order of the axes is reversed.
 
-        Packed codes are unpacked to new memory, unless the last axis stays last.
+        The axes may also be given as one tuple. Packed codes are unpacked to new memory, unless the
+        last axis stays last.
         """
         if len(axes) == 1 and isinstance(axes[0], tuple | list):
             axes = tuple(axes[0])
@@ -430,10 +429,10 @@ class MXArray:
         )
 
     def __getitem__(self, key: Any) -> Self:
-        """Return the view that integers and slices select. Slices must keep blocks whole.
+        """Return the view that integers and slices select. A slice must select whole blocks.
 
-        Packed codes stay packed if each row of the selected part begins and ends at a byte;
-        otherwise they are unpacked to new memory.
+        Packed codes stay packed if each row of the view begins and ends at a byte boundary.
+        Otherwise, they are unpacked to new memory.
         """
         keys = key if isinstance(key, tuple) else (key,)
         ellipses = sum(item is Ellipsis for item in keys)
@@ -453,8 +452,8 @@ class MXArray:
                 "made of integers, slices and '...'", item,
             )  # fmt: skip
         stored, packed_shape = self._stored_at(keys)
-        # If the key drops all axes, numpy returns a view, not a scalar, because of the "..." at the
-        # end.
+        # The "..." at the end makes numpy return a view, not a scalar, even if the key drops all
+        # axes.
         return self._seen(
             stored,
             viewed(self.scales, lambda x: x[(*of_scales, ...)]),
@@ -567,7 +566,7 @@ def held_parts(q: MXArray) -> tuple[Any, Any, Any]:
 def held_tensor_scale(out: MXArray, tensor: Any) -> Any:
     """Return the tensor scale array of `out`, after a check that `tensor` can be written to it.
 
-    Raise ValueError if `out` is part of an array whose other elements keep the old tensor scale.
+    Raise ValueError if writing would change the tensor scale of elements outside `out`.
     """
     held = checked_out(host_view("out.tensor_scale", out.tensor_scale), tensor.shape, tensor.dtype)
     if out._is_part and on_host(held).tobytes() != on_host(tensor).tobytes():

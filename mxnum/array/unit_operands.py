@@ -23,18 +23,18 @@ class UnitOperand(NamedTuple):
     """An operand of a matrix unit, with its scales."""
 
     operand: Operand
-    #: The format of the scales that are applied within the sum; None if there are none.
+    #: The format of the scales that are applied within the sum, or None if no scales are applied.
     scale: ScaleFormat | None
-    #: The float32 factors by which finished sums are multiplied, one for each row of the operand or
-    #: one for several rows. None if there are no factors.
+    #: The float32 factors by which finished sums are multiplied, or None without factors. A factor
+    #: belongs to one row of the operand or to several rows.
     factor: Array | None
 
 
 def unit_operand(name: str, value: Any, unit: MatrixUnit, transposed: bool = False) -> UnitOperand:
     """Return an MX array or an array of floats as an operand of a matrix unit.
 
-    A unit sums along the last axis of its operands. If `transposed`, the last two axes are
-    exchanged first. Raise ValueError if the unit does not take the operand.
+    A unit sums along the last axis of its operands. If `transposed` is True, the last two axes are
+    exchanged before the sum. Raise ValueError if the unit does not accept the operand.
     """
     if isinstance(value, MXArray):
         return _of_mx(name, value, unit, transposed)
@@ -50,7 +50,7 @@ def unit_operand(name: str, value: Any, unit: MatrixUnit, transposed: bool = Fal
 
 
 def _taken(unit: MatrixUnit) -> str:
-    """Return the part of an error message that lists the operands that a unit takes."""
+    """Return the part of an error message that lists the operands that a unit accepts."""
     return f"{unit.takes} for unit {unit.name!r}"
 
 
@@ -78,7 +78,10 @@ def _of_mx(name: str, value: MXArray, unit: MatrixUnit, transposed: bool) -> Uni
 
 
 def unit_addend(value: Any, unit: MatrixUnit, shape: tuple[int, ...]) -> Array:
-    """Return the addend as a new C-contiguous array in the unit's type, or zeros for None."""
+    """Return the addend as a new C-contiguous array in the type of the unit's accumulator.
+
+    If `value` is None, the addend is zero.
+    """
     if value is None:
         return np.zeros(shape, unit.accumulator)
     addend = as_array("c", value)

@@ -14,7 +14,7 @@ from mxnum.memory.tensors import answer, in_kind
 
 
 def along(keys: tuple[Any, ...], lengths: tuple[int, ...]) -> tuple[Any, ...]:
-    """Return keys for an array with the axis lengths `lengths`.
+    """Return index keys for an array whose shape is `lengths`.
 
     The result is `keys`, except that the key for an axis of length 1 selects the axis's only item.
     """
@@ -25,9 +25,10 @@ def along(keys: tuple[Any, ...], lengths: tuple[int, ...]) -> tuple[Any, ...]:
 
 
 def leaves_alike(keys: tuple[Any, ...], shape: tuple[int, ...], lengths: Any) -> bool:
-    """Return True if an element selected by `keys` shares its tensor scale with an unselected one.
+    """Return True if any selected element shares its tensor scale with an unselected element.
 
-    `lengths` is the shape of the array of tensor scales.
+    `keys` select elements of an array with the given shape. `lengths` is the shape of the array of
+    tensor scales.
     """
     return any(
         alike == 1 and (len(range(length)[key]) if isinstance(key, slice) else 1) < length
@@ -56,7 +57,10 @@ def unpacked(packed: Any, shape: tuple[int, ...], bits: int) -> Array:
 
 
 def padded_with_zeros(packed: Any, length: int, bits: int) -> Any:
-    """Return packed rows of `length` codes with zero padding bits (a copy if some were nonzero)."""
+    """Return packed rows of `length` codes whose padding bits are all zero.
+
+    The result is `packed` itself, or a copy if some padding bits of `packed` are nonzero.
+    """
     used = length * bits % 8
     if used == 0 or 0 in packed.shape:
         return packed

@@ -1,9 +1,8 @@
 """Define the list of commands.
 
-A command is a function in a module of its own, ``command_<name>.py``. At its top level, the module
-of a command imports typer but no large package, so that commands and `--help` start within a third
-of a second. Calling a command loads only the command's module. `--help` loads the modules of all
-commands.
+A command is a function in a module of its own, ``command_<name>.py``. At its top level, this module
+imports typer but no large package. So commands and `--help` start within a third of a second.
+Calling a command loads only the command's module. `--help` loads the modules of all commands.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ LAB = {
 }  # fmt: skip
 #: The commands of the group ``mxnum unit``.
 UNIT = ("probe", "identify")
-#: The commands whose arguments may be negative numbers, which other commands read as options.
+#: The commands that accept negative numbers. Other commands read an argument such as -1 as options.
 _TAKES_NUMBERS = ("explain",)
 
 
@@ -72,7 +71,7 @@ class Command(typer.core.TyperCommand):  # type: ignore[misc]
         return rest
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; name options, not Python arguments, in its error messages."""
+        """Run the command, and replace names of Python arguments in its errors by option names."""
         try:
             return super().invoke(ctx)
         except (ValueError, TypeError) as problem:
@@ -95,9 +94,9 @@ def _common(
 
 
 def app_of(arguments: Sequence[str]) -> typer.Typer:
-    """Return the typer application with the command that `arguments` name.
+    """Return a typer application that has only the command named in `arguments`.
 
-    If `arguments` name no command, the application has all commands.
+    If `arguments` contain no command name, the application has all commands.
     """
     app = _group("mxnum", "Block-scaled number formats, bit for bit: OCP MX, NVFP4 and float scales.")
     app.callback()(_common)
@@ -127,11 +126,11 @@ def _group(name: str, text: str) -> typer.Typer:
 
 
 def _lab(arguments: Sequence[str]) -> typer.Typer:
-    """Return the group ``mxnum lab`` with the command that `arguments` name, or all commands."""
+    """Return the group ``mxnum lab`` with the command named in `arguments`, or all commands."""
     lab = _group(
         "lab", "Research on training in MX formats: run studies and evaluate their results.\n\n"
-        "A run stopped by Ctrl-C continues with the same command. "
-        "See a runaway in three minutes: `mxnum lab run quick`.\n\n"
+        "If you stop a run with Ctrl-C, the same command continues it. "
+        "To see training diverge within three minutes, run `mxnum lab run quick`.\n\n"
         "Examples: `mxnum lab list`; `mxnum lab run small --seeds 4`; `mxnum lab sweep study.toml`.",
     )  # fmt: skip
     for name in _named(arguments, tuple(LAB)):
@@ -140,7 +139,7 @@ def _lab(arguments: Sequence[str]) -> typer.Typer:
 
 
 def _unit(arguments: Sequence[str]) -> typer.Typer:
-    """Return the group ``mxnum unit`` with the command that `arguments` name, or all commands."""
+    """Return the group ``mxnum unit`` with the command named in `arguments`, or all commands."""
     unit = _group(
         "unit", "Find out how a matrix unit adds.\n\n"
         "Examples: `mxnum unit probe --operands e4m3 -k 32 -o cases.txt`; `mxnum unit identify answers.txt`.",
@@ -151,7 +150,7 @@ def _unit(arguments: Sequence[str]) -> typer.Typer:
 
 
 def _named(arguments: Sequence[str], known: Sequence[str]) -> Sequence[str]:
-    """Return the command that `arguments` name, or all known commands if they name none."""
+    """Return `arguments` if they contain a known command, and all known commands otherwise."""
     named = tuple(arguments)
     return named if set(named) & set(known) else known
 

@@ -28,7 +28,7 @@ def emit(
         str | None, typer.Option(help="Emit the fused sum of this matrix unit instead of a format's functions.")
     ] = None,
     operand: Annotated[
-        str | None, typer.Option(help="The format of the operands of --unit (default: the first that the unit takes).")
+        str | None, typer.Option(help="Operand format of --unit (default: the first format that the unit accepts).")
     ] = None,
     name: Annotated[
         str | None, typer.Option(help="The prefix of all names in C, or the name of the package in SystemVerilog.")

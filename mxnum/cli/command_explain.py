@@ -53,8 +53,8 @@ def explain(
     The output shows the maximum and the scale of the block. For each number, the output shows the
     two nearest element values, their midpoint and the code.
 
-    The command computes each step in exact rationals. Before the steps are printed, their result is
-    compared with the result of the compiled kernel.
+    The command computes each step in exact rationals. Before it prints the steps, the command
+    compares their result with the result of the compiled kernel.
 
     Examples: `mxnum explain 0.1 --format mxfp4_e2m1`;
     `mxnum explain 17 --scale 127 --rounding rna`;

@@ -22,7 +22,7 @@ def explore(
     formats: Annotated[Several, typer.Option("--format", "-f", help="Only this MX format; repeatable.")] = None,
     scale_rules: Annotated[
         Several,
-        typer.Option("--scale-rule", help="Scale rule to try; repeatable. Each format must allow one of the rules."),
+        typer.Option("--scale-rule", help="Scale rule to try; repeatable. Each format must support one of the rules."),
     ] = None,
     roundings: Annotated[Several, typer.Option("--rounding", help="Only this rounding; repeatable.")] = None,
     block_sizes: Annotated[
@@ -42,7 +42,7 @@ def explore(
         bool,
         typer.Option(
             "--frontier",
-            help="Sort candidates by bits, and print only those with less error than all candidates before them.",
+            help="Print only candidates with less error than all others of the same or fewer bits, sorted by bits.",
         ),
     ] = False,
     csv: Annotated[Path | None, typer.Option(help="Write all candidates to this file, as CSV.")] = None,
@@ -52,10 +52,11 @@ def explore(
     as_dtype: options.AsDtype = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Quantize a tensor with every format and setting (the candidates), and rank them by error.
+    """Quantize a tensor with every candidate, and rank the candidates by error.
 
-    The error is the root mean square of the quantization errors, divided by the root mean square of
-    the tensor. After Ctrl-C the command prints the results so far.
+    A candidate is a combination of format and settings. The error is the root mean square of the
+    quantization errors, divided by the root mean square of the tensor. After Ctrl-C the command
+    prints the results so far.
 
     Examples: `mxnum explore weights.npy`;
     `mxnum explore model.safetensors --tensor lm_head.weight --rounding rne --frontier`;

@@ -56,7 +56,7 @@ def formats(
         print_table("", ["code", "bits", "value"], listed)
 
 
-#: Column names with spaces, so that a narrow terminal can show them on several lines.
+#: Replacements of column names. A narrow terminal can break the new names at their spaces.
 _HEADINGS = {"bits/element": "bits per element"}
 
 

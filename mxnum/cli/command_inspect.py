@@ -28,7 +28,7 @@ def inspect(
 ) -> None:
     """Summarize an array: ranges, special values, scales, overflow, and a histogram of exponents.
 
-    Without `--tensor`, the weights of a checkpoint are listed with their layouts.
+    For a checkpoint without `--tensor`, the command lists the weights and their layouts.
 
     Examples: `mxnum inspect weights.npy -f mxfp8_e4m3 --scale-rule rceil`;
     `mxnum inspect weights.npz --json`; `mxnum inspect model.safetensors`.

@@ -18,7 +18,7 @@ def prove(
         typer.Argument(help="Verilog, SystemVerilog, C, C++, LLVM IR, PTX or Python.", metavar="FILES"),
     ],
     format: options.Format = "mxfp8_e4m3",
-    function: Annotated[str | None, typer.Option(help="The module or function to prove, if there are several.")] = None,
+    function: Annotated[str | None, typer.Option(help="The module or function to prove, if FILES has several.")] = None,
     port: Annotated[
         list[str] | None,
         typer.Option(help="Bind a port or parameter to an input, output or constant: in_data=x, enable=1; repeatable."),
@@ -33,7 +33,7 @@ def prove(
     ] = None,
     latency: Annotated[int, typer.Option(min=0, help="Clock cycles from inputs to outputs, for a pipeline.")] = 0,
     source: Annotated[
-        str, typer.Option(help="Type of the numbers that encoding takes or decoding returns: float32, e5m2, ...")
+        str, typer.Option(help="Type of the input of encode, or of the output of decode: float32, e5m2, ...")
     ] = "float32",
     rounding: options.Rounding = "rne",
     overflow: options.Overflow = "saturate",
@@ -52,12 +52,12 @@ def prove(
         list[str] | None,
         typer.Option(help="Accepted differences from the definition, separated by commas: nan_code and minus_zero."),
     ] = None,
-    seconds: Annotated[float, typer.Option(help="Time limit of the solver.")] = 300,
+    seconds: Annotated[float, typer.Option(help="Time limit of the solver, in seconds.")] = 300,
     as_json: options.AsJson = False,
 ) -> None:
     """Prove that code is right for all inputs, or show an input with a wrong result.
 
-    The exit status is 0 if the code is proved right, 2 if it cannot be read, and 1 otherwise.
+    The exit status is 0 if the code is proved right, 2 if the code cannot be read, and 1 otherwise.
 
     Examples: `mxnum prove encode convert.sv -f mxfp8_e4m3 --function convert`;
     `mxnum prove decode fp8.c --function e5m2_to_float --format mxfp8_e5m2`;

@@ -92,7 +92,8 @@ def _quantized(x: Array, format: str, settings: dict[str, Any]) -> MXArray:
     from mxnum.array import MXArray
     from mxnum.cli.console import progress
 
-    is_power = formats.get(format).scale.power_of_two  # float scales may need a tensor scale
+    # Float scales may need a tensor scale, which depends on the whole array.
+    is_power = formats.get(format).scale.power_of_two
     small = not is_power or x.ndim < 2 or x.size <= _PIECE or settings["axis"] % x.ndim == 0
     # Random bits (with a seed) and error messages depend on an element's index in the whole array,
     # so the array is not split.

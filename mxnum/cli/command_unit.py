@@ -17,21 +17,21 @@ Output = Annotated[
 
 def probe(
     operands: Annotated[
-        str, typer.Option(help="The format of the operands, or two formats with a comma: e4m3,e5m2.")
+        str, typer.Option(help="The format of the operands, or two formats such as e4m3,e5m2.")
     ] = "float16",
     k: Annotated[int, typer.Option("-k", "--products", help="The number of products that an instruction sums.")] = 16,
     accumulator: Annotated[str, typer.Option(help="float32, float16 or bfloat16: the type of c and d.")] = "float32",
     scales: Annotated[
-        str | None, typer.Option(help="The format of block scales and the length of a block: e8m0,32.")
+        str | None, typer.Option(help="The format of block scales and the block length, such as e8m0,32.")
     ] = None,
-    count: Annotated[int, typer.Option(help="Cases.", min=20)] = 300,
+    count: Annotated[int, typer.Option(help="The number of cases.", min=20)] = 300,
     seed: Annotated[int, typer.Option(help="Seed of the cases.")] = 0,
     output: Output = None,
     force: options.Force = False,
     device: Annotated[
         str | None,
         typer.Option(
-            help="Run the cases on a GPU: cuda, or the path of a compiled probe.cu. --output is then a folder."
+            help="Run the cases on a GPU: cuda, or the path of a compiled probe.cu. --output then names a folder."
         ),
     ] = None,
 ) -> None:
@@ -43,7 +43,7 @@ def probe(
     Example: `mxnum unit probe --operands e4m3 -k 32 -o cases.txt`.
 
     `mxnum unit probe --device cuda -o answers` runs all matrix instructions of this machine's GPU,
-    for all types of operands. The command keeps the answers already in the folder `answers`.
+    for all types of operands. The command computes only answers that the folder `answers` lacks.
     """
     if device is not None:
         from mxnum.units.identify.device import probe_gpu

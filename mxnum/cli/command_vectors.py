@@ -45,7 +45,7 @@ def vectors(
     k: Annotated[
         int | None,
         typer.Option(
-            help="Number of products in a case for a matrix unit (default: one instruction for mma, several for dot)."
+            help="Number of products in a case for a matrix unit (default: mma fills one instruction, dot several)."
         ),
     ] = None,
     block_size: options.BlockSize = None,
@@ -59,10 +59,10 @@ def vectors(
 ) -> None:
     """Write test vectors: a header, and then one case in each line, in hexadecimal.
 
-    An implementation reads the lines, replaces the answers by its own answers, and passes the lines
-    to `mxnum verify`. For a format with a tensor scale, each line also has the largest magnitude of
-    the tensor and the tensor scale. For a matrix unit, each case of `dot`, or of `mma`
-    (one instruction), also has an addend, and `--format` may name the type of the unit's operands.
+    An implementation reads the lines, replaces the answers by its own, and passes the lines to
+    `mxnum verify`. For a format with a tensor scale, each line also has the largest magnitude of
+    the tensor and the tensor scale. For a matrix unit, each case of `dot` or `mma` also has an
+    addend; `mma` is one instruction. `--format` may then name the type of the unit's operands.
 
     Examples: `mxnum vectors encode -f mxfp8_e4m3 | ./mine | mxnum verify`;
     `mxnum vectors quantize -f mxfp4_e2m1 --level 2 -o cases.txt`;

@@ -20,7 +20,7 @@ def verify(
         Path | None,
         typer.Option("--vectors", help="The file of cases, needed if the file of answers has no cases."),
     ] = None,
-    accept: Annotated[list[str] | None, typer.Option(help="Accepted choices, separated by commas, or all.")] = None,
+    accept: Annotated[list[str] | None, typer.Option(help="Choices to accept, separated by commas, or all.")] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with status 1 also if answers follow choices that --accept omits.")
     ] = False,

@@ -47,13 +47,13 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
 
 
 def bar(share: float, width: int = 40) -> str:
-    """Return a horizontal bar for a share from 0 to 1. A positive share has a visible bar."""
+    """Return a horizontal bar for a share from 0 to 1. Every positive share gets a visible bar."""
     eighths: int = max(round(share * width * 8), 1 if share > 0 else 0)
     return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
 
 
 class Advance(Protocol):
-    """A function that adds `done` units to the progress, and sets the total if `total` is given."""
+    """A function that advances a progress bar by `done` units, and sets its total if given."""
 
     def __call__(self, done: int, *, total: int | None = None) -> object: ...
 

@@ -15,7 +15,7 @@ SUFFIXES = (".png", ".svg", ".pdf")
 def check_figure(path: Path | None, force: bool = False) -> None:
     """Raise an error if a figure cannot be written to `path`.
 
-    A command calls this function before it starts its work.
+    A command calls this function first, so that a wrong path fails before a long computation.
     """
     check_output("Option --plot", path, force)
     if path is None:
@@ -25,7 +25,7 @@ def check_figure(path: Path | None, force: bool = False) -> None:
 
 
 def write_figure(path: Path, draw: Callable[[], Any]) -> None:
-    """Write to `path` the figure that `draw` returns. Errors leave no incomplete file."""
+    """Draw a figure with `draw` and write it to `path`; an error leaves no incomplete file."""
     from mxnum.output.files import written_whole
 
     figure = draw()

@@ -80,7 +80,7 @@ def _from_archive(path: Path, tensor: str | None) -> Array | MXArray:
 
 
 def _from_checkpoint(path: Path, tensor: str | None) -> Array | MXArray:
-    """Read a weight of a safetensors file or folder, or a stored part of it, such as its scales."""
+    """Read a weight, or a stored part such as its scales, from a safetensors file or folder."""
     from mxnum.interop.checkpoints import Checkpoint
     from mxnum.interop.safetensors import File
 

@@ -15,7 +15,8 @@ from typing import Any, TextIO
 
 from mxnum import errors
 
-#: Exit statuses. OK: the command succeeded. DIFFERS: a check found differences. FAILED: an error.
+#: Exit statuses. OK: the command succeeded. DIFFERS: a check found differences. FAILED: an error
+#: stopped the command.
 OK, DIFFERS, FAILED = 0, 1, 2
 #: The exit status after Ctrl-C, the same as in shells.
 INTERRUPTED = 130
@@ -78,8 +79,8 @@ def _status(arguments: Sequence[str] | None) -> int:
         with _first_message_shown():
             app_of(given)(args=given, prog_name="mxnum")
     except SystemExit as stop:
-        # typer exits with 1 if the process that reads the output has ended, but for mxnum a closed
-        # output is not a failure.
+        # If the process that reads the output has ended, typer exits with status 1. mxnum does not
+        # treat a closed output as a failure.
         if isinstance(stop.__context__, BrokenPipeError):
             return OK
         return stop.code if isinstance(stop.code, int) else OK

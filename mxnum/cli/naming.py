@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-#: Options whose names differ from the Python arguments that they set, by argument.
+#: For each Python argument whose option has another name: the name of the option.
 _OTHER = {
     "block": "block_size", "asymmetric": "offset", "ports": "port", "parameters": "parameter", "name": "tensor"
 }  # fmt: skip
@@ -20,7 +20,7 @@ def option(context: Any, argument: str) -> str | None:
 
 
 def given(context: Any, argument: str) -> str | None:
-    """Return the option that sets an argument, or None if the user did not give the option."""
+    """Return the option that sets an argument, or None if it is not on the command line."""
     found = _parameter(context, argument)
     is_given = found is not None and context.get_parameter_source(found.name).name == "COMMANDLINE"
     return name_of(found) if is_given else None
@@ -32,14 +32,14 @@ def name_of(parameter: Any) -> str:
 
 
 def asked(context: Any, arguments: Iterable[str]) -> dict[str, Any]:
-    """Return the values of the arguments whose options the user gave."""
+    """Return the values of the arguments whose options are on the command line."""
     return {name: context.params[_OTHER.get(name, name)] for name in arguments if given(context, name)}
 
 
 def reworded(message: str, context: Any) -> str:
-    """Return an error message of a Python function with option names in place of argument names.
+    """Return a Python function's error message with argument names replaced by option names.
 
-    A message about the argument ``x`` names the input file instead.
+    If the message is about the argument ``x``, the name of the input file takes its place.
     """
     subject = re.match(r"Argument ('\w+'(?: or '\w+')*)", message)
     if subject is None:

@@ -17,7 +17,7 @@ def _one_of(choices: Iterable[str]) -> str:
 
 
 def names_in(given: list[str] | None) -> list[str]:
-    """Return the names in all values of a repeated option; commas separate the names of a value."""
+    """Return the names that a repeated option lists; each value may list several, with commas."""
     return [name for value in given or () for name in value.split(",")]
 
 
@@ -43,20 +43,20 @@ Seed = Annotated[int | None, typer.Option(help="Seed of stochastic rounding.")]
 SrBits = Annotated[int, typer.Option(help="Number of random bits that stochastic rounding uses, 1 to 30.")]
 Tensor = Annotated[str | None, typer.Option(help="The tensor to read, if the file has several tensors.")]
 AsDtype = Annotated[
-    str | None, typer.Option("--as", help="Read elements of 2 bytes as bfloat16, a type that numpy files cannot name.")
+    str | None, typer.Option("--as", help="Read 2-byte elements as bfloat16, a type that numpy files cannot name.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that exists.")]
 Machine = Annotated[
     str,
     typer.Option(
-        help="What trains the runs: cpu; amx or avx512_bf16 (the CPU, with bfloat16 products by this unit; extra "
-        "`torch`); torch (PyTorch on the CPU); cuda (PyTorch on a GPU)."
+        help="Hardware that trains the runs: cpu; amx or avx512_bf16 (the CPU, with the bfloat16 instructions of this "
+        "name; needs the extra `torch`); torch (PyTorch on the CPU); cuda (PyTorch on a GPU)."
     ),
 ]
 Arms = Annotated[str | None, typer.Option(help="Train only these arms, separated by semicolons.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document for scripts.")]
 Processes = Annotated[int | None, typer.Option(min=1, help="Number of processes (default: one for each core).")]
-Nice = Annotated[int, typer.Option(min=0, max=19, help="Lower the priority of the processes by this much.")]
+Nice = Annotated[int, typer.Option(min=0, max=19, help="Niceness of the processes; 19 is the lowest priority.")]
 Scheduler = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Run on this dask.distributed cluster.")]
 
 

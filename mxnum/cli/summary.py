@@ -1,4 +1,7 @@
-"""Count values for `mxnum inspect`, piece by piece, so that an array may be larger than memory."""
+"""Collect the counts that `mxnum inspect` prints, for arrays that may be larger than memory.
+
+An array is read and counted piece by piece.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +48,8 @@ def pieces(x: Any) -> Iterator[Any]:
 class FloatSummary:
     """The range and special values of an array of floats, and the errors of quantizing the array.
 
-    `settings` are keywords of `mxnum.analysis.measure`. If the array comes in pieces and the format
-    has a tensor scale, `settings` must include the tensor scale of the whole array.
+    `settings` are keyword arguments of `mxnum.analysis.measure`. If the array is counted in pieces
+    and the format has a tensor scale, `settings` must include the tensor scale of the whole array.
     """
 
     def __init__(self, format: MXFormat | None = None, **settings: Any) -> None:
@@ -139,8 +142,8 @@ class MXSummary:
         self.q = q
         self.codes: Array = np.zeros(1 << q.format.element.bits, np.int64)
         self.nan_blocks = self.zero_scales = self.subnormal_scales = self.largest_scales = 0
-        #: The number of blocks with each exponent of the scale. Scales that are NaN, infinity or
-        #: zero are left out.
+        #: The number of blocks with each scale exponent. Scales that are NaN, infinite or zero are
+        #: not counted.
         self.exponents: Counter[int] = Counter()
 
     def add(self, q: MXArray) -> None:

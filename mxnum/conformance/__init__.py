@@ -5,9 +5,9 @@ Python callable with the right answers on whole arrays. `check_stochastic` judge
 draws its own random bits. `write_vectors` and `verify` exchange cases and answers as plain text,
 for implementations in any other language. `answer_vectors` computes the right answers to cases that
 the user writes. The commands ``mxnum vectors``, ``mxnum verify`` and ``mxnum answer`` do the work
-of `write_vectors`, `verify` and `answer_vectors` on the command line. `CHOICES` names the
-differences from the right answers that the standard permits. If an implementation documents some of
-these choices, pass them as ``accept=``. `identify` finds out how a matrix unit adds.
+of `write_vectors`, `verify` and `answer_vectors` on the command line. `CHOICES` describes the
+choices that the standard leaves to an implementation. If an implementation documents some of these
+choices, pass their names as ``accept=``. `identify` finds out how a matrix unit adds.
 
 `prove` checks an implementation for all inputs with a solver (``mxnum prove``). `prove` reads
 Verilog with yosys, C with clang, LLVM IR, PTX, functions of numba, and functions in the subset of

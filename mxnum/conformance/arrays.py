@@ -53,11 +53,11 @@ def check_arrays(
 ) -> Report:
     """Compare a callable with the right answers on whole arrays, and return the report.
 
-    The arrays have two axes. Their sizes are one element, one element less or more than a block,
-    several blocks with or without a short last block, and millions of elements. They are
-    contiguous, transposed, strided, or parts of larger arrays. An array counts as wrong if the
-    function raises an error for it, or returns a wrong shape or type; the report quotes the error.
-    A bug raises `ConformanceError`.
+    The arrays have two axes. Their sizes range from one element to millions of elements, with and
+    without a short last block. Their memory is contiguous, transposed, strided, or a part of a
+    larger array. An array counts as wrong if the function raises an error for it, or returns a
+    wrong shape or type; the report quotes the error. If any answer is wrong, `check_arrays` raises
+    `ConformanceError`.
 
     Parameters
     ----------
@@ -69,11 +69,11 @@ def check_arrays(
         - ``scale``: ``function(x)`` returns scale codes;
         - ``dequantize``: ``function(codes, scales)`` returns floats.
 
-        If the format has a tensor scale, each array is one tensor. If the function has parameters
-        called ``largest`` and ``tensor_scale``, it receives the tensor's largest magnitude and
-        tensor scale. A quantizer without the parameters ``largest`` and ``tensor_scale`` has to
-        compute the tensor scale itself. Codes have the shape of x, or are packed row by row along
-        the last axis. Arguments and answers have the types that `check` describes.
+        If the format has a tensor scale, each array is one tensor. The function receives the
+        tensor's largest magnitude and its tensor scale if it has parameters called ``largest`` and
+        ``tensor_scale``. A quantizer without these parameters has to compute the tensor scale
+        itself. Codes have the shape of x, or are packed row by row along the last axis. Arguments
+        and answers have the types that `check` describes.
     format
         An MX format, whose blocks lie along `axis`, or are tiles of
         ``block_shape=(rows, columns)``.
@@ -82,10 +82,11 @@ def check_arrays(
         and tests all four layouts: ``"contiguous"``, ``"transposed"``, ``"strided"`` and
         ``"part"``.
     scales
-        Layout of the scales: ``"plain"``, in the order of the blocks; ``"transposed"``; or
-        ``"swizzled"``, as tensor cores read them, for blocks along the last axis.
+        Layout of the scales: ``"plain"`` (the order of the blocks), ``"transposed"``, or
+        ``"swizzled"`` (the order in which tensor cores read scales; only for blocks along the last
+        axis).
     packed
-        For ``dequantize``: pass the codes packed, as `MXArray.pack` packs them.
+        For ``dequantize``: pass packed codes, in the layout of `MXArray.pack`.
     arrays, accept, strict
         As in `check`.
     seed
@@ -133,7 +134,7 @@ def check_arrays(
 def _task(
     operation: str, format: str | MXFormat, axis: int, block_shape: Sequence[int] | None, modes: dict[str, Any]
 ) -> tuple[Task, Blocks]:
-    """Return the claimed task, and the shape (rows, columns) of a block."""
+    """Return the task that the arguments describe, and the shape (rows, columns) of a block."""
     others = {name: mode for name, mode in known(modes).items() if name != "block"}
     plain = make_task(operation, in_blocks(format, modes.get("block")), **others)
     along = None if block_shape is not None else axis
@@ -142,23 +143,29 @@ def _task(
 
 
 class _Kernel:
-    """A callable, its claimed task, and the layouts of its arguments and answers."""
+    """The callable under test, its task, and the layouts of its arguments and answers."""
 
     def __init__(
         self, implementation: calling.Implementation, task: Task, blocks: Blocks, scales: str, packed: bool
     ) -> None:
         self.implementation, self.task, self.blocks, self.packed = implementation, task, blocks, packed
         self.scales = errors.choose("scales", scales, SCALES)
-        errors.require(self.scales != "swizzled" or blocks[0] == 1, "scales", f"one of {SCALES[:2]} here", scales)
+        errors.require(
+            self.scales != "swizzled" or blocks[0] == 1,
+            "scales",
+            f"one of {SCALES[:2]} if blocks span several rows",
+            scales,
+        )
         few = self.scales != "swizzled" or task.scale_bits <= 8
         errors.require(few, "scales", f"one of {SCALES[:2]} for scales of more than 8 bits", scales)
-        errors.require(not packed or task.takes_codes, "packed", "False but for 'dequantize'", packed)
-        #: True after the function has returned packed codes. If each row holds one code, the shape
-        #: does not show whether rows are packed, so earlier answers decide.
+        errors.require(not packed or task.takes_codes, "packed", "False unless operation='dequantize'", packed)
+        #: True after the function has returned packed codes. If each row holds one code, packed and
+        #: unpacked codes have the same shape. The kernel is then assumed to pack if an earlier
+        #: answer was packed.
         self.packs = False
 
     def run(self, collector: Collector, shape: Shape, layout: str, seed: int) -> tuple[ArrayResult, Answered | None]:
-        """Call the function for one array and judge its blocks."""
+        """Call the function for one array, and compare its answers with the right answers."""
         name = f"array of shape {shape}, {layout}"
         seed = (seed * 1_000_003 + shape[0]) * 1_000_003 + shape[1]
         of_values = self.task.takes_codes
@@ -188,7 +195,7 @@ class _Kernel:
         return ArrayResult(shape, layout, count, wrong), Answered(inputs, answers, self.blocks, layout, wrong, tensor)
 
     def _numbers(self, shape: Shape, seed: int) -> dict[str, Array]:
-        """Return an array of random bit patterns, and random words if rounding is stochastic."""
+        """Return an input array as bit patterns, and random words if rounding is stochastic."""
         count, task = math.prod(scales_shape(shape, self.blocks)), self.task
         made = [_blocks_of_tensor(task, count, seed)] if task.has_tensor else list(_blocks(task, count, seed))
         return {
@@ -207,8 +214,8 @@ class _Kernel:
     def _tensor(self, inputs: dict[str, Array], seed: int) -> Columns:
         """Return an array's largest finite magnitude and its tensor scale, as a batch of one row.
 
-        If the inputs are codes, they do not determine the largest magnitude. The method then takes
-        one of the magnitudes from `largest_of_tensors`.
+        Codes do not determine the largest magnitude of a tensor. If the inputs are codes, the
+        method chooses one of the magnitudes from `largest_of_tensors` by the seed.
         """
         if not self.task.has_tensor:
             return {}
@@ -222,7 +229,7 @@ class _Kernel:
     def _answers(
         self, implementation: calling.Implementation, inputs: dict[str, Array], shape: Shape, layout: str
     ) -> dict[str, Array]:
-        """Call the function and return its answer as arrays of codes, scales or bit patterns."""
+        """Call the function, and return its codes and scales, or the bit patterns of its floats."""
         task = self.task
         rows, columns = scales_shape(shape, self.blocks)
         if task.takes_codes:
@@ -257,7 +264,7 @@ class _Kernel:
         return answers
 
     def _lying(self, scales: Array) -> Array:
-        """Return the scales in the layout that the function takes."""
+        """Return the scales in the layout that the function expects."""
         if self.scales == "swizzled":
             from mxnum.interop.swizzle import swizzle_scales
 
@@ -271,7 +278,7 @@ def as_floats_there(view: Array, task: Task) -> Array:
 
 
 def _blocks_of_tensor(task: Task, count: int, seed: int) -> Columns:
-    """Return `count` blocks of finite numbers, drawn from the random cases (level 2) of a tensor.
+    """Return `count` blocks of finite numbers, chosen from random cases (level 2) of one tensor.
 
     A NaN or an infinity in one block would make the tensor scale useless for all blocks.
     """
@@ -282,8 +289,8 @@ def _blocks_of_tensor(task: Task, count: int, seed: int) -> Columns:
 
 
 def _blocks(task: Task, count: int, seed: int) -> Iterator[Columns]:
-    """Yield `count` blocks of random cases (level 2), in batches."""
-    # To save time, arrays of millions of elements repeat a few hundred thousand numbers.
+    """Yield batches of random cases (level 2), which have `count` blocks in all."""
+    # To save time, draw a few hundred thousand numbers, and repeat them in larger arrays.
     limit = max(1, min(count, LARGE * 4 // task.block))
     made = list(cases(task, level=2, seed=seed & ((1 << 64) - 1), count=limit))
     have = 0

@@ -61,7 +61,7 @@ def fitted(array: Array, bits: int) -> Array:
 
 
 def ordinal(fmt: ElementFormat, code: int) -> int:
-    """Return the rank of a code in the order of values; 0 for both zeros."""
+    """Return the rank of a code among the codes sorted by value; the rank of both zeros is 0."""
     sign = 1 << (fmt.bits - 1)
     if fmt.integer:
         return code - 2 * sign if code & sign else code
@@ -87,8 +87,8 @@ class Generator:
     def integers(self, low: int, high: int, shape: int | tuple[int, ...]) -> Array:
         """Return random integers in low..high inclusive.
 
-        If the range has n <= 2**32 integers, their probabilities differ by at most n / 2**32 of the
-        highest probability.
+        If the range has n <= 2**32 integers, the ratio of the lowest to the highest of their
+        probabilities is at least 1 - n / 2**32.
         """
         count, values = int(np.prod(shape)), np.uint64(high - low + 1)
         raw = self._generator.random_raw(count)

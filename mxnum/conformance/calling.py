@@ -1,9 +1,9 @@
-"""Call an implementation, and copy each field of its answers to an array, called a column.
+"""Call the implementation under test, and copy each field of its answers to a numpy array.
 
-A callable gets its own copies of the arrays and may overwrite them. An answer of a wrong shape or
-type raises an error. If a code has too many bits, its column has the type int64, and its case
-counts as wrong. torch is imported only if the caller asks for tensors; if the callable returns
-a tensor, torch is loaded already.
+Such an array is called a column. The implementation gets its own copies of the input arrays and may
+overwrite them. An answer of a wrong shape or type raises an error. A code with too many bits stays
+in its column, which then has the type int64, and the case counts as wrong. This module imports
+torch only if the caller asks for tensors. If a callable returns a tensor, torch is already loaded.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ARRAYS = ("numpy", "torch", "cuda")
 SCALES = ("plain", "swizzled")
 #: The ml_dtypes type of each 8-bit scale format, by the format's name.
 OWN_SCALES = {"e8m0": "float8_e8m0fnu", "e4m3": "float8_e4m3fn"}
-#: The torch type that holds two codes in a byte, the first code in the low four bits.
+#: The torch type whose bytes hold two 4-bit codes each. The first code is in the low four bits.
 PAIRS = "float4_e2m1fn_x2"
 #: Names of the parameters through which a function receives the tensor's largest magnitude and the
 #: tensor scale.
@@ -77,9 +77,10 @@ class Implementation:
         return {name: np.concatenate([found[name] for _, found in made])[order] for name in made[0][1]}
 
     def in_tensor(self, task: Task, inputs: Columns) -> Implementation:
-        """Return the implementation with `largest` and `tensor_scale` bound, if it takes them.
+        """Bind the parameters `largest` and `tensor_scale` of the callable, if it has them.
 
-        The values of these parameters come from the first row of `inputs`.
+        The values are read from the first row of `inputs`. The result is a new `Implementation`, or
+        this one if the callable has neither parameter.
         """
         if not task.has_tensor:
             return self
@@ -126,10 +127,10 @@ def _wanted_by_name(function: Callable[..., Any]) -> list[str]:
 
 
 def _tensors(task: Task, inputs: Columns) -> Iterator[Array]:
-    """Yield the indices of the rows of each tensor.
+    """Group the rows (blocks) of a batch into tensors, and yield each tensor's row indices.
 
-    A block with NaN or infinity is a tensor of its own, since NaN or infinity would affect all
-    blocks of a larger tensor.
+    Rows with the same `largest` form one tensor. A block with NaN or infinity is a tensor of its
+    own, because its NaN or infinity would affect every other block of the tensor.
     """
     largest = inputs["largest"][:, 0]
     alone: Array = np.zeros(len(largest), bool)
@@ -142,7 +143,7 @@ def _tensors(task: Task, inputs: Columns) -> Iterator[Array]:
 
 
 def _with_largest(part: Columns) -> Columns:
-    """Return the rows of a tensor and an extra row that holds the tensor's largest magnitude."""
+    """Return a copy of `part` with one more row: the tensor's largest magnitude, then zeros."""
     more = {name: np.concatenate([column, column[:1]]) for name, column in part.items()}
     more["x"][-1] = 0
     more["x"][-1, 0] = part["largest"][0, 0]
@@ -215,10 +216,11 @@ def read_floats(value: Any, name: str, task: Task, shape: tuple[int, ...]) -> Ar
 
 
 def read_element_codes(value: Any, name: str, task: Task, shape: tuple[int, ...], packs: bool = False) -> Array:
-    """Return codes of elements as integers; accept also the element's own type and packed rows.
+    """Return the element codes of an answer as an array of integers.
 
-    Integers of any width are accepted. If each row holds one code, the shape does not show whether
-    rows are packed, so `packs` decides.
+    `value` may be an array of integers of any width, or of the element's own type. Its rows may be
+    packed. If each row holds one code, packed and unpacked rows have the same shape, and `packs`
+    says whether the rows are packed.
     """
     array, kind = as_array(value, name)
     element, bits = task.element, task.element.bits
@@ -254,8 +256,8 @@ def read_scale_codes(
 ) -> Array:
     """Return the codes of scales as integers of the given shape.
 
-    `others` are further accepted shapes. `value` may be an array of integers, or of the ml_dtypes
-    type of the scale format.
+    `value` may be an array of integers, or of the scale format's type in ml_dtypes. Its shape may
+    also be one of the shapes in `others`.
     """
     array, kind = as_array(value, name)
     own = OWN_SCALES.get(scale.name, scale.name if scale.bits > 8 else "")
@@ -266,7 +268,7 @@ def read_scale_codes(
         errors.require_type(array.dtype.kind in "ui" and not kind.startswith("float"), name, accepted, kind)
     if lie == "swizzled":
         size = swizzle_scales(np.zeros(shape, np.uint8)).size
-        errors.require(array.size == size, name, f"of {size} bytes, the swizzled scales of {shape}", array.shape)
+        errors.require(array.size == size, name, f"of {size} bytes, as swizzled scales of shape {shape}", array.shape)
         errors.require_type(array.dtype == np.uint8, name, "an array of uint8 or float8_e8m0fnu", array.dtype.name)
         return unswizzle_scales(array.ravel(), shape)
     accepted = " or ".join(str(s) for s in (*others, shape))
@@ -286,12 +288,13 @@ def _nan_as_one(codes: Array, scale: ScaleFormat) -> Array:
 
 
 def parts_of(task: Task, inputs: Columns, values: Array) -> Columns:
-    """Return each block's scale and codes from its values; `NO_CODE` for a value without a code.
+    """Find a scale and codes for the values of each block; a value without a code gets `NO_CODE`.
 
-    Several scales can give the same values: zero has a code at every scale. The scales come from
-    the rule that reproduces most blocks, or from the claimed rule if rules tie. If a value has no
-    code at this scale, its block gets the nearest scale code at which all values have codes. If
-    several codes give a value, the right code is preferred.
+    Several scales can give the same values; for example, zero has a code at every scale. The scales
+    come from the scale rule that reproduces the most blocks. If rules tie, the claimed rule wins.
+    If some value of a block has no code at its scale, the block gets the nearest 8-bit scale code
+    at which all its values have codes. If several codes give the same value, the right code is
+    preferred.
     """
     bits = np.where(np.isnan(values), values.dtype.type(np.nan), values)
     bits = as_bits(np.where(values == 0, values * 0, bits) if task.element.integer else bits, task.source)
@@ -322,8 +325,8 @@ def _is_known(task: Task, inputs: Columns) -> bool:
 def _by_rule(task: Task, inputs: Columns, bits: Array) -> tuple[int, Array, Array]:
     """Return how many blocks the task's scale rule reproduces, and each block's scale and codes.
 
-    A block counts if the right codes give its values at the rule's scale. If the right codes are
-    unknown, a block counts if each of its values has a code at this scale.
+    The rule reproduces a block if the right codes, decoded at the rule's scale, equal the block's
+    values. If the right codes are unknown, it suffices that each value has a code at this scale.
     """
     scale = right_scales(task, inputs).astype(np.int64)
     codes = _codes_at(task, inputs, bits, scale)

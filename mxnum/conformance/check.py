@@ -40,24 +40,25 @@ def check(
         The callable under test. The function gets arrays of many cases at once, and may overwrite
         these arrays. The arguments and results of the function are:
 
-        - ``encode``: ``function(x)`` gives element codes; x has the shape (n,), and holds codes if
-          ``source`` is an element;
-        - ``quantize``: ``function(x)`` gives ``(codes, scales)``; x has the shape (n, block),
-          scales (n,) or (n, 1); or ``function(x)`` gives the values that codes and scales stand
-          for, in the type of x;
-        - ``scale``: ``function(x)`` gives scale codes;
-        - ``dequantize``: ``function(codes, scales)`` gives floats; each element has its own scale;
-        - ``dot``: ``function(a_codes, a_scales, b_codes, b_scales)`` gives n float32 numbers;
-          tensor scales are 1;
-        - ``mma``, and ``dot`` where `accumulate` is a matrix unit: ``function(a, b, c)`` gives n
-          numbers of the type of c. The arrays a and b have the shape (n, K) and the type that the
-          unit takes; c has the shape (n,). The arguments for a unit with scales are
+        - ``encode``: ``function(x)`` returns element codes. The array x has the shape (n,). It
+          holds codes if ``source`` is an element format, else floats.
+        - ``quantize``: ``function(x)`` returns ``(codes, scales)``. The array x has the shape
+          (n, block), and the scales have the shape (n,) or (n, 1). Instead of codes and scales,
+          ``function(x)`` may return the values that they encode, in the type of x.
+        - ``scale``: ``function(x)`` returns scale codes.
+        - ``dequantize``: ``function(codes, scales)`` returns floats. Each element has its own
+          scale.
+        - ``dot``: ``function(a_codes, a_scales, b_codes, b_scales)`` returns n float32 numbers.
+          Tensor scales are 1.
+        - ``mma``, and ``dot`` if `accumulate` is a matrix unit: ``function(a, b, c)`` returns n
+          numbers of the type of c. The arrays a and b have the shape (n, K) and the unit's operand
+          type; c has the shape (n,). If the unit has scales, the arguments are
           ``(a_codes, a_scales, b_codes, b_scales, c)``.
 
         With ``rounding="sr"`` the last argument is the array of random words. The callable may
-        return arrays or tensors. Codes may be integers, the element's own type of ml_dtypes or
-        torch, or bytes of the shape (n, block * bits / 8), packed row by row. Scales are integers
-        or float8_e8m0fnu.
+        return arrays or tensors. Codes may be integers, or have the element's own type of ml_dtypes
+        or torch, or be bytes of the shape (n, block * bits / 8), packed row by row. Scales are
+        integers or float8_e8m0fnu.
     format
         An MX format, which also sets the block length, or the type of arrays that a matrix unit
         takes (``"e4m3"``, ``"float16"``).
@@ -68,24 +69,26 @@ def check(
         Names of choices (see `mxnum.conformance.CHOICES`) that the implementation documents, or
         ``"all"``.
     strict
-        Raise an error also for answers that follow a choice that is not in `accept`.
+        If True, an answer that follows a permitted choice also raises an error, unless `accept` has
+        this choice.
     shrink
         Search for the smallest failing input with the package Hypothesis, if installed.
     arrays
         The type of the arguments: ``"numpy"`` arrays, ``"torch"`` tensors, or ``"cuda"`` tensors.
-        Codes and scales are uint8, random words are uint32. Operands of a matrix unit have the
-        type that the unit takes, or are codes if torch lacks this type.
+        Codes and scales are uint8, random words are uint32. The operands of a matrix unit have the
+        unit's operand type. If torch lacks this type, the operands are passed as codes.
     scales
         Layout of the returned scales: ``"plain"``, or ``"swizzled"`` for tensor cores
-        (`mxnum.interop.swizzle`). Swizzled scales have the order of a matrix of n rows and one
-        column, including its padding.
+        (`mxnum.interop.swizzle`). The callable must swizzle the scales as a matrix of n rows and
+        one column, padding included.
     **modes
-        ``source``, ``rounding``, ``scale_rule``, ``overflow``, ``nonfinite``, ``sr_bits``,
-        ``accumulate``, ``block``: the modes that the callable claims to implement. A mode that has
-        no effect on the operation raises ValueError. ``accumulate`` may be a
-        `mxnum.units.MatrixUnit` or its name. ``dot_blocks``: the number of blocks in each operand
-        of ``dot``. The default, four blocks, is the smallest number that shows in which order
-        blocks are summed. ``k``: the number of products of a case, for a matrix unit.
+        The modes that the callable claims to implement: ``source``, ``rounding``, ``scale_rule``,
+        ``overflow``, ``nonfinite``, ``sr_bits``, ``accumulate`` and ``block``. A mode that has no
+        effect on the operation raises ValueError. ``accumulate`` may be a `mxnum.units.MatrixUnit`
+        or its name. Two further settings choose the size of the cases. ``dot_blocks`` is the number
+        of blocks in each operand of ``dot``. The default, four blocks, is the smallest number that
+        shows in which order blocks are summed. ``k`` is the number of products in each case of a
+        matrix unit.
 
     Examples
     --------
@@ -109,7 +112,8 @@ def check(
 def judge_all(collector: Collector, implementation: Implementation, batches: Iterable[Columns]) -> None:
     """Call an implementation with all cases and judge its answers.
 
-    The implementation may raise an error for NaNs if no answer to a NaN is right.
+    If the definition has no answer for a NaN, the implementation may raise an error for a batch in
+    which every case has a NaN. The report then only mentions the error.
     """
     task, number = collector.task, 1
     for inputs in batches:

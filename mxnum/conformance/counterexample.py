@@ -35,7 +35,7 @@ def described(
 
 
 def _of_float(claim: Claim, inputs: Mapping[str, int]) -> tuple[Claim, Mapping[str, int]]:
-    """Return the claim and the inputs; decode the input of `encode` if it is an element code."""
+    """Return the claim and its inputs; an element code as the input of `encode` becomes a float."""
     if claim.operation != "encode" or claim.source.name in FLOATS:
         return claim, inputs
     (x,) = struct.unpack("<I", struct.pack("<f", claim.source.value(inputs["x"])))
@@ -46,9 +46,9 @@ def _of_float(claim: Claim, inputs: Mapping[str, int]) -> tuple[Claim, Mapping[s
 def _nan_settings(
     claim: Claim, inputs: Mapping[str, int], right: Mapping[str, int], found: Mapping[str, int | None]
 ) -> list[str]:
-    """Return the advice for a counterexample with NaN, in a list of at most one sentence.
+    """Return advice for a counterexample with NaN: a list with one sentence, or an empty list.
 
-    The sentence names the setting under which the counterexample does not count.
+    The sentence names the setting that accepts the answer or leaves out NaN inputs.
     """
     if claim.operation not in ("encode", "decode"):
         return []

@@ -24,7 +24,7 @@ from mxnum.reference import numbers
 def number(x: float | Fraction) -> str:
     """Return a number as text: a short exact decimal, or a significand times 2**n.
 
-    Digits that are cut off are written as "...".
+    If digits are cut off, the decimal ends with "...".
     """
     if isinstance(x, float) and not math.isfinite(x):
         return str(x)
@@ -41,7 +41,7 @@ def number(x: float | Fraction) -> str:
 
 
 def fraction_text(f: Fraction) -> str:
-    """Return a fraction of a gap as text: a quotient if that is short, otherwise a decimal."""
+    """Return a fraction of a gap as text: a quotient such as 3/8 if it is short, or a decimal."""
     if f.denominator == 1:
         return str(f.numerator)
     if f.denominator <= 64:
@@ -66,17 +66,18 @@ class FloatScaleSteps:
     """The steps from the values of a block to the code of its scale."""
 
     task: Task
-    #: The index of the largest finite magnitude in the block, and that magnitude. The index is None
-    #: if no element decides the scale, because the block is NaN or has no nonzero finite number.
+    #: The index of the element with the largest finite magnitude, and that magnitude. The index is
+    #: None if the block is NaN or has no nonzero finite number, because then no element decides the
+    #: scale.
     place: int | None
     maximum: Fraction
-    #: The tensor scale, or 1 if the format has none.
+    #: The tensor scale, or 1 if the format has no tensor scale.
     tensor_scale: Fraction
-    #: The quotient that is rounded: maximum / (largest element * tensor scale). The scale rule four
-    #: over six may multiply the quotient by 3/2.
+    #: The quotient that is rounded to a scale: maximum / (largest value of the element format *
+    #: tensor scale). The scale rules "four over six" may multiply the quotient by 3/2.
     quotient: Fraction
-    #: The codes of the scales around the quotient (`above` is None beyond the largest scale), and
-    #: the position of the quotient between them.
+    #: The codes of the two nearest scales, below and above the quotient, and the position of the
+    #: quotient between them. `above` is None if the quotient is beyond the largest scale.
     below: int
     above: int | None
     fraction: Fraction | None
@@ -114,9 +115,10 @@ class FloatScaleSteps:
 
 
 def _float_scale_steps(task: Task, values: list[float], tensor: Fraction, code: int) -> FloatScaleSteps:
-    """Return the steps to a known scale code; raise AssertionError if the steps give another code.
+    """Return the steps that lead to the scale code `code`.
 
-    The steps are computed in rationals from the values of elements and scales.
+    The function computes the steps in exact rationals from the values of elements and scales. If
+    the steps lead to another code, the function raises AssertionError.
     """
     scale, rule, largest = task.format.scale, task.scale_rule, Fraction(task.element.max)
     assert isinstance(rule, FloatScaleRule)
@@ -142,7 +144,10 @@ def _float_scale_steps(task: Task, values: list[float], tensor: Fraction, code: 
 def _rounded(
     scale: ScaleFormat, quotient: Fraction, rule: FloatScaleRule
 ) -> tuple[int, int, int | None, Fraction | None, str]:
-    """Return the rounded code, the codes below and above, the fraction of the gap, and the rule."""
+    """Return the code to which the quotient is rounded, and the reasons for it.
+
+    The reasons are the codes below and above, the quotient's position between them, and the rule.
+    """
     low, high = 0, scale.max_code + 1
     while high - low > 1:  # bisection, since larger codes have larger values
         middle = (low + high) // 2
@@ -163,7 +168,7 @@ def _rounded(
 
 
 def _error(task: Task, numbers: list[Fraction], factor: Fraction, power: int) -> Fraction:
-    """Return the sum of |error|**power for numbers rounded to nearest at the scale `factor`."""
+    """Return the sum of abs(error)**power if numbers are rounded to nearest at scale `factor`."""
     grid = [Fraction(task.element.value(code)) for code in range(task.element.max_code + 1)]
     total = Fraction(0)
     for x in numbers:
@@ -175,7 +180,7 @@ def _error(task: Task, numbers: list[Fraction], factor: Fraction, power: int) ->
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A grid value next to a number, with its code (None beyond the largest value)."""
+    """The grid value below or above a number, and its code (None beyond the largest value)."""
 
     code: int | None
     value: Fraction
@@ -245,8 +250,9 @@ class ElementSteps:
 class ScaleSteps:
     """The steps from the values of a block to its scale code."""
 
-    #: The index of the largest finite magnitude in the block, and that magnitude. The index is None
-    #: if no element decides the scale, because the block is NaN or has no nonzero finite number.
+    #: The index of the element with the largest finite magnitude, and that magnitude. The index is
+    #: None if the block is NaN or has no nonzero finite number, because then no element decides the
+    #: scale.
     place: int | None
     maximum: Fraction
     #: maximum = fraction * 2**exponent.
@@ -260,7 +266,7 @@ class ScaleSteps:
 
     @property
     def amount(self) -> str:
-        """The maximum as a number and as fraction * 2**exponent, or one text if both are equal."""
+        """The maximum as "number = fraction * 2^exponent"; without "=" if both sides are equal."""
         shown, product = number(self.maximum), f"{number(self.fraction)} * 2^{self.exponent}"
         return shown if shown == product else f"{shown} = {product}"
 
@@ -326,7 +332,7 @@ def explain_element(
         stays = limits(task.rounding)[math.copysign(1, x) < 0]
         sign = -1 if math.copysign(1, x) < 0 else 1
         beyond_it = f"beyond the largest, {number(sign * grid[-1])}"
-        # If delta is 0 here, the number is on the grid, but beyond the largest value.
+        # If delta is 0 here, the number needs no rounding, but is beyond the largest value.
         rule = f"is {beyond_it}" if delta == 0 else f"{rule}; {number(sign * rounded)} is {beyond_it}"
         if saturates:
             rule += ": it saturates"
@@ -342,9 +348,9 @@ def explain_element(
 
 
 def _neighbours(e: ElementFormat, grid: list[Fraction], y: Fraction, x: float) -> tuple[Neighbour, Neighbour]:
-    """Return the neighbours of a magnitude y in the grid, which is continued beyond its last value.
+    """Return the two neighbours of a magnitude y in the grid of element magnitudes.
 
-    The codes of the neighbours have the sign of x.
+    The grid is extended beyond its largest value. The codes of the neighbours have the sign of x.
     """
     step = grid[-1] - grid[-2] if e.mantissa_bits else grid[-1]
     if y >= grid[-1] + step:
@@ -359,10 +365,10 @@ def _neighbours(e: ElementFormat, grid: list[Fraction], y: Fraction, x: float) -
 
 
 def _factor(task: Task, scale: float, code: int | None, tensor: float | None) -> tuple[Fraction, str]:
-    """Return the divisor of elements, as an exact fraction and in words.
+    """Return the number by which elements are divided, as an exact fraction and in words.
 
-    If the scale is infinite or NaN, no element is divided, and the fraction is computed with 1 in
-    place of the scale.
+    If the scale is infinite or NaN, elements are not divided. The fraction is then computed as if
+    the scale were 1.
     """
     factor = Fraction(scale) if math.isfinite(scale) else Fraction(1)
     if task.format.scale.power_of_two:
@@ -381,7 +387,10 @@ def _code(e: ElementFormat, place: int, x: float) -> int:
 
 
 def _parity(e: ElementFormat, value: Fraction) -> int:
-    """Return the parity of a magnitude's code, even if the magnitude exceeds the largest value."""
+    """Return 0 if the code of a magnitude is even, and 1 if it is odd.
+
+    Codes are continued beyond the largest value.
+    """
     exponent = max(reference_exponent(value), e.emin) if value else e.emin
     if e.integer:
         exponent = 0
@@ -390,7 +399,7 @@ def _parity(e: ElementFormat, value: Fraction) -> int:
 
 
 def _rounding_rule(task: Task, negative: bool, parity: int, delta: Fraction, random: int) -> tuple[str, bool]:
-    """Return the rule in words, and True if it takes the neighbour that is farther from zero."""
+    """Return the rounding rule in words, and True if it rounds the number away from zero."""
     if delta == 0:
         return "is representable and stays", False
     mode, r, half = task.rounding, task.sr_bits, Fraction(1, 2)
@@ -417,7 +426,7 @@ def _rounding_rule(task: Task, negative: bool, parity: int, delta: Fraction, ran
 def explain_scale(task: Task, bits: Any, tensor: float | None = None) -> ScaleSteps | FloatScaleSteps:
     """Return the steps from a block's bit patterns to its scale code.
 
-    `tensor` is the tensor scale; a format without tensor scales needs none.
+    `tensor` is the tensor scale, or None if the format has no tensor scale.
     """
     column = np.asarray(bits).reshape(1, -1)
     values = [float(v) for v in as_floats(column, task.source)[0]]
@@ -477,9 +486,9 @@ def _scale_rule(rule: ScaleRule, e: ElementFormat, f: Fraction, exponent: int) -
 
 
 def explain_block(task: Task, bits: Any, random: Any = None, tensor: float | None = None) -> BlockSteps:
-    """Return the steps that quantize a block, checked against the reference.
+    """Return the steps that quantize a block; check that the reference gives the same codes.
 
-    Without `tensor`, the block counts as a whole tensor.
+    If `tensor` is None, the tensor scale is computed from this block alone.
     """
     flat = np.asarray(bits).ravel()
     if task.has_tensor and tensor is None:

@@ -1,4 +1,7 @@
-"""Compare conversions of other libraries, in their claimed modes, with the right answers."""
+"""Compare the conversions of other libraries with the right answers.
+
+Each conversion is compared in the modes that its library claims.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +41,12 @@ class Peer:
     """One conversion of one library."""
 
     library: str
-    #: The call of the library, as the table shows it.
+    #: The name of the library function, with its options, as the table shows it.
     call: str
     operation: str
     format: str
     function: Callable[..., Any]
-    #: The modes that the conversion claims, as keywords of `mxnum.conformance.check`.
+    #: The modes that the conversion claims to implement, as keywords of `mxnum.conformance.check`.
     claims: dict[str, Any] = field(default_factory=dict)
 
 
@@ -56,7 +59,7 @@ def version(library: str) -> str | None:
 
 
 def peers(library: str) -> list[Peer]:
-    """Return the conversions of an installed library, and silence its loading messages."""
+    """Import an installed library without its messages, and return its conversions."""
     makers = {
         "ml_dtypes": _ml_dtypes,
         "gfloat": _gfloat,
@@ -128,7 +131,7 @@ def _gfloat() -> Iterator[Peer]:
                 scale = gfloat.compute_scale_amax(info.etype.emax, row)
                 try:
                     rows.append(list(gfloat.encode_block(info, scale, row / scale)))
-                except ValueError:  # gfloat raises ValueError for a NaN without a code, so return a block of NaN
+                except ValueError:  # gfloat raises ValueError for NaN if the element has no NaN: return a block of NaN
                     rows.append([E8M0.nan_code] + [0] * len(row))
         codes = np.array(rows, np.uint8)
         return codes[:, 1:], codes[:, 0]
@@ -315,11 +318,11 @@ def _gguf() -> Iterator[Peer]:
     yield Peer("gguf", "MXFP4.dequantize_blocks", "dequantize", "mxfp4_e2m1", dequantize)
 
 
-#: At most this many wrong parts of a conversion (such as scales) are shown with a smallest failing
-#: input.
+#: The page shows the smallest failing input for at most this many wrong parts of a conversion (such
+#: as scales).
 PARTS = 4
-#: Number of examples that Hypothesis tries for each part. If no example fails, the numbers of a
-#: known failure are made simpler one by one.
+#: The number of examples that Hypothesis tries for each part. If no example fails, the numbers of a
+#: known failure are simplified one by one.
 EXAMPLES = 100
 
 
@@ -329,22 +332,23 @@ This page compares the answers of other libraries with the right answers. The ca
 the test vectors: every rounding boundary and its neighbours, all special values, and all extreme
 scales.
 
-*Claims* are the modes that a call is assumed to implement. *By choice* counts differences in points
-that the standard leaves open (see {doc}`/reference/test-vectors`); *wrong* counts differences that
-no choice explains. If a block contains an infinity, two answers are permitted: the whole block
-becomes NaN, or only the infinite element is affected, and the finite elements determine the scale.
-Any other answer counts as wrong, although the standard does not define the answer. If a call raises
-an error for NaN because the element has no code for NaN, cases with NaN are not counted.
+*Claims* are the modes that a call is assumed to implement. *By choice* is the number of cases whose
+answers differ only in points that the standard leaves open (see {doc}`/reference/test-vectors`).
+*Wrong* is the number of cases with any other difference. If a block contains an infinity, two
+answers are permitted: either the whole block becomes NaN, or only the infinite element is affected.
+In the second case, the finite elements determine the scale. Any other answer counts as wrong,
+although the standard does not define the right answer. If a call raises an error for NaN because
+the element has no code for NaN, cases with NaN are not counted.
 
 A conversion that was written for another purpose (for example, without subnormal scales) may be
 right for that purpose. For NVFP4, *wrong* means only that an answer differs from this library's
 exact definition, which no package computes. The finding then names the package whose arithmetic
 explains the answers ({doc}`/explanation/which-nvfp4`).
 
-Where possible, a finding names a mistake that explains all answers, wrong and right. Scales and
-codes, or single classes of cases, can have different mistakes. Classes, such as *tie* and *scale at
-its limit*, are kinds of cases. In a finding, `[inf 1 0 x30]` is a block of an infinity, a 1 and 30
-zeros.
+Where possible, a finding names a mistake that explains all answers, wrong and right. The mistakes
+in scales and in codes, or in different classes of cases, can differ. A class, such as *tie* or
+*scale at its limit*, is a kind of case. In a finding, `[inf 1 0 x30]` is a block of an infinity, a
+1 and 30 zeros.
 
 Made by `mxnum conformance --force --out docs/reference/conformance.md`.
 
@@ -410,7 +414,7 @@ def rows_of(library: str, advance: Callable[[str], object] = lambda what: None) 
 
 
 def section(library: str, rows: Iterable[Row]) -> str:
-    """Return the part of the page about one library."""
+    """Return the section of the page about one library: its table and findings."""
     rows = list(rows)
     titles = ["operation", "format", "call", "claims", "cases", "by choice", "wrong"]
     lines = [f"## {library} {version(library)}", "", _line(titles), _line(["---"] * len(titles))]
@@ -425,7 +429,7 @@ def section(library: str, rows: Iterable[Row]) -> str:
 
 
 def page(sections: Iterable[str]) -> str:
-    """Return the whole page."""
+    """Return the page: an introduction and the sections about the libraries."""
     return _HEAD + (
         f"mxnum {mxnum.__version__}, Python {platform.python_version()}, numpy {np.__version__}, "
         f"{platform.machine()}.\n\n" + "\n".join(sections)

@@ -37,21 +37,23 @@ def prove(
     Parameters
     ----------
     implementation
-        One file or several: Verilog or SystemVerilog (``.v``, ``.sv``), C or C++ (``.c``, ``.h``,
-        ``.cpp``, ...), LLVM IR (``.ll``), PTX (``.ptx``) or Python (``.py``, which is run); or a
-        Python function, compiled by numba or written in the subset of Python that
+        The path of a file, a list of paths, or a Python function. The files may hold Verilog or
+        SystemVerilog (``.v``, ``.sv``), C or C++ (``.c``, ``.h``, ``.cpp``, ...), LLVM IR
+        (``.ll``), PTX (``.ptx``) or Python (``.py``). A Python file is executed. A Python function
+        must be compiled by numba, or be written in the subset of Python that
         `mxnum.definition.word` describes.
     operation
         ``"encode"``, ``"decode"``, ``"scale"``, ``"quantize"`` or ``"dot"``.
     format
-        An MX format or an element.
+        An MX format or an element format.
     function
         The name of the module or function to prove, if the files have several.
     ports
-        What each port or parameter is bound to: an input or output of the operation, or a constant.
-        An example is ``{"in_data": "x", "enable": 1}``. Inputs are ``x``, ``scale`` and ``random``
-        (encode), ``code`` and ``scale`` (decode), ``amax`` (scale), ``x`` (quantize), ``a``, ``b``,
-        ``a_scale`` and ``b_scale`` (dot). Scales that are not given are 1.
+        For each port or parameter of the implementation: the input or output of the operation to
+        which it is bound, or a constant. An example is ``{"in_data": "x", "enable": 1}``. Inputs
+        are ``x``, ``scale`` and ``random`` (encode), ``code`` and ``scale`` (decode), ``amax``
+        (scale), ``x`` (quantize), ``a``, ``b``, ``a_scale`` and ``b_scale`` (dot). A scale that is
+        bound to no port is 1.
     parameters
         Parameters of a Verilog module, or macros for C.
     latency
@@ -63,8 +65,8 @@ def prove(
     settings
         ``source`` (the type of the numbers, or of decode's result), ``rounding``, ``overflow``,
         ``scale_rule``, ``nonfinite`` and ``block`` (quantize), ``sr_bits``, ``terms`` (dot),
-        ``assume`` (restrictions of the inputs) and ``accept`` (other right answers). ``assume``
-        and ``accept`` may each be one name or several.
+        ``assume`` (restrictions of the inputs) and ``accept`` (further answers that count as
+        right). ``assume`` and ``accept`` may each be a name or a sequence of names.
 
     Returns
     -------
@@ -89,7 +91,7 @@ def prove(
 
 
 class _Prover:
-    """Asks solvers the questions about one claim, within the time that is left."""
+    """A prover of one claim, which asks solvers questions until the time limit."""
 
     def __init__(self, claim: Claim, circuit: Any, binding: Any, seconds: float):
         import z3
@@ -263,7 +265,10 @@ class _Prover:
         return described(self.claim, values, right, found)
 
     def answers(self, goal: Any, values: Mapping[str, int]) -> dict[str, int | None]:
-        """Return the implementation's wrong answer at each output, None for undefined behaviour."""
+        """Return the implementation's answers to `values` by output.
+
+        The answers are None if the behaviour is undefined.
+        """
         import z3
 
         from mxnum.prove.solvers import solve
@@ -276,7 +281,7 @@ class _Prover:
 
 
 def definition(claim: Claim, symbols: Mapping[str, Any]) -> Any:
-    """Return the answer of the definition for symbolic inputs, in the bits of the output."""
+    """Return the definition's answer to symbolic inputs, as wide as the output."""
     import z3
 
     from mxnum.prove.sym import Sym

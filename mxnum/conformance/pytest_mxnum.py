@@ -22,7 +22,7 @@ def mx_check() -> Any:
 
 @pytest.fixture  # type: ignore[untyped-decorator]
 def mx_check_arrays() -> Any:
-    """Return `mxnum.conformance.check_arrays`, which a test calls on a kernel for whole arrays."""
+    """Return `mxnum.conformance.check_arrays`, which a test calls on a kernel of whole arrays."""
     from mxnum.conformance import check_arrays
 
     return check_arrays

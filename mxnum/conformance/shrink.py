@@ -1,4 +1,4 @@
-"""Find the smallest failing case with Hypothesis, starting from the numbers of known failures."""
+"""Find a small failing case with Hypothesis, from simple numbers and those of known failures."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ Wrong = Callable[[Columns], Array]
 def smallest_failure(
     implementation: Implementation, report: Report, first: Case | None = None, examples: int = EXAMPLES
 ) -> Case:
-    """Return the smallest input found that fails in the same way as the report's first failure.
+    """Return the smallest case found that fails in the same way as the case `first`.
 
-    If no smaller input is found, return the first failure itself.
+    By default, `first` is the report's first failure. If the search finds no case, return `first`.
     """
     first = first or next(iter(report.failures or report.examples.values()))
     if not report.failures:
@@ -56,10 +56,11 @@ def smallest_failure(
 def search(task: Task, wrong: Wrong, known: Sequence[Columns], examples: int) -> Columns | None:
     """Return a failing case (columns of one row), as small as possible, or None.
 
-    `wrong` says for each case of a batch whether it fails. Simple numbers are tried first, and the
-    numbers of the known failures only if no simple numbers fail. The package Hypothesis can miss a
-    simpler case. So each number of the case that Hypothesis finds is then replaced by the simplest
-    number with which the case still fails.
+    `wrong` takes a batch of cases, and returns True for each case that fails. The search tries
+    simple numbers first, and the numbers of the known failures only if no simple numbers fail.
+
+    Hypothesis can miss a simpler case. The search therefore replaces each number of the case that
+    Hypothesis finds by the simplest number with which the case still fails.
     """
     settings = hypothesis.settings(
         database=None, derandomize=True, deadline=None, max_examples=examples,
@@ -77,7 +78,7 @@ def search(task: Task, wrong: Wrong, known: Sequence[Columns], examples: int) ->
 
 
 def _with_fewer_products(wrong: Wrong, found: Columns) -> Columns:
-    """Return a dot product with zeros for all numbers that the failure does not need."""
+    """Return the dot product with every number set to zero that the failure does not need."""
     case = {name: column.copy() for name, column in found.items()}
     for names, at in [*((("a", "b"), place) for place in range(case["a"].shape[1])), (("c",), 0)]:
         simpler = {name: column.copy() for name, column in case.items()}
@@ -88,9 +89,10 @@ def _with_fewer_products(wrong: Wrong, found: Columns) -> Columns:
 
 
 def _simplest(task: Task, wrong: Wrong, found: Columns, pool: list[int]) -> Columns:
-    """Return a case that still fails, with simpler numbers.
+    """Return a case with simpler numbers that still fails.
 
-    Each number becomes zero or the first number in `pool` with which the case still fails.
+    For each number, the function tries zero and then the numbers in `pool`, and takes the first one
+    with which the case still fails.
     """
     case = {name: column.copy() for name, column in found.items()}
     for _ in range(3):
@@ -114,10 +116,10 @@ def _simplest(task: Task, wrong: Wrong, found: Columns, pool: list[int]) -> Colu
 
 
 def _simplest_tensor(task: Task, wrong: Wrong, case: Columns) -> Columns:
-    """Return the case in the simplest tensor in which the case still fails.
+    """Return the case as part of the simplest tensor in which the case still fails.
 
-    Three kinds of tensors are tried: the block alone; tensors whose largest magnitude is a simple
-    number; the tensor of the case.
+    The function tries, in this order, the block alone, tensors whose largest magnitude is a simple
+    number, and the case's own tensor.
     """
     sizes = _largest(task, [case])
     batch = select(case, [0] * len(sizes))
@@ -128,9 +130,10 @@ def _simplest_tensor(task: Task, wrong: Wrong, case: Columns) -> Columns:
 
 
 def _inputs(task: Task, seen: Sequence[Columns]) -> Any:
-    """Return a Hypothesis strategy for cases of simple or boundary numbers, or numbers of `seen`.
+    """Return a Hypothesis strategy that generates cases.
 
-    A case may have fewer numbers than a block has elements; the rest of the block is zeros.
+    The numbers of a case are simple numbers, boundary numbers, or numbers of the cases in `seen`.
+    If a case has fewer numbers than a block has elements, zeros fill the rest of the block.
     """
     fields = [field for field in task.inputs if field.name != "tensor_scale"]
     elements = [field for field in fields if field.kind in ("element", "operand")]
@@ -167,10 +170,10 @@ def _inputs(task: Task, seen: Sequence[Columns]) -> Any:
 
 
 def _largest(task: Task, seen: Sequence[Columns]) -> list[int]:
-    """Return the bit patterns of largest magnitudes of tensors, which the search tries in order.
+    """Return the candidates for a tensor's largest magnitude, as bit patterns in order of trial.
 
-    The first is 0, which stands for the block's own largest magnitude. Then come a few simple
-    numbers, and the largest magnitudes of the cases in `seen`.
+    The first candidate, 0, means the block's own largest magnitude. A few simple numbers follow,
+    and then the largest magnitudes of the cases in `seen`.
     """
     plain = [float(v) for v in (2688, 12, 6, 1, 5.25) if v <= task.source.max]
     known = [int(case["largest"][0, 0]) for case in seen]
@@ -180,7 +183,8 @@ def _largest(task: Task, seen: Sequence[Columns]) -> list[int]:
 def _scale_codes(task: Task) -> list[int]:
     """Return scale codes, sorted by their distance from the code of scale 1.
 
-    Of scales with more than 8 bits, only powers of two and the extreme codes are returned.
+    If scales have more than 8 bits, the result has only the codes of powers of two, and the
+    smallest and largest codes.
     """
     number = task.format.scale.number
     one = task.format.scale.bias if number is None else number.bias << number.mantissa_bits
@@ -190,7 +194,10 @@ def _scale_codes(task: Task) -> list[int]:
 
 
 def _floats(source: ElementFormat) -> list[int]:
-    """Return bit patterns of floats: powers of two and their neighbours, the simplest first."""
+    """Return the bit patterns of special floats, powers of two and their neighbours.
+
+    The simplest floats come first.
+    """
     bits = grid.with_neighbours(grid.narrowed(_powers(source), source), source)
     bits = np.unique(np.concatenate([bits, grid.special_patterns(source)]))
     floats = as_floats(bits, source)
@@ -202,7 +209,7 @@ def _powers(source: ElementFormat) -> Array:
 
 
 def _pool(task: Task, seen: Sequence[Columns]) -> list[int]:
-    """Return bit patterns of numbers to try, the simplest first."""
+    """Return the bit patterns of the numbers that the search tries, the simplest first."""
     source = task.source
     if source.name not in FLOATS:
         codes = np.arange(1 << source.bits)

@@ -72,7 +72,7 @@ def special_values(*, source: str = "float32", nan: bool = True, infinity: bool 
 def values(
     format: str | MXFormat | ElementFormat, *, source: str = "float32", nan: bool = True, infinity: bool = True
 ) -> Any:
-    """Return a strategy for floats: at boundaries, special values, and any other floats."""
+    """Return a strategy for floats: floats near boundaries, special values, and any others."""
     float_type = FLOATS[errors.choose("source", source, tuple(FLOATS))]
     dtype = numpy_dtype(float_type)
     finite = st.integers(0, float_type.max_code)
@@ -179,10 +179,10 @@ def elements(*, custom: bool = True) -> Any:
 
 
 def mx_formats(*, custom: bool = True, scales: str | Sequence[str] = "e8m0") -> Any:
-    """Return a strategy for MX formats with the scales `scales`; `custom` adds custom formats.
+    """Return a strategy for MX formats whose scales are in `scales`.
 
-    Custom formats have any element and a block length of 1 to 64. `scales` are names of
-    `mxnum.formats.SCALES`.
+    If `custom` is True, the strategy also generates custom formats, with any element and a block
+    length of 1 to 64. `scales` is one name in `mxnum.formats.SCALES`, or several.
     """
     chosen = [
         errors.choose("scales", s, tuple(formats.SCALES)) for s in ([scales] if isinstance(scales, str) else scales)

@@ -41,10 +41,10 @@ class Field:
     name: str
     bits: int
     count: int
-    #: The kind of number: ``float`` (a bit pattern of the float type), ``code`` (a code of the
-    #: element from which the task converts), ``element``, ``scale``, ``tensor``, ``random``,
-    #: ``operand`` (a bit pattern of a matrix unit's operand) or ``addend`` (a bit pattern of a
-    #: matrix unit's accumulator).
+    #: The kind of number. ``float`` is a bit pattern of the float type, and ``code`` is a code of
+    #: the element from which the task converts. ``operand`` and ``addend`` are bit patterns of a
+    #: matrix unit's operand and accumulator. The other kinds are ``element``, ``scale``, ``tensor``
+    #: and ``random``.
     kind: str
 
     @property
@@ -66,13 +66,13 @@ class ArrayFormat(MXFormat):
 
 
 class Operation:
-    """One kind of conversion: its fields, cases, right answers, judge, hypotheses and description.
+    """One kind of operation: its fields, cases, right answers, judge, hypotheses and description.
 
     A new operation is a subclass, with an instance in `mxnum.conformance.operations.OPERATIONS`.
     """
 
     name: str
-    #: The settings that decide the answers.
+    #: The settings on which the right answers depend.
     settings: tuple[str, ...]
     #: The input fields, ordered like the callable's arguments, and the output fields, ordered like
     #: the items of the tuple that the callable returns.
@@ -84,7 +84,7 @@ class Operation:
     is_flat = False
     #: True if each case is a part of a tensor, which may have a tensor scale.
     in_tensors = False
-    #: The key of the float type in the header of vectors.
+    #: The key of the float type in the header of a file of vectors.
     type_key = "source"
 
     def __str__(self) -> str:
@@ -95,7 +95,7 @@ class Operation:
         raise NotImplementedError
 
     def outputs(self, task: Task) -> tuple[Field, ...]:
-        """Return the fields that an implementation answers."""
+        """Return the fields that an implementation computes."""
         raise NotImplementedError
 
     def result_bits(self, task: Task) -> int | None:
@@ -138,7 +138,7 @@ class Operation:
         raise NotImplementedError
 
     def labels(self, task: Task, inputs: Columns, answers: Columns, want: Columns, tallies: Tallies) -> Columns:
-        """Return each output field's labels, as in `mxnum.conformance.judging.judge`."""
+        """Return the labels of each output field (defined in `mxnum.conformance.judging.judge`)."""
         raise NotImplementedError
 
     def class_names(self, task: Task) -> tuple[str, ...]:
@@ -150,11 +150,11 @@ class Operation:
         raise NotImplementedError
 
     def causes(self, task: Task, found: Judgement) -> tuple[Array, Columns]:
-        """Return a float (as bits) and other properties of each case that may cause its error."""
+        """Return possible causes of each case's error: the bits of a float, and numbers by name."""
         raise NotImplementedError
 
     def hypotheses(self, task: Task) -> Iterator[tuple[str, str, Answer]]:
-        """Yield each possible mistake: its output field, its name, and a function that makes it."""
+        """Yield possible mistakes: the output field, the name, and a function with the mistake."""
         raise NotImplementedError
 
     def given(self, task: Task, inputs: Columns) -> str:
@@ -168,7 +168,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Task:
-    """An operation with everything that decides its answers."""
+    """An operation, with the format and all settings on which its right answers depend."""
 
     operation: Operation
     format: MXFormat
@@ -180,11 +180,11 @@ class Task:
     nonfinite: Nonfinite = Nonfinite.BLOCK
     sr_bits: int = 30
     accumulate: Accumulate = Accumulate.BLOCK
-    #: Number of blocks in each operand of a dot product. Four blocks show the order in which an
-    #: implementation adds blocks.
+    #: Number of blocks in each operand of a dot product. Four blocks are enough to detect the order
+    #: in which an implementation adds blocks.
     dot_blocks: int = 4
-    #: The matrix unit that sums the `k` products of a case. If `unit` is None, `accumulate` says
-    #: how to sum.
+    #: The matrix unit that sums the `k` products of a case. If `unit` is None, `accumulate` defines
+    #: the sum.
     unit: MatrixUnit | None = None
     k: int = 0
 
@@ -254,7 +254,7 @@ class Task:
 
     @property
     def outputs(self) -> tuple[Field, ...]:
-        """The fields that an implementation answers."""
+        """The fields that an implementation computes."""
         return self.operation.outputs(self)
 
     def header(self) -> dict[str, str]:

@@ -32,8 +32,8 @@ _VALUES[list(b"ABCDEF")] = range(10, 16)
 _VALUES[list(b"abcdef")] = range(10, 16)
 #: Number of lines parsed at a time.
 CHUNK = 8192
-#: The value of ``# cases:`` in a header that leaves the number of cases to the last line of the
-#: file. A writer that does not know the number of cases in advance writes this value.
+#: The value of ``# cases:`` in a header if the last line of the file states the number of cases.
+#: Programs write this value if they do not know the number of cases in advance.
 BELOW = "stated below"
 
 
@@ -64,10 +64,10 @@ def format_lines(fields: Sequence[Field], columns: Columns) -> bytes:
 def parse_lines(
     fields: Sequence[Field], lines: Sequence[bytes], names: Sequence[str], answers: Sequence[Field] = ()
 ) -> Columns:
-    """Return the columns of numbers that the lines hold.
+    """Return the numbers in the lines as columns, one column for each field.
 
-    `names` has the name of each line for error messages, such as "Line 7 of cases.txt". A field in
-    `answers` may have codes that are too large; its column is then int64.
+    `names` has the name of each line for error messages, such as "Line 7 of cases.txt". The codes
+    of a field in `answers` may have too many bits for the field; its column is then int64.
     """
     width = sum(field.count * (field.digits + 1) for field in fields)
     if all(len(line) == width for line in lines):
@@ -102,9 +102,9 @@ def without_unknown(
 ) -> tuple[list[bytes], dict[int, str]]:
     """Replace each answer that has unknown digits by 0, because such an answer cannot be parsed.
 
-    Return the new lines, and the original text of the answers of each changed line, by row. The
-    digits x and z stand for unknown bits. Only the answers, at the end of a line, may have unknown
-    digits.
+    Return the new lines, and a dictionary from the row of each changed line to the original text of
+    its answers. The digits x and z represent unknown bits. Only the answers, at the end of a line,
+    may have unknown digits.
     """
     cleaned, unknown = list(lines), dict[int, str]()
     if not any(digit in line for line in lines for digit in b"xXzZ"):
@@ -130,7 +130,7 @@ def _is_number(token: bytes) -> bool:
 def _one_by_one(tokens: list[bytes], fields: Sequence[Field], buses: Sequence[Field], line: str) -> list[bytes]:
     """Return the tokens of a line with each field of `buses` split into codes.
 
-    A bus is one number with all codes of a field, the first code in the lowest bits.
+    A bus is one number that contains all codes of a field, with the first code in the lowest bits.
     """
     found: list[bytes] = []
     for field in fields:
@@ -146,7 +146,7 @@ def _one_by_one(tokens: list[bytes], fields: Sequence[Field], buses: Sequence[Fi
 
 
 def _parse_fixed(fields: Sequence[Field], text: Array) -> Columns | None:
-    """Return the columns of lines in the layout of `format_lines`; None for other lines."""
+    """Return the columns of lines in the layout of `format_lines`, or None for other layouts."""
     result = {}
     at = 0
     for field in fields:
@@ -181,7 +181,7 @@ class Incomplete(ValueError):
 
 
 class Arriving:
-    """The lines of a pipe; `is_waiting` says if the next line has not arrived yet."""
+    """The lines of a pipe; `is_waiting` tells whether the next line has not arrived yet."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._file = stream.fileno()
@@ -189,7 +189,7 @@ class Arriving:
 
     @property
     def is_waiting(self) -> bool:
-        """True if the next line has not arrived yet, and may take long."""
+        """True if the next line has not arrived yet, so that reading it may take a long time."""
         return not self._lines
 
     def __iter__(self) -> Iterator[bytes]:
@@ -239,10 +239,12 @@ class Reader:
 
     @property
     def cases(self) -> int | None:
-        """The number of cases that the stream states, perhaps in its last line, or None."""
+        """The number of cases from the header or the last line, or None if no line states it."""
         stated = self.header.get("cases")
         if stated == BELOW:
-            raise Incomplete("The last line must be '# cases: ...', as the header says; there is none.")
+            raise Incomplete(
+                "The last line must be '# cases: ...', because the header says 'stated below'; this line is missing."
+            )
         return None if stated is None else int(stated)
 
     def named(self, line: int) -> str:
@@ -254,7 +256,10 @@ class Reader:
         return [self.named(first + row) for row in range(count)]
 
     def holds_answers(self, task: Task) -> bool:
-        """Return True if the lines hold answers; the header decides, or else the first case."""
+        """Return True if the lines hold answers.
+
+        If the header does not say so, the number of values in the first case decides.
+        """
         if "answers" in self.header or self._next is None:
             return self.header.get("answers", "yes") == "yes"
         inputs = task.inputs
@@ -264,8 +269,8 @@ class Reader:
     def chunks(self, size: int = CHUNK) -> Iterator[tuple[int, list[bytes]]]:
         """Yield batches of lines, each with the number of its first line.
 
-        Comments and empty lines are left out. A batch of lines from a pipe ends when the next line
-        has not arrived yet.
+        The batches do not contain comments and empty lines. A batch from a pipe ends early if the
+        next line has not arrived yet.
         """
         pending: list[bytes] = []
         first, counted = self.line, False
@@ -283,7 +288,8 @@ class Reader:
                 elif key in (_NAME, *HEADER):
                     shown = line.decode(errors="replace").strip()
                     raise ValueError(
-                        f"{self.named(self.line)} must be a case or a comment, not {shown!r}: the header comes first."
+                        f"{self.named(self.line)} must be a case or a comment, not the header line {shown!r}; the "
+                        "header must precede all cases."
                     )
                 if pending:  # start a new batch, since a batch must have consecutive line numbers
                     yield first, pending
@@ -304,7 +310,7 @@ class Reader:
 
 
 def _stated(line: bytes) -> tuple[str, str]:
-    """Return the key and the value that a header line states; two empty strings for a comment."""
+    """Return the key and the value of a header line, or two empty strings for a comment."""
     text = line[1:].decode(errors="replace").strip()
     if text.startswith(_NAME):
         return _NAME, text.removeprefix(_NAME).strip()
@@ -349,9 +355,10 @@ def write_vectors(
 def answer_vectors(cases: BinaryIO | Arriving, out: BinaryIO, *, advance: Advance = lambda done: None) -> int:
     """Write the cases of a stream with their right answers, and return the number of cases.
 
-    The stream holds a header and inputs, as `verify` reads them. The output states the number of
-    cases in its header if the header of the input does, and otherwise in its last line. Each batch
-    of answers is flushed, because a simulation may wait for these answers.
+    The stream holds a header and the inputs of each case, in the format of test vectors. If its
+    header states the number of cases, the header of the output states the same number. Otherwise
+    the last line of the output states the number of cases. The function flushes each batch of
+    answers, because a simulation may be waiting for these answers.
     """
     reader = Reader(cases)
     task, total = task_of(reader.header), 0
@@ -386,9 +393,10 @@ def verify(
 ) -> Report:
     """Judge a stream of answers and return the report.
 
-    Without `vectors`, the answers must repeat the header of the vectors, and each line holds the
-    fields of a case and its answer. With `vectors`, each line holds the answer alone. The right
-    answers are always computed from the inputs, not read. `accept` is as in `check`.
+    Without `vectors`, the stream must begin with the header of the vectors, and each further line
+    holds the fields of a case and its answer. With `vectors`, each line of the stream holds only an
+    answer. The function always computes the right answers from the inputs, and ignores answers in
+    the vectors. `accept` has the same meaning as in `check`.
     """
     reader = Reader(answers)
     given = None if vectors is None else Reader(vectors)
@@ -396,14 +404,14 @@ def verify(
     for key in header.keys() & reader.header.keys() & set(ASKED):
         if header[key] != reader.header[key]:
             raise ValueError(
-                f"The header of the answers must state the task of the vectors: {key} {header[key]}, not "
+                f"The header of the answers must state the same task as the vectors: {key} {header[key]}, not "
                 f"{reader.header[key]}."
             )
     if reader.line == 0:
         raise Incomplete("There must be at least one answer; the stream of answers is empty.")
     if given is None and task is None and not header:
         raise ValueError(
-            "The answers must repeat the header of the vectors and each case; if each line holds an answer alone, "
+            "The answers must repeat the header of the vectors and every case. If each line holds only an answer, "
             "give the vectors as well (--vectors)."
         )
     task = task or task_of(header)
@@ -433,7 +441,7 @@ def verify(
 
 
 def _unchecked(header: Mapping[str, str], count: int | None, stated: _Stated | None) -> str:
-    """Return a warning that missing or changed cases would go unnoticed, or an empty string."""
+    """Return a warning if missing or changed cases would go unnoticed, else an empty string."""
     if count is None:
         return "No line '# cases: ...' states the number of cases, so missing answers would go unnoticed."
     if stated is None and "level" in header:
@@ -457,7 +465,7 @@ def _judge_known(collector: Collector, first: int, inputs: Columns, answered: Co
 
 
 class _Stated:
-    """Compares the cases that a header describes with the cases in the answers, in any order."""
+    """Checks that the answers contain all cases that a header describes, in any order."""
 
     def __init__(self, batches: Iterator[Columns]) -> None:
         self._batches = (_hashes(batch) for batch in batches)
@@ -465,8 +473,8 @@ class _Stated:
         #: The sum of the hashes of the lines read, minus the sum of the hashes of the cases that
         #: the header describes.
         self._excess = 0
-        #: The first line whose case differs from the case that the header describes at this
-        #: position.
+        #: The number of the first line that does not hold the case at its position in the header's
+        #: list of cases.
         self._line: int | None = None
 
     def compare(self, inputs: Columns, first: int) -> None:
@@ -485,12 +493,12 @@ class _Stated:
         self._excess += sum(found.tolist()) - sum(given.tolist())
 
     def require_all(self) -> None:
-        """Raise ValueError unless the lines repeated all cases that the header describes."""
+        """Raise ValueError if the compared lines are not the cases that the header describes."""
         rest = sum(sum(batch.tolist()) for batch in (self._ahead, *self._batches))
         if self._excess != rest:
             raise ValueError(
-                f"The answers must repeat the cases that were given, but line {self._line} does not; "
-                "with --vectors, a line may hold the answer alone."
+                f"The answers must repeat the cases that the header describes, but line {self._line} holds another "
+                "case. With --vectors, each line may hold only the answer."
             )
 
 
@@ -505,10 +513,10 @@ def _hashes(columns: Columns) -> Array:
 
 
 def _stated_cases(task: Task, header: Mapping[str, str]) -> _Stated | None:
-    """Return the cases that a header describes, or None if the cases cannot be made again.
+    """Return the cases that a header describes, or None if the cases cannot be generated again.
 
-    The cases cannot be made again if the header says too little, or if another version of mxnum
-    wrote the header.
+    Generating the cases needs the level, the seed and the number of cases in the header, and the
+    version of mxnum that wrote the header.
     """
     numbers = [header.get(key, "") for key in ("level", "seed", "cases")]
     if header.get("mxnum") != mxnum.__version__ or not all(number.isdecimal() for number in numbers):
@@ -517,8 +525,8 @@ def _stated_cases(task: Task, header: Mapping[str, str]) -> _Stated | None:
     return _Stated(cases(task, level=level, seed=seed, count=count if level == 2 else None))
 
 
-#: A batch of cases: the number of its first line, the inputs, the answers, and, for each row whose
-#: answers have digits x or z, the text of these answers.
+#: A batch of cases: the number of its first line, the inputs, the answers, and a dictionary. The
+#: dictionary has the text of answers with the digits x or z, by the row of these answers.
 Batch = tuple[int, Columns, Columns, dict[int, str]]
 
 

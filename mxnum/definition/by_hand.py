@@ -2,7 +2,7 @@
 
 `encode` does the work of the modules `convert`, `pack` and `unpack`, and `scale_exponent` does the
 work of the module `scale`. `by_hand` computes as a person would on paper: with exact fractions, one
-branch for each case, and one number at a time. `by_hand` is written to be read; in this library,
+branch for each case, and one number at a time. `by_hand` is written for readers; in this library,
 only `emit.page` calls it. Tests check that `by_hand` gives the same results as `convert` and
 `scale`.
 """
@@ -48,7 +48,7 @@ def encode(
     is_normal = kept >= 2**m
     code = ((exponent - element.emin + 1) * 2**m + kept - 2**m) if is_normal else kept
 
-    # 4. Rounding: keep this code, or take the next one.
+    # 4. Rounding: keep this code, or take the next code.
     rest = significand - kept
     if goes_away(rest, code, negative, rounding, random):
         code += 1
@@ -78,7 +78,7 @@ def goes_away(rest: Fraction, code: int, negative: bool, rounding: Rounding, ran
             return rest > 0 and not negative
         case Rounding.RTN:  # towards minus infinity
             return rest > 0 and negative
-        case Rounding.RTO:  # an inexact number goes to the odd neighbour
+        case Rounding.RTO:  # a number between two codes gets the odd code
             return rest > 0 and code % 2 == 0
         case Rounding.SR:  # up with probability floor(rest * 2**30) / 2**30
             return floor(rest * 2**30) + random >= 2**30
@@ -109,7 +109,10 @@ def _with_sign(code: int, negative: bool, element: ElementFormat) -> int:
 
 
 def scale_exponent(largest: float, element: ElementFormat, rule: ScaleRule) -> int:
-    """Return s, where 2**s is the scale of a block whose largest finite magnitude is `largest`."""
+    """Return the exponent s of the scale 2**s of a block.
+
+    `largest` is the largest finite magnitude of the block.
+    """
     if largest == 0:
         return -127
     a = Fraction(largest)

@@ -40,7 +40,8 @@ from mxnum.layout import Blocks, scales_shape
 from mxnum.memory.dtypes import Array, scale_dtype, signed_bits, stored_bits
 from mxnum.modes import FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
 
-#: The number of elements converted at a time, so few that intermediate arrays stay in the caches.
+#: The number of elements converted at a time, small enough for the intermediate arrays to stay in
+#: the caches.
 PIECE = 1 << 15
 
 
@@ -52,7 +53,8 @@ class Settings(NamedTuple):
     #: A `FloatScaleRule` for float scales, else a `ScaleRule`. Unused if scales are given.
     scale_rule: ScaleRule | FloatScaleRule = ScaleRule.FLOOR
     nonfinite: Nonfinite = Nonfinite.BLOCK
-    #: What sets the scale of a block that has an offset; None if blocks have no offsets.
+    #: The magnitude from which the scale of a block with an offset is computed; None if blocks have
+    #: no offsets.
     offset_range: OffsetRange | None = None
     sr_bits: int = 30
 
@@ -76,12 +78,13 @@ def quantize(
     words: Array | None = None,
     tensor_scale: Array | None = None,
 ) -> Quantized:
-    """Return the codes, scales and offsets that `mxnum.quantize` returns, computed with integers.
+    """Return the codes, scales and offsets that `mxnum.quantize` returns.
 
-    `words` has a random word for each element. A tensor scale is a float32 array that broadcasts
-    with x. If the element has no NaN code, a NaN becomes the largest value, unless the setting
-    `nonfinite` makes the block NaN. If `scales` is None, a rule that needs all elements of a block
-    (see `looks_at_elements`) raises NotImplementedError.
+    All arithmetic is on integers. `words` holds a random word for each element. A tensor scale is a
+    float32 array that broadcasts with x. If the element has no NaN code, a NaN becomes the largest
+    value, unless the setting `nonfinite` makes the block NaN. The function raises
+    NotImplementedError if `scales` is None and the scale rule needs all elements of a block (see
+    `looks_at_elements`).
     """
     if scales is None and looks_at_elements(asked.scale_rule):
         raise NotImplementedError(f"Only the engine computes scales by the rule {asked.scale_rule}.")
@@ -141,16 +144,17 @@ def encode(
 def tensor_scale(largest: Array, source: ElementFormat, fmt: MXFormat) -> Array:
     """Return the tensor scale of each tensor, as float32.
 
-    `largest` has each tensor's largest finite magnitude, as a bit pattern of `source`.
+    `largest` holds each tensor's largest finite magnitude, as a bit pattern of `source`.
     """
     find = make_tensor_scale(source, fmt.element, fmt.scale)
     return np.asarray(find(np.asarray(largest, np.int64))).astype(np.uint32).view(np.float32)
 
 
 def largest_of(x: Array, axis: int | None = None) -> Array:
-    """Return the bit pattern of the largest finite magnitude of all numbers, or along an axis.
+    """Return the largest finite magnitude of an array, as a bit pattern.
 
-    If `axis` is given, this axis has length 1 in the result.
+    If `axis` is given, return the largest magnitude along this axis, which has length 1 in the
+    result.
     """
     bits, source = signed_bits(np.ascontiguousarray(x)).astype(np.int64), FLOATS[x.dtype.name]
     finite = np.where(_is_finite(bits, source), _magnitude(bits, source), 0)
@@ -173,7 +177,7 @@ def exceed(x: Array, fmt: MXFormat, scales: Array, tensors: Array, asked: Settin
 
 
 def scale_numbers(scales: Array, scale: ScaleFormat) -> Array:
-    """Return the values of scales as float64, which is exact."""
+    """Return the exact values of scales, as float64."""
     if scale.bits > 8:
         return scales.astype(np.float64)
     return np.array([scale.value(code) for code in range(1 << _code_bits(scale))])[scales]
@@ -186,9 +190,9 @@ def _code_bits(scale: ScaleFormat) -> int:
 def quotients(x: Array, scale: ScaleFormat, scales: Array, tensor_scale: Array | None) -> Array:
     """Return |x| divided by the scale and the tensor scale of each number, in float64.
 
-    A quotient is rounded, but a comparison with a number of at most 40 binary digits has the same
-    result as for the exact quotient. The values of elements, and the midpoints between them, have
-    fewer than 40 binary digits. A finite number divided by zero or infinity gives zero.
+    A quotient is rounded, but it compares with any number of at most 40 binary digits in the same
+    way as the exact quotient. The values of elements, and the midpoints between them, have fewer
+    than 40 binary digits. The quotient of a finite number and a zero or infinite scale is 0.
     """
     source = FLOATS[x.dtype.name]
     magnitude = _magnitude(signed_bits(x).astype(np.int64), source)
@@ -212,9 +216,10 @@ def _tensor_bits(tensor_scale: Array | None) -> Array:
 
 
 def _factors(scale: ScaleFormat, codes: Array, tensors: Array) -> tuple[Array, ...]:
-    """Return the arguments by which `encode` and `decode` get scales and tensor scales.
+    """Return the scales and tensor scales as arguments for `encode` and `decode`.
 
-    They are the E8M0 codes, or else the exponent, significand and kind of scale times tensor scale.
+    E8M0 scales are passed as codes. For any other scale, the arguments are the exponent,
+    significand and kind of the product of scale and tensor scale.
     """
     if scale.power_of_two:
         return (codes,)
@@ -254,7 +259,8 @@ def _quantized(
 ) -> Quantized:
     """Quantize one piece of an array.
 
-    `scales` has the bits of each block's scale, `tensors` the bits of each block's tensor scale.
+    `scales` holds the bits of each block's scale, and `tensors` holds the bits of each block's
+    tensor scale.
     """
     source, element, shape = FLOATS[x.dtype.name], fmt.element, x.shape
     bits = signed_bits(x).astype(np.int64)

@@ -41,7 +41,7 @@ def of_blocks(part: Slices, blocks: Blocks) -> Slices:
 
 
 def spread(per_block: Array, blocks: Blocks, shape: tuple[int, ...]) -> Array:
-    """Return an array that gives each element the value of its block."""
+    """Return an array in which each element has the value of its block."""
     for axis, (block, length) in enumerate(zip(blocks, shape, strict=True)):
         if block > 1:
             per_block = np.repeat(per_block, min(block, length), axis)
@@ -57,7 +57,7 @@ def gather(operation: np.ufunc, values: Array, blocks: Blocks) -> Array:
 
 
 def positions(part: Slices, shape: tuple[int, ...]) -> Array:
-    """Return each element's C-order index in the whole array, for the elements of a piece."""
+    """Return, for each element of a piece, the element's C-order index in the whole array."""
     index: Any = np.zeros((), np.int64)
     for piece, length in zip(part, shape, strict=True):
         index = index[..., None] * length + np.arange(piece.start, min(piece.stop, length), dtype=np.int64)
@@ -65,7 +65,7 @@ def positions(part: Slices, shape: tuple[int, ...]) -> Array:
 
 
 def random_words(index: Array, seed: int, stream: int) -> Array:
-    """Return the words that `mxnum.quantize(seed=, stream=)` uses at the C-order `index`."""
+    """Return the random words of `quantize(seed=, stream=)` for the C-order indices `index`."""
     group = index >> 2
     low = 0xFFFFFFFF
     counter = group & low, group >> 32, np.int64(stream & low), np.int64(stream >> 32)

@@ -1,4 +1,4 @@
-"""Find float scales and tensor scales, and scale elements by the product of the two.
+"""Compute float scales and tensor scales, and convert elements under the product of both scales.
 
 Encoding divides a number by a *factor*: the exact product of its block's scale and the tensor
 scale. In a format without tensor scales, the tensor scale is 1. Decoding multiplies by the same
@@ -39,7 +39,7 @@ def factor_width(scale: ScaleFormat) -> int:
 
 @cache
 def make_product(bits: int) -> Callable[..., Any]:
-    """Return `product(a, b)`, which computes a * b by shifts and additions, for a < 2**bits."""
+    """Return `product(a, b)`, which multiplies a < 2**bits by b with shifts and additions."""
 
     @dialect
     def product(a, b):
@@ -56,9 +56,9 @@ def make_divide(width: int, divisor_width: int, digits: int) -> Callable[..., An
     """Return `divide(exponent_a, a, exponent_b, b)`, which computes a / b for b other than 0.
 
     `divide` returns an exponent and a significand. Long division computes the leading 1 of the
-    significand and `digits` binary digits after it. One more bit follows: 1 if a remainder is left,
-    else 0. So the leading 1 is at position digits + 1. Rounding the result once gives the same
-    number as rounding the exact quotient.
+    significand and `digits` binary digits after it. The last bit of the significand is sticky: it
+    is 1 if the division leaves a remainder, else 0. So the leading 1 is at bit position digits + 1.
+    Rounding the result once gives the same number as rounding the exact quotient.
     """
     common = max(width, divisor_width)
 
@@ -110,7 +110,7 @@ def make_factor(scale: ScaleFormat) -> Callable[..., Any]:
 
 
 def make_tensor_scale(source: ElementFormat, element: ElementFormat, scale: ScaleFormat) -> Callable[..., Any]:
-    """Return `tensor_scale(amax)`, which finds the float32 bit pattern of an array's tensor scale.
+    """Return `tensor_scale(amax)`, which computes an array's tensor scale as a float32 bit pattern.
 
     `amax` is the array's largest finite magnitude, as a bit pattern of `source`.
     """
@@ -140,8 +140,8 @@ def make_float_scale(
     """Return `float_scale(amax, tensor)`, which finds the scale code of a block.
 
     `amax` is the bit pattern of the block's largest finite magnitude. The scale is amax / (largest
-    element * tensor scale), rounded once. If `aim` is given, the value of this element
-    code takes the place of the largest element.
+    element * tensor scale), rounded once. If the element code `aim` is given, its value replaces
+    the largest element in this formula.
     """
     number = number_of(scale)
     goal, exponent_of_goal = _number_of_code(element, element.max_code if aim is None else aim)
@@ -167,7 +167,7 @@ def make_float_scale(
 
 
 def _number_of_code(number: ElementFormat, code: int) -> tuple[int, int]:
-    """Return an odd integer and an exponent: the code's value is integer * 2**exponent."""
+    """Return (odd integer, exponent) such that a code's value is integer * 2**exponent."""
     integer, denominator = number.value(code).as_integer_ratio()
     shift = (integer & -integer).bit_length() - 1
     return integer >> shift, shift - (denominator.bit_length() - 1)
@@ -199,7 +199,7 @@ def make_encode_over(
 
 
 def make_decode_over(element: ElementFormat, scale: ScaleFormat, target: ElementFormat) -> Callable[..., Any]:
-    """Return `decode_over`, which rounds element * factor to `target`, to nearest even.
+    """Return `decode_over`, which rounds element * factor to the float type `target` by rne.
 
     `decode_over` takes the element's code and the factor's exponent, significand and kind, and
     returns a bit pattern.

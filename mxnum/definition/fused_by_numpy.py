@@ -1,7 +1,7 @@
-"""Compute many dot products at once, to the same bits as a matrix unit.
+"""Compute many dot products at once, with the same bits as a matrix unit.
 
-The dialect functions of `fused_sum` run without compilation, on arrays of 64-bit integers. Each row
-of an array belongs to one dot product, and each column to one term of the sums.
+The functions of `fused_sum` run here as plain Python, on arrays of 64-bit integers. Each row of an
+array belongs to one dot product, and each column to one term of the sums.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FLOAT32 = FLOATS["float32"]
 
 @dataclass(frozen=True)
 class Vectors:
-    """Vectors of equal length, as codes with or without scales; each row is a vector."""
+    """Vectors of equal length: each row holds the codes of one vector, with or without scales."""
 
     codes: Array
     element: ElementFormat
@@ -35,7 +35,7 @@ class Vectors:
 
 
 class _Parts(NamedTuple):
-    """Numbers in parts: signed significands, exponents, and masks (negative, infinite, NaN)."""
+    """Signed significands and exponents of numbers, and masks for negative, infinite and NaN."""
 
     significand: Array
     exponent: Array
@@ -71,8 +71,8 @@ def _of_scales(codes: Array, scale: ScaleFormat) -> _Parts:
 class _Side(NamedTuple):
     elements: _Parts
     scales: _Parts | None
-    #: The float32 scales by which promotions multiply partial sums; None without promotions or
-    #: scales.
+    #: The float32 scales by which a promotion multiplies partial sums. None if the unit does not
+    #: promote, or if there are no scales.
     factors: Array | None
     block: int
     point: int
@@ -83,8 +83,8 @@ def _side(x: Vectors, unit: MatrixUnit, padded: int, zero_exponent: int) -> _Sid
     elements, point = _of_codes(x.codes, x.element).padded(padded), x.element.mantissa_bits
     elements = elements._replace(exponent=np.where(elements.significand == 0, zero_exponent, elements.exponent))
     if unit.group > 1:
-        # Elements become multiples of the smallest positive number, so products add without
-        # alignment.
+        # Elements become integer multiples of the smallest positive element, so that products can
+        # be added without alignment.
         shift = np.where(elements.significand == 0, 0, elements.exponent - x.element.emin)
         elements = elements._replace(significand=elements.significand << shift, exponent=np.zeros_like(shift))
         point -= x.element.emin
@@ -132,7 +132,8 @@ def fma(a: Array, b: Array, c: Array) -> Array:
     high = product + addend
     part = high - product
     low = (product - (high - part)) + (addend - part)
-    # Round to odd in float64, so that rounding to float32 gives the same as rounding the exact sum.
+    # Round the sum to odd in float64. Rounding the result to float32 then gives the same bits as
+    # rounding the exact sum once.
     bits = high.view(np.int64)
     inexact = np.isfinite(high) & (low != 0) & (bits & 1 == 0)
     bits = np.where(inexact, bits + np.where((low > 0) == (high > 0), 1, -1), bits)
@@ -154,12 +155,13 @@ def dots(
     zero_exponent: int = ZERO_EXPONENT,
     promote: Callable[..., Array] = scaled_sum,
 ) -> Array:
-    """Return the bits of a·b + c for each row of a and b; an instruction adds `k` products.
+    """Return the bits of the dot product a·b + c for each row of a, b and c.
 
-    `c` holds bit patterns of the accumulator's type. To try another alignment, pass a function
-    `align` that takes the arguments of `fused_sum.align`. `zero_exponent` is the exponent of
-    operands that are zero. `promote` adds the product of a partial sum and both operands' float32
-    scales to the total, as `scaled_sum` does.
+    Each instruction of the unit adds `k` products. `c` holds bit patterns of the accumulator's
+    type. To try another alignment, pass a function `align` that takes the arguments of
+    `fused_sum.align`. `zero_exponent` is the exponent of operands that are zero. `promote`
+    multiplies a partial sum by the float32 scales of both operands and adds the result to the
+    total; the default is `scaled_sum`.
     """
     accumulator, length = FLOATS[unit.accumulator], a.codes.shape[1]
     padded = -(-length // k) * k
@@ -182,7 +184,7 @@ def dots(
 
 
 def _fused_sum(terms: _Terms, chain: Array, unit: MatrixUnit, point: int, align: Callable[..., Any]) -> Array:
-    """Return the bit pattern of each row's fused sum: its terms plus its addend in `chain`."""
+    """Add the terms of each row to the row's addend in `chain`; return the bits of the sums."""
     accumulator, kept = FLOATS[unit.accumulator], unit.fraction_bits
     own = accumulator.mantissa_bits
     c = _of_codes(chain, accumulator)

@@ -29,11 +29,11 @@ _FARTHEST = _WORD - 2
 
 @cache
 def make_parts(source: ElementFormat) -> Callable[..., Any]:
-    """Return `parts(code)`, which splits a float into (sign, exponent, significand, kind).
+    """Return a function `parts(code)` that splits a float into (sign, exponent, significand, kind).
 
-    A finite number is significand * 2**(exponent - m), where m is the number of mantissa bits. A
-    subnormal number has the exponent of the smallest normal number; zero has `ZERO_EXPONENT`. An
-    infinity or NaN has the significand 0.
+    The magnitude of a finite number is significand * 2**(exponent - m), where m is the number of
+    mantissa bits. A subnormal number has the exponent of the smallest normal number; zero has
+    `ZERO_EXPONENT`. An infinity or NaN has the significand 0.
     """
     BITS, MANTISSA, BIAS, MAX = source.bits, source.mantissa_bits, source.bias, source.max_code
     HAS_INFINITY, HAS_NAN = source.specials == "ieee", source.specials != "none"
@@ -60,10 +60,11 @@ def make_parts(source: ElementFormat) -> Callable[..., Any]:
 
 @dialect
 def align(sign, exponent, significand, largest, left, right):
-    """Return a term in units of 2**(largest - F), truncated toward zero, for F fraction bits.
+    """Divide a term by 2**(largest - F), truncate the quotient toward zero, and return the integer.
 
-    `largest` is at least `exponent`, the exponent of the term. `left` is max(F - point, 0), and
-    `right` is max(point - F, 0), where `point` counts the fraction bits of the significand.
+    F is the number of fraction bits that the unit keeps. The caller passes `left` = max(F - point,
+    0) and `right` = max(point - F, 0), where `point` counts the fraction bits of the significand.
+    `largest` is at least `exponent`, the exponent of the term.
     """
     distance = largest - exponent + right
     distance = select(distance > _FARTHEST, _FARTHEST, distance)
@@ -73,12 +74,13 @@ def align(sign, exponent, significand, largest, left, right):
 
 @cache
 def make_finish(accumulator: ElementFormat, rounding: Rounding) -> Callable[..., Any]:
-    """Return `finish(total, largest, fraction_bits, below, state)`, which rounds a sum once.
+    """Return a function `finish(total, largest, fraction_bits, below, state)` that rounds a sum.
 
-    The sum is total * 2**(largest - fraction_bits). The last `below` bits of the result are set to
-    zero. If the sum is zero or rounds to zero, the result is +0. If the sum is beyond the largest
-    number, the result is infinite. If `state` is not 0, the result is an infinity or NaN, as
-    `state` says. A result of NaN has all bits set except the sign.
+    The sum is total * 2**(largest - fraction_bits), and is rounded once. `finish` then sets the
+    last `below` bits of the result to zero. If the sum is zero or rounds to zero, the result is +0.
+    If the sum is beyond the largest number, the result is infinite. If `state` is `PLUS`, `MINUS`
+    or `INVALID`, the result is infinity, minus infinity or NaN, and the sum is ignored. The NaN has
+    all bits set except the sign.
     """
     BITS, INFINITY, ALL_ONES = accumulator.bits, accumulator.max_code + 1, (1 << (accumulator.bits - 1)) - 1
     normalize, round_magnitude = make_normalize(SUM_BITS), make_round(accumulator, rounding, SUM_BITS, _WORD)
@@ -98,7 +100,10 @@ def make_finish(accumulator: ElementFormat, rounding: Rounding) -> Callable[...,
 
 @cache
 def make_add(accumulator: ElementFormat) -> Callable[..., Any]:
-    """Return `add(a, b)`, which adds bit patterns of accumulators, rounding to nearest even."""
+    """Return a function `add(a, b)` that adds two accumulators and rounds to nearest even.
+
+    The accumulators and their sum are bit patterns.
+    """
     width = accumulator.mantissa_bits + 1
     unpack, add = make_unpack(accumulator, width), addition.make_add(width)
     pack = make_pack(accumulator, Rounding.RNE, Overflow.IEEE, addition.sum_width(width), _WORD)

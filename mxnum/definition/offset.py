@@ -1,4 +1,4 @@
-"""Asymmetric scaling: find and subtract offsets of blocks, find scales from half-ranges, decode."""
+"""Asymmetric scaling: offsets of blocks, scales from half-ranges, and decoding with offsets."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from mxnum.formats import ElementFormat
 from mxnum.modes import Overflow, Rounding, which
 
 #: The number of random bits in stochastic rounding. A caller that has fewer random bits shifts them
-#: to the top, with the function of `random.make_align_random`.
+#: to the top, with the function that `random.make_align_random` returns.
 SR_BITS = 30
 
 
@@ -21,11 +21,12 @@ def make_round(target: ElementFormat, rounding: Rounding, width: int, word: int)
     """Return `round_magnitude(sign, exponent, significand, random)`, which finds a magnitude code.
 
     The arguments describe the number significand * 2**(exponent - width), normalized or zero.
-    Magnitude codes count the representable magnitudes from zero, as if there were no largest
-    exponent. With m mantissa bits, the code is k * 2**m + q, where q is the rounded significand as
-    an integer, and k is the exponent minus emin, or 0 for subnormal numbers. So rounding up to the
-    next power of two needs no special case. A number is called even or odd if its code is even or
-    odd. Numbers that round to a magnitude beyond the largest value give max_code + 1.
+    Magnitude codes number the representable magnitudes in order, from 0 for zero, as if there were
+    no largest exponent. The code is k * 2**m + q, where m is the number of mantissa bits. The
+    integer q is the rounded significand, and k is the exponent minus emin (0 for subnormal
+    numbers). With this formula, rounding up to the next power of two needs no special case. A
+    number is called even or odd if its code is even or odd. Numbers that round to a magnitude above
+    the largest value get the code max_code + 1.
     """
     MANTISSA = target.mantissa_bits
     EMIN = target.emin
@@ -79,7 +80,7 @@ def make_round(target: ElementFormat, rounding: Rounding, width: int, word: int)
 def limits(rounding: Rounding) -> tuple[bool, bool]:
     """Return whether positive overflow gives max, and whether negative overflow gives -max.
 
-    Only overflow modes that do not saturate use the results.
+    Callers use the results only in overflow modes that do not saturate.
     """
     return {
         Rounding.RNE: (False, False),

@@ -1,9 +1,9 @@
 """Random bits for stochastic rounding, by Philox4x32-10 (Salmon, Moraes, Dror and Shaw, SC 2011).
 
 The generator is based on counters: an element's bits depend only on the seed, the stream and the
-element's index, not on threads, device or memory layout. Philox needs multiplication, which other
-dialect functions may not use. Every product in this module is below 2**48, so Python ints, int64
-and CUDA give the same results.
+element's index. The number of threads, the device and the memory layout do not matter. Philox needs
+multiplication, which other dialect functions may not use. Every product in this module is below
+2**48, so Python ints, int64 and CUDA give the same results.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def philox4x32(c0, c1, c2, c3, k0, k1):
 def make_align_random(sr_bits: int) -> Callable[..., Any]:
     """Return `align_random(word)`, which shifts the low `sr_bits` bits left by SR_BITS - sr_bits.
 
-    Stochastic rounding in `pack` always reads SR_BITS = 30 bits. The shift keeps each decision: for
-    delta in [0, 1) and r random bits R, floor(delta * 2**r) + R >= 2**r if and only if
-    floor(delta * 2**30) + R * 2**(30-r) >= 2**30.
+    Stochastic rounding in `pack` always reads SR_BITS = 30 bits. The shift does not change whether
+    a number is rounded up: for delta in [0, 1) and r random bits R, floor(delta * 2**r) + R >= 2**r
+    if and only if floor(delta * 2**30) + R * 2**(30-r) >= 2**30.
     """
     MASK = (1 << sr_bits) - 1
     UP = SR_BITS - sr_bits

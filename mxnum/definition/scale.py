@@ -15,17 +15,17 @@ LAST_SCALE = E8M0.nan_code - 1
 
 
 def scale_width(source: ElementFormat, element: ElementFormat) -> int:
-    """Return a significand width that holds `amax` and the thresholds of all rules exactly."""
+    """Return a significand width that holds block maxima and all rules' thresholds exactly."""
     return max(source.mantissa_bits, element.mantissa_bits + 1, 2)
 
 
 def scale_constants(element: ElementFormat, rule: ScaleRule, width: int) -> tuple[int, int]:
     """Return the arguments `bias` and `first_bumped` of `scale_code`.
 
-    `first_bumped` is the least significand for which the rule's exponent is one more than the
-    exponent of the rule `floor`. Let f = significand / 2**width. The rule adds one to the exponent
-    of `floor` if f > 1 (ceil), f >= 2 - 2**-(m+1) (even), f > max / 2**emax (rceil), f >= 7/4
-    (half_up), or always (floor_plus_one).
+    A rule starts from the scale exponent of the rule `floor`, and adds one if the significand is
+    at least `first_bumped`. Let f = significand / 2**width, and let m be the number of the
+    element's mantissa bits. The rules add one if f > 1 (ceil), f >= 2 - 2**-(m+1) (even),
+    f > max / 2**emax (rceil), f >= 7/4 (half_up), or always (floor_plus_one).
     """
     MANTISSA = element.mantissa_bits
     return E8M0.bias - element.emax, {

@@ -1,23 +1,24 @@
 """NVFP4 as software stacks compute it, bit for bit, with the same float32 operations.
 
 NVFP4 has E2M1 elements in blocks of 16, an E4M3 scale for each block and one float32 for the
-tensor. Stacks agree on the meaning of elements and scales. The bits of two stacks differ, because
-the stacks round different intermediate results. For each stack this file has four functions:
+tensor. All stacks agree on the meaning of elements and scales. The stacks round different
+intermediate results, so the bits of their elements and scales differ. For each stack this file has
+four functions:
 
-- `global_scale(largest)` returns the float32 that the stack computes for the tensor, in the
-  direction that the stack uses;
+- `global_scale(largest)` returns the float32 that the stack computes for the tensor, in one of two
+  directions (see below);
 - `block_scale(block_largest, global_scale)` returns the number that the stack rounds to E4M3 (to
   nearest even, saturating);
 - `factor(scale, global_scale)` returns the number by which the stack multiplies or divides each
-  input; the result is rounded to E2M1 (to nearest even, saturating);
+  input; the product or quotient is then rounded to E2M1 (to nearest even, saturating);
 - `decoded(element, scale, global_scale, largest)` returns the decoded value of an element.
 
 The four functions are pure: they compute float32 numbers with + * /, comparisons and `select`. The
 functions run on numpy arrays and, compiled, in loops over large arrays
 (`engine.rounding.by_stack`). Each operation rounds once to nearest even, as in IEEE 754, and keeps
-subnormal numbers. mxnum's own definition then rounds to E4M3 and E2M1. An infinity passes through
-the same operations as in the stack. A NaN in the input raises an error, because even the kernels of
-one stack treat NaN differently.
+subnormal numbers. mxnum's own definition then rounds to E4M3 and E2M1. An infinite input passes
+through the same operations as in the stack. A NaN in the input raises an error, because even the
+kernels of a single stack treat NaN in different ways.
 
 The global scale is a factor either for encoding or for decoding, depending on the stack. In the
 direction "encode" the global scale is called S. S is near 2688 / largest, and encoding multiplies
@@ -38,8 +39,8 @@ from mxnum.formats import FLOATS
 
 _ONE = np.float32(1)
 _SIX = np.float32(6)
-# 1 / 6 rounded to nearest. It is a literal, because the value of `1 / 6` depends on the rounding
-# mode that the processor has during the import.
+# 1 / 6 rounded to nearest. It is a literal, because Python would compute `1 / 6` during the import,
+# in the rounding mode that the processor has at that time.
 _SIXTH = np.float32(0xAAAAAB * 2.0**-26)
 _E4M3_LEAST, _E4M3_MAX = np.float32(-448), np.float32(448)
 _BOTH_MAX = np.float32(448 * 6)
@@ -120,10 +121,10 @@ def _torchao_single_block(block_largest: Any, p: Any) -> Any:
     return _within(block_largest / _SIX, _LEAST_NORMAL_E4M3, _E4M3_MAX)
 
 
-# vLLM's emulation in torch. Callers of vLLM pass the global scale S. Callers of mxnum may omit S,
-# which is then `448 * 6 / largest`, divided as in torch. To divide a number by a tensor, torch
-# rounds twice: it rounds the tensor's reciprocal, and then the product of the number and this
-# reciprocal.
+# vLLM's emulation in torch. Callers of vLLM pass the global scale S. Callers of mxnum may omit S.
+# Then mxnum computes S as `448 * 6 / largest`, with torch's division. To divide a number by a
+# tensor, torch rounds twice: it rounds the tensor's reciprocal, and then the product of the number
+# and this reciprocal.
 
 
 def _number_over_tensor(number: Any, tensor: Any) -> Any:
@@ -219,7 +220,8 @@ class Stack:
     block_scale: Callable[[Any, Any], Any]
     factor: Callable[[Any, Any], Any]
     decoded: Callable[[Any, Any, Any, Any], Any]
-    #: The E4M3 code that replaces a scale of zero; 0 if zero is not replaced.
+    #: The E4M3 code that the stack writes instead of a zero scale; 0 if the stack keeps zero
+    #: scales.
     for_zero: int = 0
     #: The E2M1 code for a NaN that the operations produce; None if the code depends on the NaN's
     #: sign, which differs between processors.
@@ -228,9 +230,9 @@ class Stack:
     keeps_negative_zero: bool = True
     #: True if inputs are divided by the result of `factor`, False if they are multiplied by it.
     divides: bool = False
-    #: A function that returns `block_scale` for a tensor's type. Its argument is a function that
-    #: rounds float32 to this type. None if the stack computes block scales only in float32,
-    #: whatever the tensor's type.
+    #: A function that makes `block_scale` for a type of tensor. Its argument is a function that
+    #: rounds float32 to this type. None if the stack computes block scales in float32 for every
+    #: type of tensor.
     block_scale_in: Callable[[Any], Any] | None = None
     #: The types of tensors that the stack accepts.
     takes: tuple[str, ...] = ("float32", "bfloat16", "float16")

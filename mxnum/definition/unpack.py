@@ -12,8 +12,8 @@ from mxnum.formats import ElementFormat
 #: Values of `kind`, the class of an unpacked number.
 FINITE, INFINITE, NAN = 0, 1, 2
 
-#: The exponent of zero, smaller than that of any nonzero number under any scale. With this
-#: exponent, rounding cannot mistake a zero for a large number.
+#: The exponent of zero. It is smaller than the exponent of any nonzero number under any scale, so
+#: that rounding never treats a zero as a large number.
 ZERO_EXPONENT = -(1 << 12)
 
 
@@ -66,7 +66,7 @@ def make_unpack(source: ElementFormat, width: int) -> Callable[..., Any]:
     |value| = significand * 2**(exponent - width). The significand of a nonzero finite number is
     normalized: 2**width <= significand < 2**(width+1). Zero has an exponent of ZERO_EXPONENT or
     less. `kind` is FINITE, INFINITE or NAN. If `kind` is INFINITE or NAN, the exponent and the
-    significand have no meaning, but they fit the word.
+    significand have no meaning, but they do not overflow the integer type.
     """
     BITS = source.bits
     MANTISSA = source.mantissa_bits

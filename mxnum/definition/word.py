@@ -12,9 +12,10 @@ and CUDA, and symbolic bit vectors. The rules are:
   assumed.
 
 Bit patterns that are as wide as the word are signed (float32 -0.0 is -2**31). Bit patterns narrower
-than the word may be signed or unsigned. Factories of helper functions are cached, so that a helper
-is one object in all functions that call it, and a compiler compiles it once. The elements of numpy
-arrays must be at least as wide as the word, because results have the type of the arguments.
+than the word may be signed or unsigned. Factories of helper functions are cached. So all functions
+that call a helper share one function object, and a compiler compiles the helper once. The elements
+of numpy arrays must be at least as wide as the word, because results have the type of the
+arguments.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from mxnum.formats import ElementFormat
 
 Dialect = TypeVar("Dialect", bound=Callable[..., Any])
 
-#: For each type of condition, the function that `select` calls; plain booleans need no entry. A
-#: compiler or a solver that has its own type of condition adds a function to SELECT.
+#: For each type of condition, the function that `select` calls; plain booleans need no entry. If a
+#: compiler or a solver has its own type of condition, it adds a function to SELECT.
 SELECT: dict[type, Callable[[Any, Any, Any], Any]] = {np.ndarray: np.where}
 
 

@@ -2,8 +2,8 @@
 
 `reference_model` and `matrix_unit_model` return a self-contained file: a C header, SystemVerilog
 functions, a JavaScript module or plain Python. The command ``mxnum emit`` writes a reference model
-to a file. `explorer` returns a page for browsers; the command ``mxnum explain --html`` writes the
-same page.
+to a file. `explorer` returns an HTML page that explains a quantization, which ``mxnum explain
+--html`` writes to a file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mxnum.units import MatrixUnit
 
 __all__ = ["LANGUAGES", "explorer", "matrix_unit_model", "reference_model"]
 
-#: For each language, the module and the class of its printer.
+#: For each language, the module and the name of the class that prints models in this language.
 LANGUAGES = {
     "c": ("in_c", "C"),
     "systemverilog": ("in_systemverilog", "SystemVerilog"),
@@ -55,7 +55,8 @@ def reference_model(
     format
         An MX format.
     source, target
-        The float type of the numbers that `encode` takes, and of the numbers that `decode` returns.
+        The float types: `encode` takes numbers of type `source`, and `decode` returns numbers of
+        type `target`.
     rounding, scale_rule, overflow, nonfinite, sr_bits
         The modes, as in `mxnum.quantize`. A scale rule that tries several scales has no model.
     name
@@ -86,10 +87,10 @@ def matrix_unit_model(
 ) -> str:
     """Return a reference model of a matrix unit's fused sum, as the text of a self-contained file.
 
-    The model has the function `fused_sum`. `fused_sum` takes the codes of the factors of each
-    product and the bits of an addend, and returns the bits of the result. If the unit adds the
-    addend after the sums, the model also has the function `add`, which adds two numbers of the
-    accumulator's type.
+    The model has the function `fused_sum`. For each product, `fused_sum` takes the codes of both
+    factors. It also takes the bits of an addend, and returns the bits of the result. If the unit
+    adds the addend after the sums, the model also has the function `add`, which adds two numbers of
+    the accumulator's type.
 
     Parameters
     ----------
@@ -146,10 +147,10 @@ def explorer(
     overflow: str | Overflow = "saturate",
     nonfinite: str | Nonfinite = "block",
 ) -> str:
-    """Return a page for browsers that shows how numbers and blocks are quantized, bit by bit.
+    """Return an HTML page that shows how numbers and blocks are quantized, bit by bit.
 
     The page needs no other file and no network. Readers of the page can choose the format and the
-    modes, and change the numbers. The arguments say what the page shows first.
+    modes, and change the numbers. The arguments set what the page shows when it opens.
 
     Parameters
     ----------

@@ -10,8 +10,8 @@ from mxnum.emit.printer import INDENT, Printer, paragraphs
 from mxnum.emit.program import Assignment, Call, Function, Loop, Number, Operation
 from mxnum.formats import FLOATS, ElementFormat
 
-#: The C type that holds numbers of each float type. Numbers of 16-bit types are given as bits, in
-#: uint16_t.
+#: The C type that holds numbers of each float type. Numbers of 16-bit types are passed as bit
+#: patterns, in uint16_t.
 _FLOAT = {"float32": "float", "float64": "double"}
 
 
@@ -32,7 +32,7 @@ class C(Printer):
         return "\n".join(lines) + "\n"
 
     def function(self, function: Function) -> Iterator[str]:
-        """Yield the lines of a function; several results are written through pointers."""
+        """Yield the lines of a function, which writes more than one result through pointers."""
         kind = f"int{function.word}_t"
         parameters = [f"{kind} {name}" for name in function.parameters]
         several = len(function.results) > 1

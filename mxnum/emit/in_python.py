@@ -9,12 +9,13 @@ from mxnum.emit.model import Model
 from mxnum.emit.printer import INDENT, Printer, paragraphs
 from mxnum.emit.program import Assignment, Choice, Function, Loop
 
-#: For each float type, the format letters of `struct` for its bits (an integer) and for its values.
+#: Two format letters of the module `struct` for each float type: the letter of an integer of the
+#: same size, and the letter of the float type.
 _STRUCT = {"float64": ("q", "d"), "float32": ("i", "f"), "float16": ("h", "e")}
 
 
 class Python(Printer):
-    """The printer of Python: functions of integers without annotations, with docstrings."""
+    """The printer of Python. The printed functions have docstrings, but no type annotations."""
 
     constant = "{}"
 

@@ -67,7 +67,7 @@ class SystemVerilog(Printer):
         return str(value) if -(1 << 31) <= value < 1 << 31 else f"{'-' if value < 0 else ''}64'sd{abs(value)}"
 
     def fused_sum(self, model: SumModel) -> Iterator[str]:
-        """Yield the lines of `fused_sum`; the lowest bits of a and b hold the first factors."""
+        """Yield the lines of `fused_sum`; vectors a and b have factor 0 in the lowest bits."""
         n, out = model.unit.terms, FLOATS[model.unit.accumulator].bits
         (p, q), product = (each.bits for each in model.operands), {"a": "code_a", "b": "code_b", "largest": "largest"}
         yield from (f"// {line}".rstrip() for line in paragraphs(model.comment, 96))

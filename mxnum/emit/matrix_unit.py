@@ -69,12 +69,15 @@ class SumModel(Emitted):
 
     @property
     def roots(self) -> tuple[Function, ...]:
-        """The functions that users of the program call, except `fused_sum`, which printers add."""
+        """The functions that users of the program call, without `fused_sum`.
+
+        The printers add `fused_sum` to the program.
+        """
         return () if self.add is None else (self.add,)
 
 
 def sum_model_of(unit: str | MatrixUnit, a: str | None, b: str | None, name: str) -> SumModel:
-    """Return the model of a unit; raise ValueError if its terms are sums or have scales."""
+    """Return the model of a unit; raise ValueError unless its terms are products without scales."""
     row = units.get(unit)
     if row.group > 1 or row.scales:
         raise ValueError(
@@ -109,7 +112,7 @@ def _comments(unit: MatrixUnit) -> dict[str, str]:
 
 
 def _functions(unit: MatrixUnit, a: ElementFormat, b: ElementFormat) -> tuple[Callable[..., Any], ...]:
-    """Return the functions that make up a fused sum, named like the fields of `SumModel`."""
+    """Return the functions that make up a fused sum; each has the name of a field of `SumModel`."""
     accumulator = FLOATS[unit.accumulator]
     parts_a, parts_b, parts_c = make_parts(a), make_parts(b), make_parts(accumulator)
     finish, align_term = make_finish(accumulator, Rounding(unit.rounding)), cast(Callable[..., Any], align)

@@ -27,7 +27,7 @@ from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule, scale_rule_of
 
 _Scalar = Callable[..., Any]
 
-#: For each factory: the clauses of standards that its functions implement.
+#: The clauses of standards that the functions made by each factory function implement.
 CLAUSES = {
     "make_encode": "OCP MX v1.0 6.3: conversion to an MX format.",
     "make_unpack": "OCP MX v1.0 5.3 and OFP8 v1.0: the fields of an element. IEEE 754-2019 3.4: the fields of a float.",
@@ -94,10 +94,11 @@ class Model(Emitted):
     larger: Function
     #: ``is_finite(x)`` returns 1 if x is finite, else 0.
     is_finite: Function
-    #: ``align_random(word)`` returns the random bits that `encode` takes; None unless rounding is
-    #: stochastic.
+    #: ``align_random(word)`` returns the random bits that `encode` takes. The field is None unless
+    #: rounding is stochastic.
     align_random: Function | None
-    #: ``tensor_scale(amax)`` returns float32 bits; None if the format has no tensor scale.
+    #: ``tensor_scale(amax)`` returns the tensor scale as float32 bits. The field is None if the
+    #: format has no tensor scale.
     tensor_scale: Function | None
 
     @property
@@ -126,7 +127,7 @@ def settings_of(
     nonfinite: str | Nonfinite,
     sr_bits: int,
 ) -> Settings:
-    """Return checked settings; raise ValueError for settings that no model has."""
+    """Check and return the settings; raise ValueError for settings that a model cannot have."""
     fmt = formats.get(format)
     rule = scale_rule_of(fmt, scale_rule)
     if getattr(rule, "error_power", 0):
@@ -150,7 +151,7 @@ def settings_of(
 
 
 def model_of(settings: Settings, name: str) -> Model:
-    """Return the model of a format: the definition's functions, with the functions they call."""
+    """Return a format's reference model: the definition's functions, with all their callees."""
     fmt, source, target = settings.format, settings.source, settings.target
     element, program, has_tensor = fmt.element, Program(CLAUSES), fmt.tensor_scale is not None
     encode, decode, scale, words = definition_of(settings)
@@ -202,7 +203,7 @@ def model_of(settings: Settings, name: str) -> Model:
 def definition_of(settings: Settings) -> tuple[_Scalar, _Scalar, _Scalar, tuple[int, int]]:
     """Return the definition's `encode`, `decode` and `shared_scale`, and their word lengths.
 
-    `encode` and `shared_scale` have the first word length, `decode` has the second.
+    The first word length is for `encode` and `shared_scale`, the second is for `decode`.
     """
     fmt, source, target = settings.format, settings.source, settings.target
     if not fmt.scale.power_of_two:

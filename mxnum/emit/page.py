@@ -47,7 +47,7 @@ _SHARED = {
 
 
 class _Script(JavaScript):
-    """The printer of the page's script; the script exports no function."""
+    """A printer of JavaScript for the page's script, which exports no function."""
 
     def __init__(self) -> None:
         self.program = Program(CLAUSES)
@@ -64,8 +64,8 @@ class _Script(JavaScript):
     def closure(self, function: Function, *parameters: str) -> str:
         """Return a JavaScript arrow function that takes numbers and calls a program's function.
 
-        The arrow function takes all `parameters`, and passes on only those that the called function
-        reads.
+        The arrow function accepts all `parameters`, but passes only the parameters that the
+        program's function reads.
         """
         wide = function.word == 64
         call = self.use(function, **{each: f"BigInt({each})" if wide else each for each in parameters})
@@ -131,7 +131,7 @@ def explorer_page(start: Mapping[str, str], format: MXFormat) -> str:
 
 
 def _definitions() -> dict[str, str]:
-    """Return the definitions of all modes, by the names of the modes.
+    """Return a dictionary from the name of each mode to the mode's definition.
 
     The name of a rule for float scales gets the prefix "float ".
     """
@@ -181,7 +181,7 @@ def _entry(script: _Script, fmt: MXFormat) -> str:
 
 
 def _key(fmt: MXFormat) -> str:
-    """Return the part of a function's name that stands for the format."""
+    """Return the part of a function's name that identifies the format."""
     text = fmt.element.name if fmt.scale.power_of_two else fmt.name
     return "".join(letter if letter.isalnum() else "_" for letter in text)
 
@@ -213,7 +213,8 @@ def _encoders(script: _Script, fmt: MXFormat) -> Iterator[str]:
 def _scale_rules(script: _Script, fmt: MXFormat) -> Iterator[str]:
     """Yield, for each scale rule, the functions that find a scale.
 
-    A rule that tries two scales has two functions: one maps the block's maximum to 6, one to 4.
+    A rule that tries two scales has two functions. The first finds the scale that maps the block's
+    maximum to 6; the second finds the scale that maps the maximum to 4.
     """
 
     def closure(rule: ScaleRule | FloatScaleRule, aim: int | None = None) -> str:

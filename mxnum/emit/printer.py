@@ -17,16 +17,16 @@ INDENT = "    "
 class Printer:
     """The base class of printers; a subclass for a language overrides methods for its syntax."""
 
-    #: The template for a constant's name. No macro or variable has a name that begins with K_.
+    #: The template for a constant's name. The names of macros and variables never begin with K_.
     constant = "K_{}"
-    #: For each Python operator that the language writes differently, the language's operator.
+    #: The language's operator for each Python operator that the language writes differently.
     operators: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, model: Emitted):
         self.model = model
 
     def text(self) -> str:
-        """Return the file."""
+        """Return the text of the file."""
         raise NotImplementedError
 
     def head(self) -> list[str]:
@@ -47,7 +47,7 @@ class Printer:
             yield ""
 
     def arrays(self) -> Iterator[str]:
-        """Yield the lines of the functions for whole blocks, or of the function for a fused sum."""
+        """Yield the lines of the functions for whole blocks, or of `fused_sum` for a `SumModel`."""
         if isinstance(self.model, SumModel):
             return self.fused_sum(self.model)
         assert isinstance(self.model, Model)
@@ -84,7 +84,7 @@ class Printer:
         return ("}",)
 
     def expression(self, expression: Expression, word: int, inner: bool = False) -> str:
-        """Return an expression; put an inner operation or conditional expression in parentheses."""
+        """Return an expression; if `inner`, enclose operations and conditionals in parentheses."""
         if isinstance(expression, Name):
             return self.name(expression.name)
         if isinstance(expression, Number):
@@ -126,7 +126,7 @@ class Printer:
         return str(value)
 
     def use(self, function: Function, **values: str) -> str:
-        """Return a call of a function; `values` that the function does not take are left out."""
+        """Return a call of a function, whose arguments are those of `values` that it accepts."""
         return f"{self.called(function)}({', '.join(values[name] for name in self.parameters(function))})"
 
     @staticmethod

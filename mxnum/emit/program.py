@@ -146,7 +146,7 @@ class Program:
     _known: dict[tuple[Any, int], Function] = field(default_factory=dict, repr=False)
 
     def add(self, function: Callable[..., Any], name: str, word: int, comment: str = "") -> Function:
-        """Read a function and the functions that it calls; return its `Function`."""
+        """Add a function and the functions that it calls to the program; return its `Function`."""
         key = (function, word)
         if key not in self._known:
             taken = {each.name for each in self.functions}
@@ -199,7 +199,7 @@ class _Reader:
         return replace(found, parameters=tuple(a.arg for a in self.tree.args.args if a.arg in used))
 
     def block(self, nodes: list[ast.stmt]) -> tuple[list[Statement], tuple[Expression, ...] | None]:
-        """Return the statements of a block, and its results (None if it does not return)."""
+        """Return the statements of a block, and its results (None if it has no `return`)."""
         found: list[Statement] = []
         for node in nodes:
             if isinstance(node, ast.If):
@@ -229,7 +229,7 @@ class _Reader:
         return Loop(index, int(self.decided(node.iter.args[0])), tuple(body))
 
     def assignments(self, node: ast.Assign) -> list[Statement]:
-        """Return the assignments of one statement, which assigns to a name or a tuple of names."""
+        """Return the assignments of a statement that assigns to a name or to a tuple of names."""
         (target,) = node.targets
         if isinstance(target, ast.Name):
             return [Assignment((target.id,), self.expression(node.value))]
@@ -245,20 +245,20 @@ class _Reader:
         return [Assignment(tuple(names), self.expression(node.value))]
 
     def pairs(self, names: list[str], values: list[Expression]) -> list[Statement]:
-        """Return the assignments of ``a, b = c, d`` one by one.
+        """Return the statement ``a, b = c, d`` as single assignments, ``a = c`` and ``b = d``.
 
-        Raise NotImplementedError if a value reads a name that is assigned before it.
+        Raise NotImplementedError if a value contains a name that an earlier assignment changes.
         """
         for place, value in enumerate(values):
             read = {part.name for part in parts(value) if isinstance(part, Name)}
             if read & set(names[:place]):
                 raise NotImplementedError(
-                    f"{self.name}: the value of {names[place]} reads names that are assigned before it"
+                    f"{self.name}: the value of {names[place]} reads a name that the same statement assigns earlier"
                 )
         return [Assignment((name,), value) for name, value in zip(names, values, strict=True)]
 
     def decided(self, node: ast.expr) -> Any:
-        """Return the value of an expression that reads only constants of the factory."""
+        """Return the value of an expression that depends only on constants of the factory."""
         names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
         if names & self.variables:
             raise self.unknown(node)
@@ -284,7 +284,10 @@ class _Reader:
         raise self.unknown(node)
 
     def call(self, function: Any, node: ast.Call) -> Expression:
-        """Return a `Choice` for `select`, else a `Call`; add the called function to the program."""
+        """Return a `Choice` for a call of `select`, and a `Call` for a call of another function.
+
+        Add the other function to the program.
+        """
         arguments = [self.expression(argument) for argument in node.args]
         if function is select:
             return Choice(*arguments)
@@ -301,7 +304,7 @@ class _Reader:
 
 
 def _without_unused(function: Function) -> Function:
-    """Return a function without the assignments to names that no code reads."""
+    """Return a function without its assignments to names that are never read."""
     while True:
         read = {part.name for each in _expressions(function) for part in parts(each) if isinstance(part, Name)}
         body = tuple(s for s in function.body if not (isinstance(s, Assignment) and not read & set(s.names)))
@@ -311,7 +314,11 @@ def _without_unused(function: Function) -> Function:
 
 
 def _comment(function: Callable[..., Any], comment: str, clauses: Mapping[str, str]) -> str:
-    """Return a function's comment: `comment` or a docstring, and then the clauses of standards."""
+    """Return the comment that printers write above a function.
+
+    The comment is `comment` or, if `comment` is empty, a docstring. The clauses of standards that
+    the function implements follow.
+    """
     factory = function.__qualname__.split(".")[0]
     if not comment:
         text = inspect.getdoc(function) or inspect.getdoc(function.__globals__[factory]) or ""

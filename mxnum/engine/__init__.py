@@ -5,8 +5,8 @@ checks:
 
 - `machine`: compiles the dialect, the subset of Python in which `definition` is written, and
   detects what this machine can do;
-- `rounding`: fast formulations of the definition, and a table of the formats for which each one is
-  proved;
+- `rounding`: fast formulations of the definition, and a table that lists the formats for which each
+  formulation is proved;
 - `traversal`: splits arrays of any strides into contiguous parts;
 - `packing`: stores codes narrower than a byte as a bit stream;
 - `loops`: the compiled loops over flat arrays;

@@ -1,4 +1,4 @@
-"""Functions that choose the engine for an operation, by the memory that holds its arrays."""
+"""Choose the engine for an operation by the memory of its arrays: host memory or a GPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy import ndarray
 
 from mxnum.memory.device import together
 
-#: The engine for arrays in host memory. None stands for `quantizing.host`.
+#: The engine for arrays in host memory. None means `quantizing.host`.
 _chosen: ContextVar[Any] = ContextVar("chosen", default=None)
 
 
@@ -52,7 +52,7 @@ def host_engine() -> Any:
 
 @contextmanager
 def uncompiled() -> Iterator[None]:
-    """Run the operations on arrays in host memory without numba inside this context.
+    """Run operations on arrays in host memory without numba, inside a `with` statement.
 
     For small arrays, loading numba takes longer than the whole computation with numpy.
     """

@@ -66,10 +66,7 @@ class Settings:
 
     @cached_property
     def by_powers_of_two(self) -> bool:
-        """True if scales are powers of two.
-
-        Formats whose scales are powers of two have no tensor scale.
-        """
+        """True if the format's scales are powers of two; such a format has no tensor scale."""
         return self.format.scale.power_of_two
 
     @cached_property
@@ -94,7 +91,7 @@ class Settings:
 
 
 class Choices(NamedTuple):
-    """The arguments of a call to quantize, with the shape of the array in place of the array."""
+    """The arguments of a call to quantize; a shape and a float type describe the array."""
 
     format: str | MXFormat
     shape: tuple[int, ...]
@@ -128,7 +125,7 @@ def checked_settings(asked: Choices) -> Settings:
 def memo(function: Callable[..., Result]) -> Callable[..., Result]:
     """Return `function` with its results cached by the types and values of its arguments.
 
-    A call is not cached if an argument has no hash, or if `function` raises TypeError.
+    A call is not cached if an argument is unhashable, or if `function` raises TypeError.
     """
     remembered = lru_cache(maxsize=4096, typed=True)(function)
 
@@ -147,7 +144,8 @@ def memo(function: Callable[..., Result]) -> Callable[..., Result]:
 def _resolved(*fields: Any) -> Settings:
     """Check the fields of a `Choices`, and return the `Settings` that they describe.
 
-    The fields are separate arguments, so that `memo` distinguishes 1 from 1.0.
+    `memo` compares the types of arguments, but not of items in a tuple. So the fields are separate
+    arguments: otherwise, the results for 1 and 1.0 could be confused.
     """
     asked = Choices(*fields)
     fmt = formats.get(asked.format)
@@ -191,15 +189,15 @@ class Request:
     scales: Any = None
     #: Bits for stochastic rounding.
     random: RandomBits | None = None
-    #: The largest number of threads; None for as many as numba would use.
+    #: The maximum number of threads; None for numba's default.
     threads: int | None = None
     #: True if the result holds packed codes.
     packed: bool = False
     #: The tensor scale: a float32 array that broadcasts with x, or None for formats without a
     #: tensor scale.
     tensor_scale: Any = None
-    #: The bit patterns of the largest magnitudes of blocks, if these were computed together with
-    #: the tensor scale; else None.
+    #: The bit pattern of the largest magnitude of each block, or None. The patterns are given only
+    #: if they were computed together with the tensor scale.
     maxima: Any = None
 
 

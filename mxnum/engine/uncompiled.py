@@ -24,7 +24,7 @@ def __getattr__(name: str) -> Any:
 
 
 def quantize(request: Request, out: Any = None) -> Any:
-    """Quantize an array as `host.quantize` does."""
+    """Quantize an array, as `host.quantize` does."""
     asked, random = request.settings, request.random
     if out is not None or asked.must_look or not asked.by_powers_of_two:
         return __getattr__("quantize")(request, out)
@@ -42,7 +42,7 @@ def quantize(request: Request, out: Any = None) -> Any:
 
 
 def dequantize(request: DecodingRequest, out: Array | None = None) -> Array:
-    """Decode an MX array as `host.dequantize` does."""
+    """Decode an MX array, as `host.dequantize` does."""
     asked = request.settings
     if out is not None or asked.packed or asked.has_offsets or not asked.scale.power_of_two:
         values: Array = __getattr__("dequantize")(request, out)
@@ -54,7 +54,7 @@ def dequantize(request: DecodingRequest, out: Array | None = None) -> Array:
 
 
 def pack(codes: Array, bits: int, out: Array | None = None) -> Array:
-    """Write codes as a bit stream as `host.pack` does."""
+    """Pack codes into a bit stream, as `host.pack` does."""
     if out is not None:
         packed: Array = __getattr__("pack")(codes, bits, out)
         return packed

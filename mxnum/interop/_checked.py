@@ -66,7 +66,7 @@ def require_rows(argument: str, q: MXArray, block: int) -> None:
 
 
 def typed_scales(q: MXArray) -> Array:
-    """Return the scales of an array in host memory; 8-bit codes get their ml_dtypes type.
+    """Return the scales of an array in host memory, 8-bit scales with their ml_dtypes type.
 
     UE5M3 scales are returned as codes, because no library has a UE5M3 type.
     """
@@ -77,5 +77,5 @@ def typed_scales(q: MXArray) -> Array:
 
 
 def untyped_scales(scales: Array, scale: ScaleFormat) -> Array:
-    """Return 8-bit scales as bytes, even those of an ml_dtypes type, and wider scales unchanged."""
+    """Return 8-bit scales as uint8, even if they have an ml_dtypes type; keep wider scales."""
     return scales.view(np.uint8) if scales.dtype.name == SCALE_TYPES.get(scale.name) else scales

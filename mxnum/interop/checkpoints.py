@@ -31,8 +31,8 @@ from mxnum.layout import block_lengths
 from mxnum.memory.dtypes import Array
 from mxnum.output.files import as_path, reading
 
-#: The layouts that `to_tensors` writes. `_DIRECTION` says for each program whether the global scale
-#: multiplies numbers on encoding or on decoding.
+#: The layouts that `to_tensors` writes. `_DIRECTION` maps each program to the step in which the
+#: global scale multiplies numbers: encoding or decoding.
 LAYOUTS = "compressed_tensors", "modelopt", "deepseek", "gpt_oss"
 _DIRECTION = {"compressed-tensors": "encode", "modelopt": "decode"}
 _FP8 = "F8_E4M3", "F8_E5M2"
@@ -47,7 +47,7 @@ class _Weight(NamedTuple):
 
 
 class Checkpoint:
-    """An open checkpoint, which returns each weight as an `MXArray` or as a mapped array.
+    """An open checkpoint, which returns weights as `MXArray` or, if not quantized, as arrays.
 
     For NVFP4, the names of tensors determine whether the global scale multiplies numbers on
     encoding or on decoding. If the ``quant_method`` in the checkpoint's ``config.json`` contradicts
@@ -104,7 +104,7 @@ class Checkpoint:
         return self._found(name).layout
 
     def tensor(self, name: str) -> MXArray | Array:
-        """Return a weight, mapped to the file: an `MXArray` if quantized, otherwise an array."""
+        """Return a weight, mapped into memory: an `MXArray` if it is quantized, else an array."""
         layout, parts = self._found(name)
         if layout == "mxnum":
             return self._files[name].mx(name)
@@ -142,8 +142,8 @@ class Checkpoint:
     def _tile_of(self, weight: Array, scales: Array, is_inverse: bool) -> Any:
         """Return the shape of a weight's tiles; None if it is unknown or the weight has no tiles.
 
-        A weight has no tiles if it has a single scale, or if the name and shape of its scales show
-        that each scale belongs to a row or to a part of a row.
+        A weight has no tiles if it has a single scale, or a scale for each row or part of a row.
+        The name and the shape of the scales show whether this is the case.
         """
         if self._tile is None or scales.size == 1:
             return None
@@ -156,14 +156,14 @@ class Checkpoint:
         by_name = "encode" if layout == "nvfp4 compressed_tensors" else "decode"
         if _DIRECTION.get(self._method, by_name) != by_name:
             raise ValueError(
-                f"Argument 'direction' must be given for {name!r}, because its parts are named as in "
+                f"Argument 'direction' must be given for {name!r}, because its tensors are named as in "
                 f"{layout.split()[1]}, but the checkpoint's quant_method is {self._method!r}."
             )
         return by_name
 
 
 def _shards(folder: Path) -> dict[Path, list[str]]:
-    """Return the files of a checkpoint, each with the tensors that the index lists for the file.
+    """Return the files of a checkpoint, each with the tensor names that the index lists for it.
 
     If the folder has no index, all its safetensors files belong to the checkpoint.
     """
@@ -177,9 +177,9 @@ def _shards(folder: Path) -> dict[Path, list[str]]:
         with reading(index, "must be an index in JSON"):
             files = _table("weight_map", _table("its content", json.loads(index.read_text()))["weight_map"])
             for name, file in files.items():
-                # Check only the text of the path: files of a cache may be links to another folder.
+                # Do not resolve links: the files in a download cache may be links to other folders.
                 if not isinstance(file, str) or Path(file).anchor or ".." in Path(file).parts:
-                    raise ValueError(f"it says that {name!r} is in {file!r}, which is not in the index's folder")
+                    raise ValueError(f"it lists {name!r} in the file {file!r}, which is not in the index's folder")
                 found.setdefault(folder / file, []).append(name)
     if not (found or indexes):
         raise ValueError(f"Folder {str(folder)!r} must hold files that end in .safetensors; it has none.")
@@ -197,14 +197,14 @@ def _quantization_config(folder: Path) -> dict[str, Any]:
 
 
 def _table(name: str, found: Any) -> dict[str, Any]:
-    """Return `found`, a part of a JSON file; raise TypeError unless it is a table."""
+    """Return `found`, a part of a JSON file; raise TypeError unless it is a JSON object."""
     if not isinstance(found, dict):
-        raise TypeError(f"{name} is a {type(found).__name__}, not a table")
+        raise TypeError(f"{name} is a {type(found).__name__}, not a JSON object")
     return found
 
 
 def _weights_of(kinds: dict[str, str]) -> list[tuple[str, _Weight]]:
-    """Return the name and the `_Weight` of each weight, from the names and types of tensors."""
+    """Return the name and the `_Weight` of each weight, given the names and types of tensors."""
     found, used = list[tuple[str, _Weight]](), set[str]()
     for name in kinds:
         for weight, layout, parts in _readings(name, kinds):
@@ -215,9 +215,10 @@ def _weights_of(kinds: dict[str, str]) -> list[tuple[str, _Weight]]:
 
 
 def _readings(name: str, kinds: dict[str, str]) -> Any:
-    """Yield (weight name, layout, parts) for each layout in which a tensor may hold elements.
+    """Yield (weight name, layout, parts) for each layout that a weight's tensors may have.
 
-    `name` is the name of the tensor, and `parts` has the names of all tensors of the weight.
+    `name` is the name of a tensor that may hold the elements of a weight. `parts` are the names of
+    all tensors of this weight.
     """
     kind = kinds[name]
     for ending in (".blocks", "_blocks"):
@@ -242,7 +243,7 @@ def _readings(name: str, kinds: dict[str, str]) -> Any:
 
 
 def to_tensors(name: str, q: MXArray, layout: str, *, global_scale: Any = None) -> dict[str, Array]:
-    """Return the tensors that store a weight in one of `LAYOUTS`, by their names in a file.
+    """Return the tensors that store a weight in one of `LAYOUTS`, as a dict from names to tensors.
 
     `mxnum.interop.safetensors.save` writes the returned tensors to a file. The layout
     ``compressed_tensors`` stores NVFP4 (with `global_scale` as in `to_nvfp4`), MXFP4 and FP8.

@@ -17,9 +17,10 @@ from mxnum.memory.dtypes import as_array, scale_dtype
 
 
 class MXChunks(NamedTuple):
-    """Dask arrays of codes and scales with corresponding chunks, and the tensor scale, if any.
+    """A quantized array: dask arrays of codes and scales, and the tensor scale.
 
-    All chunks share the tensor scale, which is None if the format has no tensor scale.
+    Each chunk of codes has a chunk of scales. All chunks share the tensor scale, which is None if
+    the format has no tensor scale.
     """
 
     codes: Any
@@ -37,15 +38,16 @@ class MXChunks(NamedTuple):
 
 
 def quantize(x: Any, format: str | MXFormat, **options: Any) -> MXChunks:
-    """Quantize a dask array as `mxnum.quantize` does, lazily.
+    """Quantize a dask array lazily.
 
-    Blocks must not straddle chunks, so every chunk but the last along an axis must hold whole
+    Every block must lie in one chunk, so every chunk but the last along an axis must hold whole
     blocks. The keywords are those of `mxnum.quantize` except `arithmetic`, `offset`, `scales`,
     `out`, `packed` and `seed`. `seed` is excluded because its random words would depend on the
     chunks. `random_bits` may be a dask array of uint32. For ``nvfp4``, all chunks share one tensor
     scale; without `tensor_scale`, an extra pass over the array computes it. Wrong arguments raise
     an error when `quantize` is called. A number in `x` that is not accepted raises an error when
-    its chunk is computed. The error of ``nonfinite="raise"`` gives the index within a chunk.
+    its chunk is computed. With ``nonfinite="raise"``, the error message gives the number's index
+    within its chunk.
     """
     inputs, tensor, settings, fmt, array = _prepared(x, options, format)
     blocks = settings["blocks"]
@@ -56,16 +58,13 @@ def quantize(x: Any, format: str | MXFormat, **options: Any) -> MXChunks:
 
 
 def fake_quantize(x: Any, format: str | MXFormat, **options: Any) -> Any:
-    """Quantize and dequantize a dask array as `mxnum.fake_quantize` does, lazily.
-
-    This function takes the keywords of `quantize`.
-    """
+    """Quantize and dequantize a dask array lazily. The keywords are those of `quantize`."""
     inputs, _, settings, fmt, array = _prepared(x, options, format)
     return _map(_values, inputs, fmt, settings, array.dtype.newbyteorder("="), array.chunks)
 
 
 def _prepared(x: Any, options: dict[str, Any], format: str | MXFormat) -> Any:
-    """Return the input arrays of `_map`, the tensor scale, the settings, the format, and `x`."""
+    """Check the arguments; return `inputs` for `_map`, tensor scale, settings, format and `x`."""
     array, options, blocks = _checked(x, options, format)
     fmt, inputs, tensor = formats.get(format), [array], None
     options["has_words"], options["has_tensor"] = "random_bits" in options, fmt.tensor_scale is not None
@@ -100,9 +99,9 @@ def _scale_of_largest(largest: Any, *, fmt: MXFormat) -> Any:
 def _checked(x: Any, options: dict[str, Any], format: str | MXFormat) -> tuple[Any, dict[str, Any], tuple[int, ...]]:
     array_module = errors.package("dask.array", "distributed")
     errors.require_type(isinstance(x, array_module.Array), "x", "a dask array", type(x).__name__)
-    # dask stores NaN for an unknown length, and NaN differs from itself.
+    # The length of a chunk is NaN if it is unknown, and NaN is not equal to itself.
     known = all(length == length for chunks in x.chunks for length in chunks)
-    errors.require(known, "x", "an array of chunks of known lengths (x.compute_chunk_sizes())", x.chunks)
+    errors.require(known, "x", "an array whose chunk lengths are known (call x.compute_chunk_sizes())", x.chunks)
     fmt, options = formats.get(format), dict(options)
     exact = options.pop("arithmetic", "exact") == "exact"
     errors.require(exact, "arithmetic", "'exact' for a dask array", "the name of a stack")
@@ -148,7 +147,7 @@ def _map(function: Any, inputs: Any, fmt: MXFormat, settings: dict[str, Any], dt
 def _options(rest: tuple[Any, ...], settings: dict[str, Any]) -> dict[str, Any]:
     """Return the keywords of `mxnum.quantize` for a chunk.
 
-    `rest` holds the chunk's random words, if there are any, and the tensor scale, if there is one.
+    `rest` holds the chunk's random words and then the tensor scale; either may be missing.
     """
     options, arrays = dict(settings), iter(rest)
     if options.pop("has_words"):

@@ -1,10 +1,10 @@
 """Convert FP8 weights with a float scale for each tile (DeepSeek), each row, or the whole tensor.
 
-A value is element * scale. DeepSeek's checkpoints have E4M3 elements. They store a float32 scale
-for each tile of 128 x 128 in ``weight_scale_inv``; tiles at the edges may be smaller. DeepSeek
-calls the scale an inverse because encoding multiplies numbers by the reciprocal of the scale. Other
-checkpoints store one float32 or bfloat16 scale for each row, or for the whole tensor, in
-``weight_scale``.
+Each value is element * scale. DeepSeek's checkpoints have E4M3 elements. They store a float32 scale
+for each tile of 128 x 128 elements in ``weight_scale_inv``; tiles at the edges may be smaller.
+DeepSeek calls this scale an inverse because encoding multiplies numbers by the reciprocal of the
+scale. Other checkpoints store one float32 or bfloat16 scale for each row, or for the whole tensor,
+in ``weight_scale``.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def from_fp8(weight: Any, scales: Any, *, block_shape: tuple[int, int] | None = 
 
 
 def _blocks(shape: tuple[int, ...], scales: Array, kind: str, given: Blocks | None) -> Blocks:
-    """Return the lengths of a block, as given or derived from the shape of the scales."""
+    """Return the lengths of a block: `given`, or lengths derived from the shape of the scales."""
     leading = (1,) * (len(shape) - 2)
     if given is not None:
         errors.require(len(given) == 2, "block_shape", "a tuple of 2 block lengths", given)
@@ -86,6 +86,9 @@ def to_fp8(q: MXArray) -> tuple[Array, Array]:
     require_element("q", q.format, _ELEMENTS.values())
     known = q.format.scale.name in _SCALES.values() and q.format.tensor_scale is None
     errors.require(
-        known, "q", f"of {errors.joined(sorted(set(_SCALES.values())))} scales, without a tensor scale", q.format.name
+        known,
+        "q",
+        f"an array with {errors.joined(sorted(set(_SCALES.values())))} scales and no tensor scale",
+        q.format.name,
     )
     return np.ascontiguousarray(q.elements), np.ascontiguousarray(typed_scales(q))

@@ -6,16 +6,17 @@ low bits and element i + 16 in the high bits. In gpt-oss checkpoints, byte i hol
 permutes the values.
 
 - MXFP4: a block is an E8M0 code and 16 bytes of elements.
-- NVFP4: a block has four E4M3 codes, then 32 bytes: 16 elements (8 bytes) for each code. NVFP4 is
-  read as ``e2m1:block=16,scale=e4m3``. The tensor scale is a separate tensor (`load_tensor`).
-- Q8_0: a block has a float16 number d and 32 integers n in two's complement, which stand for the
-  values d * n. Q8_0 is read as ``int8:block=32,scale=float16``. An int8 element with the integer n
-  has the value n / 64, so the scale is 64 * d.
-- Q4_0: a block has a float16 number d *with a sign*, and 32 integers n stored as n + 8. Scales of
-  mxnum have no sign, so a negative d turns each integer n into -n. The integer n = -8 would become
-  8, which does not fit into an integer of four bits. Therefore Q4_0 is read as
-  ``e1m3:bias=-2,block=32,scale=float16``, with the scale abs(d). Elements of e1m3:bias=-2 are
-  integers from -15 to 15 in sign and magnitude, with +0 and -0.
+- NVFP4: a block has four E4M3 codes, then 32 bytes of elements: 8 bytes (16 elements) for each
+  code. NVFP4 is read as ``e2m1:block=16,scale=e4m3``. The tensor scale is a separate tensor
+  (`load_tensor`).
+- Q8_0: a block has a float16 number d and 32 integers n in two's complement. The values of the
+  block are d * n. Q8_0 is read as ``int8:block=32,scale=float16``. An int8 element with the integer
+  n has the value n / 64, so the scale is 64 * d.
+- Q4_0: a block has a float16 number d *with a sign*, and 32 integers n. The file stores each
+  integer n as n + 8. Scales of mxnum have no sign, so a negative d turns each integer n into -n.
+  The integer n = -8 would become 8, which does not fit into an integer of four bits. Therefore Q4_0
+  is read as ``e1m3:bias=-2,block=32,scale=float16``, with the scale abs(d). Elements of
+  e1m3:bias=-2 are integers from -15 to 15 in sign and magnitude, with +0 and -0.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ from mxnum.memory.dtypes import Array, as_array
 from mxnum.memory.tensors import in_kind
 from mxnum.output.files import as_path, reading
 
-#: For each GGUF type that this module reads and writes: the format of the MX array, and the numbers
-#: of elements and of bytes in a block.
+#: For each GGUF type that this module reads and writes: the format of the MX array, the number of
+#: elements in a block, and the number of bytes in a block.
 KINDS = {
     "MXFP4": ("mxfp4_e2m1", 32, 17),
     "NVFP4": ("e2m1:block=16,scale=e4m3", 64, 36),
@@ -131,13 +132,14 @@ def to_gguf_blocks(q: MXArray, *, kind: str = "MXFP4") -> Array:
 
     The array must have whole blocks along the last axis. For Q8_0 and Q4_0 the elements must be
     integers (``int8``, ``int4`` or ``e1m3:bias=-2``), and the scales must be float16. A block
-    stores d, the scale times the spacing of the element format's values; d must be exact in
-    float16. Integers have no -0, so Q8_0 stores -0 as 0. Q4_0 negates d and all integers of a block
-    in two cases: an integer is 8; or the block has zeros, all zeros are -0, and no integer is -8.
+    stores a number d: the scale times the spacing of the element format's values. This number must
+    be exact in float16. Integers have no -0, so Q8_0 stores -0 as 0. Q4_0 negates d and all
+    integers of a block in two cases. In the first case, an integer is 8. In the second case, the
+    block has zeros, all of them are -0, and no integer is -8.
 
     Blocks of NVFP4 hold no tensor scale. To store an array of ``nvfp4``, pass
-    ``MXArray.from_parts(q.codes, q.scales, "e2m1:block=16,scale=e4m3")``, and write the tensor
-    scale as a separate float32 tensor, with the name that `load_tensor` describes.
+    ``MXArray.from_parts(q.codes, q.scales, "e2m1:block=16,scale=e4m3")``. Write the tensor scale as
+    a separate float32 tensor. `load_tensor` describes the name of this tensor.
     """
     errors.choose("kind", kind, tuple(KINDS))
     if kind == "MXFP4":
@@ -151,7 +153,7 @@ def to_gguf_blocks(q: MXArray, *, kind: str = "MXFP4") -> Array:
         scales = np.ascontiguousarray(q.scales).reshape(-1, 4)
         wrong = scales == _E4M3.nan_code
         if wrong.any():
-            raise errors.outside("q", first_index(wrong), "free of scales that are NaN", "NaN")
+            raise errors.outside("q", first_index(wrong), "an array without NaN scales", "NaN")
         parts = scales, _halves(np.ascontiguousarray(q.codes).reshape(-1, 16)).reshape(-1, 32)
     else:
         q = in_host_memory("q", without_offsets("q", q))
@@ -179,7 +181,7 @@ def _integers(q: MXArray) -> tuple[Array, Array, Array]:
         d = wide.astype(np.float16)
     inexact = (d != wide) & ~np.isnan(wide)
     if inexact.any():
-        accepted = f"an array whose scales times {step:g} are float16 numbers"
+        accepted = f"an array whose scales times {step:g} are exact in float16"
         raise errors.outside("q", first_index(inexact), accepted, float(scales[inexact][0]))
     return (values / step).astype(np.int16)[codes], np.signbit(values)[codes], d
 
@@ -217,10 +219,10 @@ def load_tensor(path: str | os.PathLike[str], name: str) -> MXArray:
     """Read the tensor `name`, whose type must be in `KINDS`, of a GGUF file (extra ``gguf``).
 
     Axes are in numpy order, with the input features last. The file is mapped into memory, and only
-    the bytes of this tensor are read. llama.cpp stores the tensor scale of an NVFP4 weight, or a
-    tensor scale for each expert, in a separate tensor, whose name has ``scale`` instead of
-    ``weight``. If the file stores a tensor scale for the tensor, the result has the format
-    ``nvfp4``.
+    the bytes of this tensor are read. llama.cpp stores the tensor scale of an NVFP4 weight in a
+    separate tensor, whose name has ``scale`` instead of ``weight``. For the weights of several
+    experts, this tensor holds one tensor scale for each expert. If the file stores a tensor scale
+    for the tensor, the result has the format ``nvfp4``.
     """
     tensors, is_big = _tensors(path)
     readable = _readable(path, tensors)
@@ -257,7 +259,8 @@ def _readable(path: str | os.PathLike[str], tensors: dict[str, Any]) -> list[str
 def _tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Any], bool]:
     """Return the gguf package's record of each tensor, and True if the file is big-endian."""
     gguf, path = errors.package("gguf", "gguf"), as_path(path)
-    # The gguf package adds numpy integers, whose sums overflow silently if the file is damaged.
+    # The gguf package adds numpy integers. Without `errstate`, their sums overflow silently if the
+    # file is damaged.
     with reading(path, "must be a whole GGUF file"), np.errstate(over="raise"):
         reader = _reader(gguf)(path)
     is_other = reader.byte_order == "S"
@@ -274,7 +277,7 @@ def _reader(gguf: Any) -> Any:
     class Reader(gguf.GGUFReader):  # type: ignore[misc]
         def _get(self, offset: int, dtype: Any, count: Any = 1, *rest: Any, **options: Any) -> Any:
             if offset + int(count) * np.dtype(dtype).itemsize > len(self.data):
-                raise ValueError("it is truncated, or its header announces more data than it holds")
+                raise ValueError("it is truncated, or its header announces more data than the file holds")
             return super()._get(offset, dtype, count, *rest, **options)
 
     return Reader

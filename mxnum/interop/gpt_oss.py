@@ -1,8 +1,9 @@
 """Convert MXFP4 tensors of gpt-oss checkpoints: ``blocks`` of 16 bytes, each with a scale code.
 
 Byte i of a block holds element 2i in the low bits and element 2i + 1 in the high bits, as in
-`MXArray.pack`. The shape of ``blocks`` is (..., groups, 16): every 32 input features are a group,
-stored in 16 bytes. GGUF orders the elements of a block differently (`mxnum.interop.gguf`).
+`MXArray.pack`. The shape of ``blocks`` is (..., groups, 16), because each group of 32 input
+features is stored in 16 bytes. GGUF orders the elements of a block differently
+(`mxnum.interop.gguf`).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def from_gpt_oss(blocks: Any, scales: Any) -> MXArray:
     for name, array in (("blocks", bytes_), ("scales", codes)):
         errors.require_dtype(name, array.dtype, np.dtype(np.uint8))
     fits = bytes_.ndim >= 2 and bytes_.shape[-1] == 16
-    errors.require(fits, "blocks", "of 16 bytes along the last axis", bytes_.shape)
+    errors.require(fits, "blocks", "of shape (..., groups, 16)", bytes_.shape)
     errors.require(codes.shape == bytes_.shape[:-1], "scales", f"of shape {bytes_.shape[:-1]}", codes.shape)
     groups = bytes_.shape[-2]
     packed = np.ascontiguousarray(bytes_).reshape(*bytes_.shape[:-2], groups * 16)
@@ -65,5 +66,5 @@ def load_tensor(path: str | os.PathLike[str], name: str) -> MXArray:
     of_scales = found[name].removesuffix("blocks") + "scales"
     if of_scales not in stored:
         raise ValueError(f"File {str(path)!r} must hold {of_scales!r} as well as {found[name]!r}.")
-    with reading(path, f"must hold {name!r} in the form of gpt-oss"):
+    with reading(path, f"must hold the tensor {name!r} in the layout of gpt-oss"):
         return from_gpt_oss(file.tensor(found[name]), file.tensor(of_scales))

@@ -42,9 +42,9 @@ _ONE = np.float32(1)
 def from_nvfp4(packed: Any, scales: Any, global_scale: Any, *, direction: str) -> MXArray:
     """Return an MX array from bytes (..., n / 2), E4M3 scales (..., n / 16) and a global scale.
 
-    The global scale is a float32 number, or one number for each index of the first axis (an
-    expert). `direction` says whether the global scale multiplies numbers on encoding ("encode") or
-    on decoding ("decode"). The array shares the memory of the bytes.
+    The global scale is one float32 number, or one float32 number for each expert (index of the
+    first axis). `direction` says whether the global scale multiplies numbers on encoding ("encode")
+    or on decoding ("decode"). The returned array shares memory with `packed`.
     """
     errors.choose("direction", direction, DIRECTIONS)
     bytes_, codes = (as_array(n, v, anywhere=False) for n, v in (("packed", packed), ("scales", scales)))
@@ -62,11 +62,12 @@ def from_nvfp4(packed: Any, scales: Any, global_scale: Any, *, direction: str) -
 
 
 def to_nvfp4(q: MXArray, *, direction: str, global_scale: Any = None) -> tuple[Array, Array, Array]:
-    """Return bytes, scales (float8_e4m3fn) and global scale of an array of NVFP4.
+    """Return the bytes, the scales (float8_e4m3fn) and the global scale of an array of NVFP4.
 
-    The array must have whole blocks along the last axis. It must have one tensor scale, or three or
-    more axes and one tensor scale for each index of the first axis (an expert). An array with a
-    tensor scale for each row raises ValueError: compressed-tensors and ModelOpt cannot read it.
+    The array must have whole blocks along the last axis. It must have one tensor scale. An array
+    with three or more axes may instead have one tensor scale for each expert (index of the first
+    axis). An array with a tensor scale for each row raises ValueError: compressed-tensors and
+    ModelOpt cannot read it.
 
     A global scale for encoding is a float32 number whose reciprocal is the tensor scale. Several
     numbers may have the same reciprocal in float32, so pass the global scale of the original file
@@ -79,7 +80,7 @@ def to_nvfp4(q: MXArray, *, direction: str, global_scale: Any = None) -> tuple[A
     errors.require(q.tensor_scale is not None, "q", "of a format with a tensor scale", q.format.name)
     tensor = np.asarray(q.tensor_scale)
     own = tensor.size == 1 or (tensor.ndim > 2 and tensor.size == len(tensor))
-    accepted = "an array with one tensor scale or, with three or more axes, one for each index of the first axis"
+    accepted = "an array with one tensor scale, or an array of at least three axes with one for each index of the first"
     errors.require(own, "q", accepted, tensor.shape)
     number = _global_scale(tensor, direction, global_scale)
     return q.pack(), np.ascontiguousarray(typed_scales(q)), number

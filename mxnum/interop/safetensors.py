@@ -1,8 +1,9 @@
 """Read and write safetensors files with MX arrays and any other tensors.
 
-A file is a length, a JSON header and the bytes of the tensors, so this module needs no package to
-read or write a file. The MX array ``name`` is stored as ``name.elements`` (F8_E4M3, F8_E5M2, I8, or
-packed bytes), ``name.scales`` (F8_E8M0, F8_E4M3, floats) and perhaps ``name.offsets`` (F16) or
+A file has a simple structure: the length of the header, the header in JSON, and the bytes of the
+tensors. So this module reads and writes files without the safetensors package. The MX array
+``name`` is stored as ``name.elements`` (F8_E4M3, F8_E5M2, I8, or packed bytes), ``name.scales``
+(F8_E8M0, F8_E4M3, floats) and, if the array has them, ``name.offsets`` (F16) or
 ``name.tensor_scale`` (F32). Other software reads the parts of an MX array as ordinary tensors. The
 metadata entry ``mxnum.name`` describes the format and the layout.
 """
@@ -43,7 +44,7 @@ _LONGEST_HEADER = 100_000_000
 _METADATA = "__metadata__"
 #: The parts of an MX array that are stored as tensors.
 _PARTS = "elements", "scales", "offsets", "tensor_scale"
-#: The metadata entry for an MX array has this prefix before the array's name.
+#: The metadata key of an MX array is this prefix, followed by the array's name.
 _NOTE = "mxnum."
 
 
@@ -119,9 +120,9 @@ def _checked_text(argument: str, value: Any) -> str:
 
 
 class File:
-    """An open file, with the names of its tensors, its metadata, and the tensors, mapped to memory.
+    """An open safetensors file, with its metadata and its memory-mapped tensors.
 
-    A file that the safetensors library rejects raises ValueError here too.
+    Files that the safetensors library rejects raise ValueError.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -167,7 +168,7 @@ class File:
         except RecursionError:
             raise self._damaged("its header is nested too deeply") from None
         except ValueError:
-            raise self._damaged("its header is not JSON, or has a name twice") from None
+            raise self._damaged("its header is not JSON, or repeats a name") from None
         if not isinstance(header, dict):
             raise self._damaged("its header is not a JSON object")
         return header
@@ -226,7 +227,7 @@ class File:
         return array
 
     def _bytes(self, name: str) -> Array:
-        """Return the codes as bytes; they may be stored in any type of one byte."""
+        """Return a tensor of codes as bytes; raise ValueError unless its type has one byte."""
         array = self.tensor(name)
         errors.require(array.itemsize == 1, name, "stored in bytes", self.dtype(name))
         return array.view(np.uint8)
@@ -246,7 +247,7 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _integer(text: str) -> int | float:
-    """Parse an integer in the JSON header. As in the safetensors library, "-0" becomes a float."""
+    """Parse an integer in the JSON header. The safetensors library also reads "-0" as a float."""
     return -0.0 if text == "-0" else int(text)
 
 
@@ -278,8 +279,8 @@ def _dtype(kind: str) -> np.dtype[Any]:
 def load(path: str | os.PathLike[str], *, arrays: str = "numpy") -> dict[str, Any]:
     """Read a file, and return its MX arrays and other tensors by name.
 
-    Arrays are memory-mapped. With ``arrays="torch"`` the tensors that are not MX arrays are copied
-    to torch tensors, for `load_state_dict`.
+    Arrays are memory-mapped. With ``arrays="torch"``, all tensors outside MX arrays are copied to
+    torch tensors, which `load_state_dict` accepts.
 
     >>> import numpy as np, mxnum as mx, tempfile, os
     >>> from mxnum.interop import safetensors

@@ -1,4 +1,4 @@
-"""Put scales in the order of tensor cores: tiles of 128 rows x 4 columns (cuBLAS).
+"""Put scales in the order that tensor cores read: tiles of 128 rows x 4 columns (cuBLAS).
 
 The matrix of scales is padded with code 0 to whole tiles, and tiles are stored row by row. Within a
 tile, the scale in row r and column c is at byte (r mod 32) * 16 + (r div 32) * 4 + c.
@@ -54,7 +54,7 @@ def unswizzle_scales(swizzled: Any, shape: tuple[int, int]) -> Array:
 
 
 def _codes(argument: str, scales: Any) -> Array:
-    """Return scale codes as bytes, also if they are given in their torch or ml_dtypes type."""
+    """Return scale codes as bytes; accept torch's and ml_dtypes' types for scale codes too."""
     is_array = isinstance(scales, MXArray)
     errors.require_type(not is_array, argument, "the scales of the MXArray, q.scales", type(scales).__name__)
     array: Array = as_array(argument, scales, anywhere=False)

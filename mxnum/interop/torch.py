@@ -29,9 +29,9 @@ _LARGEST = (1 << 32) - 1
 class MXTensors(NamedTuple):
     """The parts of an MX array as tensors.
 
-    If torch lacks the type of the elements (6 bits, int4, e4m3:bias=8), `elements` are bytes as
-    from `MXArray.pack`. Scales have the type float8_e8m0fnu, float8_e4m3fn or a wider float type,
-    or are bytes for UE5M3, which torch lacks.
+    If torch lacks the type of the elements (6 bits, int4, e4m3:bias=8), `elements` are the bytes
+    that `MXArray.pack` returns. Scales have the type float8_e8m0fnu, float8_e4m3fn or a wider float
+    type. UE5M3 scales are bytes, because torch lacks this type.
     """
 
     elements: Any
@@ -47,7 +47,7 @@ def _torch() -> Any:
 
 
 def _checked(name: str, tensor: Any) -> Any:
-    """Return a tensor, detached from autograd; raise an error unless its memory can be read."""
+    """Return the tensor, detached from autograd; raise an error if mxnum cannot read it."""
     torch = _torch()
     errors.require_type(isinstance(tensor, torch.Tensor), name, "a torch tensor", type(tensor).__name__)
     known = tensor.is_cuda or tensor.device.type == "cpu"
@@ -86,8 +86,8 @@ def fake_quantize(tensor: Any, format: str | MXFormat, **options: Any) -> Any:
     """Quantize and dequantize a tensor as `mxnum.fake_quantize` does, in the tensor's dtype.
 
     This function takes the keywords of `quantize`. The result has no gradient, so a tensor that
-    requires a gradient raises an error, unless torch records no gradients (under `torch.no_grad`,
-    or in the forward pass of your own `torch.autograd.Function`).
+    requires a gradient raises an error. There is no error if torch records no gradients (under
+    `torch.no_grad`, or in the forward pass of your own `torch.autograd.Function`).
     """
     import mxnum as mx
 
@@ -95,7 +95,7 @@ def fake_quantize(tensor: Any, format: str | MXFormat, **options: Any) -> Any:
 
 
 def _with_words(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the keywords, with random words and seed in the types that `mxnum.quantize` takes."""
+    """Return the options, with `random_bits` and `seed` converted for `mxnum.quantize`."""
     options, words, seed = dict(options), options.get("random_bits"), options.get("seed")
     if words is not None and not isinstance(words, np.ndarray):
         options["random_bits"] = _words("random_bits", _checked("random_bits", words))
@@ -120,7 +120,7 @@ def _words(name: str, words: Any) -> Any:
 
 
 def drawn(generator: Any) -> int:
-    """Draw a seed of 64 bits from a `torch.Generator`, in the way that `quantize` documents."""
+    """Draw a seed of 64 bits from a `torch.Generator`, as the docstring of `quantize` describes."""
     torch = _torch()
     word = torch.empty((), dtype=torch.int64, device=generator.device).random_(-(1 << 63), None, generator=generator)
     return int(word.item()) % (1 << 64)
@@ -168,10 +168,11 @@ def from_torch(
 ) -> MXArray:
     """Return an MX array from tensors of elements and scales.
 
-    Each tensor has the torch type of its numbers, or holds codes as uint8. Eight-bit codes are not
-    copied. By default, `format` has E8M0 scales, and its element format follows from the dtype of
-    `elements`. `length` is the number of elements in a row of the last axis. Packed elements of 6
-    bits need `length`, because the number of bytes does not determine the number of elements.
+    A tensor of elements or of 8-bit scales has the torch type of the format, or holds the codes as
+    uint8. Eight-bit codes are not copied. By default, `format` has E8M0 scales, and its element
+    format follows from the dtype of `elements`. `length` is the number of elements in a row of the
+    last axis. Packed elements of 6 bits need `length`, because the number of bytes does not
+    determine the number of elements.
     """
     torch = _torch()
     elements, scales = _checked("elements", elements), _checked("scales", scales)

@@ -20,10 +20,10 @@ def to_torchao(q: MXArray, dtype: Any = None) -> Any:
     """Return a CPU array of E2M1 with E4M3 scales as an `NVFP4Tensor`.
 
     The array must have two or three axes, with whole blocks of 16 along the last axis. The tensor
-    scale must be None, one number, or, with three axes, one number for each index of the first
-    axis. `dtype` is the type that the tensor has in torchao (default: torch.float32). torchao
-    decodes element * (tensor scale * scale), which rounds twice (`mxnum.stacks`).
-    `MXArray.dequantize` rounds once.
+    scale must be None or one number. If the array has three axes, the tensor scale may also hold
+    one number for each index of the first axis. `dtype` is the type that torchao reports for the
+    tensor (default: torch.float32). When torchao decodes the tensor, it computes element * (tensor
+    scale * scale) and rounds twice (see `mxnum.stacks`). `MXArray.dequantize` rounds once.
     """
     module = errors.package("torchao.prototype.mx_formats.nvfp4_tensor", "torchao")
     torch = errors.package("torch", "torchao")
@@ -32,13 +32,15 @@ def to_torchao(q: MXArray, dtype: Any = None) -> Any:
     tensors = to_torch(q)
     tensor = tensors.tensor_scale
     known = tensor is None or tensor.ndim == 0 or tuple(tensor.shape) == (len(q), 1, 1)
-    errors.require(known, "q", "an array with one tensor scale (with 3 axes: one for each index of axis 0)", tensor)
+    errors.require(
+        known, "q", "an array with one tensor scale or, with three axes, one for each index of axis 0", tensor
+    )
     dtype = torch.float32 if dtype is None else dtype
     return module.NVFP4Tensor(tensors.elements.view(torch.uint8), tensors.scales, 16, dtype, tensor)
 
 
 def from_torchao(tensor: Any) -> MXArray:
-    """Return an `NVFP4Tensor` on the CPU as an MX array on the same memory.
+    """Return an MX array that shares the memory of an `NVFP4Tensor` on the CPU.
 
     The scales must be in the order of the elements, not swizzled.
     """

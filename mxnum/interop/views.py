@@ -1,4 +1,4 @@
-"""Convert MX arrays to ml_dtypes arrays, and back, on the same memory."""
+"""Convert MX arrays to ml_dtypes arrays, and back, without copying."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ ELEMENTS = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "int8")
 
 
 def to_views(q: MXArray) -> tuple[Array, ...]:
-    """Return the codes as an ml_dtypes (or int8) array, the scales, and the tensor scale, if any.
+    """Return the codes as an ml_dtypes (or int8) array, the scales, and the tensor scale.
 
-    The arrays share the memory of `q`. Scales have the type float8_e8m0fnu, float8_e4m3fn or a
-    wider float type, or are bytes for UE5M3.
+    If `q` has no tensor scale, the tuple has only two arrays. The arrays share the memory of `q`.
+    Scales have the type float8_e8m0fnu, float8_e4m3fn or a wider float type. UE5M3 scales are
+    bytes.
     """
     q = in_host_memory("q", without_offsets("q", q))
     tensor = () if q.tensor_scale is None else (q.tensor_scale,)
@@ -39,7 +40,7 @@ def from_views(
     block_shape: tuple[int, int] | None = None,
     blocks: tuple[int, ...] | None = None,
 ) -> MXArray:
-    """Return an MX array on the memory of an ml_dtypes array of elements and an array of scales.
+    """Return an MX array that shares the memory of its elements (an ml_dtypes array) and scales.
 
     `scales` has the dtype of the scale format, or uint8 if it holds codes. By default `format` is
     the format of the elements' type with E8M0 scales and blocks of 32.

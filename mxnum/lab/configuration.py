@@ -1,4 +1,4 @@
-"""Check the settings of an MLP or a language model against the type annotations of their fields."""
+"""Check the fields of configurations of MLPs and language models against their annotations."""
 
 from __future__ import annotations
 

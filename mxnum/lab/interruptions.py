@@ -13,9 +13,9 @@ _WATCHED = (signal.SIGINT, signal.SIGTERM)
 class Interruptions:
     """A context manager that stores Ctrl-C and SIGTERM in `waiting` until `deliver` is called.
 
-    `deliver` runs the usual handler of a signal. A signal that the process ignores stays ignored.
-    Python delivers signals to the main thread only, so the context manager does nothing in other
-    threads.
+    `deliver` runs the usual handler of a stored signal. The context manager does not store signals
+    that the process ignores. Python delivers signals to the main thread only, so the context
+    manager does nothing in other threads.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Interruptions:
         self.waiting.append(number)
 
     def deliver(self) -> None:
-        """Raise the first waiting signal, if any, so that its usual handler runs."""
+        """If a signal is waiting, raise the first one, so that its usual handler runs."""
         if self.waiting:
             number = self.waiting.pop(0)
             signal.signal(number, self._before[number])

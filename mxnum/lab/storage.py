@@ -19,21 +19,21 @@ Array = Any
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file with each list of numbers on one line; never leave an incomplete file."""
+    """Write a JSON file, with each list of numbers on one line; no reader sees it incomplete."""
     # Joining the lines of a list is safe, because json.dumps escapes line breaks in strings.
     text = json.dumps(value, indent=1, sort_keys=True)
     write_text(path, re.sub(r"\[[^][{}]*\]", lambda found: re.sub(r"\n *", " ", found[0]), text) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file; never leave an incomplete file."""
+    """Write a text file; no reader sees it incomplete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as partial:
         partial.write_text(text)
 
 
 def write_arrays(path: Path, arrays: dict[str, Array], *, compressed: bool = True) -> None:
-    """Write an npz file; never leave an incomplete file.
+    """Write an npz file; no reader sees it incomplete.
 
     Pass `compressed=False` for network parameters: compressing them takes long and saves little.
     """
@@ -54,7 +54,7 @@ def read_arrays(path: Path) -> dict[str, Array]:
 
 
 def environment() -> dict[str, Any]:
-    """Return the versions of software and the kind of machine on which results depend."""
+    """Return what results may depend on: the versions of software and the kind of machine."""
     versions = {name: _version(name) for name in ("numpy", "numba", "scipy")}
     return {
         "mxnum": mxnum.__version__,

@@ -17,16 +17,16 @@ import numpy as np
 from mxnum import errors
 from mxnum.memory.tensors import dtype_of, is_tensor, readable
 
-#: The libraries whose arrays are returned as results. For inputs from a library that is not listed,
-#: results are numba device arrays.
+#: The libraries whose arrays are returned as results. For inputs from any other library, results
+#: are numba device arrays.
 TORCH, CUPY, NUMBA = "torch", "cupy", "numba"
 
 
 @dataclass(frozen=True, eq=False)
 class DeviceArray:
-    """A strided view of GPU memory, which the engine takes in place of a numpy array."""
+    """A strided view of GPU memory, which the engine accepts in place of a numpy array."""
 
-    #: The caller's object, which keeps the memory alive. A view has the same owner as its array.
+    #: The caller's array, which keeps the memory alive. A view of a view has the same owner.
     owner: Any
     library: str
     dtype: np.dtype[Any]
@@ -56,7 +56,7 @@ class DeviceArray:
 
     @property
     def strides_matter(self) -> tuple[int, ...]:
-        """The strides, except that axes of length 1 have the strides of a contiguous array."""
+        """The strides; an axis of length 1 gets the stride that it has in a contiguous array."""
         usual = contiguous_strides(self.shape)
         return tuple(u if n == 1 else s for n, s, u in zip(self.shape, self.strides, usual, strict=True))
 
@@ -72,7 +72,10 @@ class DeviceArray:
         return np.lib.stride_tricks.as_strided(_ORIGIN.view(bytes_), self.shape, steps)
 
     def __getitem__(self, key: Any) -> DeviceArray:
-        """Return a view by numpy's basic indexing. A key that drops all axes must end in "..."."""
+        """Return a view by numpy's basic indexing.
+
+        A key that has an integer for every axis must end in "...", as in ``x[0, 0, ...]``.
+        """
         return self._viewed(self._stand_in()[key])
 
     def transpose(self, order: tuple[int, ...]) -> DeviceArray:
@@ -90,8 +93,8 @@ class DeviceArray:
         return replace(self, shape=shape, strides=contiguous_strides(shape))
 
 
-#: The memory of the arrays that `_stand_in` returns: as large as the widest element, and never
-#: read.
+#: The memory of the arrays that `_stand_in` returns. It is as large as one element of the widest
+#: type, and is never read.
 _ORIGIN = np.zeros(1, "V8")
 
 

@@ -16,7 +16,7 @@ from mxnum.memory.tensors import host_view
 
 Array = npt.NDArray[Any]
 
-#: The name of the dtype, in ml_dtypes or numpy, of each format that has one.
+#: For each format that has a dtype in ml_dtypes or numpy: the name of this dtype.
 ML_DTYPES = {
     "e4m3": "float8_e4m3fn",
     "e5m2": "float8_e5m2",
@@ -53,7 +53,7 @@ def as_array(argument: str, value: Any, *, anywhere: bool = True) -> Any:
 def float_array(argument: str, value: Any, *, anywhere: bool = False) -> tuple[Any, ElementFormat]:
     """Return `value` as an array of a float type in native byte order, and the type's format.
 
-    Lists of Python floats are taken as float64. Other types, such as integers, complex numbers and
+    Lists of Python floats become float64 arrays. Other types, such as integers, complex numbers and
     longer floats, raise TypeError.
     """
     array = value if type(value) is np.ndarray else as_array(argument, value, anywhere=anywhere)
@@ -105,7 +105,7 @@ def known_name(fmt: ElementFormat) -> str:
 
 @lru_cache(maxsize=64)
 def numpy_dtype(fmt: ElementFormat) -> np.dtype[Any]:
-    """Return the dtype of numpy or ml_dtypes that reads codes of `fmt` as numbers."""
+    """Return the dtype, of numpy or ml_dtypes, whose bit patterns are the codes of `fmt`."""
     name = known_name(fmt)
     if name in ("float64", "float32", "float16"):
         return np.dtype(name)

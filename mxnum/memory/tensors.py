@@ -16,8 +16,8 @@ import numpy as np
 
 from mxnum import errors
 
-#: The torch integer type of each size in bytes. A tensor of a type that numpy lacks is converted as
-#: a view of integers.
+#: For each size in bytes, the torch integer type of this size. A tensor whose type numpy lacks is
+#: viewed as integers before it is converted.
 _INTEGERS = {1: "uint8", 2: "int16", 4: "int32"}
 #: The value of `numpy.dtype.isbuiltin` for types that another package registered.
 _REGISTERED = 2
@@ -73,13 +73,13 @@ def _dtype_named(dtype: Any) -> np.dtype[Any]:
 
 
 def host_array(argument: str, tensor: Any) -> np.ndarray[Any, Any]:
-    """Return a tensor in host memory as a numpy array on the same memory."""
+    """Return a numpy array that shares the memory of a tensor in host memory."""
     where = "cpu" if tensor.is_cpu else str(tensor.device)
     errors.require(where == "cpu", argument, "on the CPU or a CUDA device (tensor.cpu())", where)
     dtype = dtype_of(tensor)
     _check_readable(argument, tensor)
     try:
-        # If numpy itself does not have the dtype, view the tensor as integers and convert these.
+        # numpy itself lacks some dtypes: convert a view of the tensor as integers instead.
         if dtype.isbuiltin in (0, _REGISTERED):
             plain = tensor.detach().view(getattr(sys.modules["torch"], _INTEGERS[dtype.itemsize]))
             return _on_the_memory_of(plain).view(dtype)
@@ -111,9 +111,10 @@ def _has_memory(tensor: Any) -> bool:
 
 
 def _on_the_memory_of(tensor: Any) -> np.ndarray[Any, Any]:
-    """Return the array of `tensor.numpy()`, but keep the tensor's memory resizable.
+    """Return the same array as `tensor.numpy()`, but keep the tensor's memory resizable.
 
-    After `tensor.numpy()`, torch refuses to resize the memory, but sharded training must resize it.
+    After a call of `tensor.numpy()`, torch cannot resize the memory, but sharded training must
+    resize it.
     """
     if not _has_memory(tensor):
         array: np.ndarray[Any, Any] = tensor.detach().numpy()
@@ -125,7 +126,8 @@ def bits_maker(like: Any) -> Callable[[Any], np.ndarray[Any, Any]] | None:
     """Return a function that returns the bits of a tensor as a flat array of signed integers.
 
     The argument of the returned function must have the type, dtype, shape and strides of the tensor
-    `like`, which is not checked. If `like` is not in C order, return None instead of a function.
+    `like`; the function does not check this. If `like` is not in C order, return None instead of a
+    function.
     """
     if not (_has_memory(like) and like.is_contiguous()):
         return None
@@ -195,10 +197,10 @@ def as_tensor(array: np.ndarray[Any, Any]) -> Any:
 
 
 def in_kind(made: Any, question: Any) -> Any:
-    """Convert a numpy array or scalar to the library of `question`, an array of the caller.
+    """Convert a result to the library of `question`, which is an array that the caller passed.
 
-    Return `made` unchanged if it is not from numpy, or if `question` is neither a torch tensor nor
-    a JAX array.
+    Return `made` unchanged if it is not a numpy array or scalar, or if `question` is neither a
+    torch tensor nor a JAX array.
     """
     if not is_foreign(question) or not isinstance(made, np.ndarray | np.generic):
         return made

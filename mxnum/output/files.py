@@ -28,8 +28,9 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path; when the `with` statement ends, the file there replaces `path`.
 
     A regular file is replaced in one step and keeps its mode. If `path` is a link, the file to
-    which the link points is replaced. If `path` is a FIFO or a device, the temporary file is copied
-    to it at the end. If an exception leaves the `with` statement, `path` is unchanged.
+    which the link points is replaced. If `path` is a FIFO or a device, the content of the temporary
+    file is copied to it at the end. If the body of the `with` statement raises an exception, `path`
+    is unchanged.
     """
     path = as_path(path)
     with _naming(path):
@@ -41,8 +42,8 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
                     shutil.copyfileobj(source, sink)
             return
         target, mode = place_of(path)
-        # The name is cut because file systems limit the length of names. The random token
-        # distinguishes threads, and processes with the same id in different containers.
+        # The name is cut because file systems limit the length of names. The random token keeps the
+        # names of threads apart, and of processes with the same id in different containers.
         partial = target.with_name(f".{target.name[:50]}.{secrets.token_hex(4)}.{os.getpid()}.partial")
         os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666 if mode is None else mode & 0o666))
         try:
@@ -65,9 +66,9 @@ def is_stream(path: Path) -> bool:
 
 
 def place_of(path: Path) -> tuple[Path, int | None]:
-    """Return the path with links resolved, and the existing file's mode (None without a file).
+    """Return the path with links resolved, and the mode of the file there (None if there is none).
 
-    Raise an error if the path cannot be written.
+    Raise an error if no file can be written there.
     """
     target = Path(os.path.realpath(path))
     try:
@@ -85,9 +86,9 @@ def place_of(path: Path) -> tuple[Path, int | None]:
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Raise OSErrors again with `path` as the file's name.
+    """In every OSError, replace the name of the temporary file by `path`.
 
-    Errors that name a file other than the temporary file are not changed.
+    Errors that name another file are not changed.
     """
     try:
         yield
@@ -100,10 +101,10 @@ def _naming(path: Path) -> Iterator[None]:
 
 @contextmanager
 def reading(path: str | os.PathLike[str], what: str = "cannot be read") -> Iterator[None]:
-    """Raise every error about a file's content as a ValueError of one sentence that names the file.
+    """Replace every error about a file's content by a ValueError that names the file.
 
-    For damaged files, numpy and other readers raise many kinds of exceptions, some with advice that
-    does not help here.
+    The message is one sentence. For damaged files, numpy and other readers raise many kinds of
+    exceptions, some with advice that does not help here.
     """
     named = f"{'Folder' if os.path.isdir(path) else 'File'} {str(path)!r} "
     try:
@@ -126,7 +127,7 @@ def _why(problem: Exception) -> str:
         return "it is a damaged archive"
     if isinstance(problem, KeyError):
         return f"it lacks {said}"
-    # If numpy does not recognise the content, its message speaks of a pickle.
+    # If numpy does not recognise the content of a file, numpy's message mentions a pickle.
     if "pickle" in said:
         return "it contains Python objects, or is not a file of arrays"
     known = {"mmap length is greater than file size": "it is truncated", "No data left in file": "it is empty"}
@@ -134,10 +135,10 @@ def _why(problem: Exception) -> str:
 
 
 def remove_abandoned(folder: Path) -> None:
-    """Remove partial files of `written_whole` in and below a folder if their process has ended.
+    """Remove the temporary files of `written_whole` whose process has ended.
 
-    A file that changed in the last hour is kept, because its process may run on another machine
-    that shares the folder.
+    The function searches the folder and all folders in it. It keeps a file that changed in the last
+    hour, because the file's process may run on another machine that shares the folder.
     """
     for partial in folder.rglob(".*.partial"):
         own = re.search(r"\.[0-9a-f]{8}\.(\d+)\.partial$", partial.name)

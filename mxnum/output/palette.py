@@ -33,8 +33,8 @@ _OF = _SCALE_RULES | _FORMATS | _ARMS
 def colour(name: str, position: int = 0) -> str:
     """Return the colour of a scale rule, a format or an arm.
 
-    If `name` is an arm's name followed by a learning rate, the rate is ignored. For any other name,
-    return the colour at index `position` of `COLOURS`, counted cyclically.
+    If `name` is an arm's name followed by a learning rate, the rate is ignored. For an unknown
+    name, return the colour of `COLOURS` at index `position`, which wraps around at the end.
 
     >>> colour("floor"), colour("mxfp8_e4m3") == colour("E4M3") == colour("E4M3, rate 0.034")
     ('#D55E00', True)

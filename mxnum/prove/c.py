@@ -47,7 +47,7 @@ def read_c(
     text = _compiled(files, function, macros, include)
     notes = (
         "The proof is about clang's optimised LLVM IR for this machine. "
-        "The claim includes that no input has undefined behaviour.",
+        "The claim also states that no input causes undefined behaviour.",
     )
     return circuit_of(text, files[-1], claim, function, ports, notes)
 
@@ -109,19 +109,22 @@ def circuit_of(
                     found[each] = clang_ir.joined(held[size * i : size * i + size])
         return Answer(found, result.obligations, result.premises)
 
-    more = ("Different pointers point to different arrays.",) if len(arrays) > 1 else ()
+    more = ("The proof assumes that no two pointers point to the same array.",) if len(arrays) > 1 else ()
     name = f"{function} in {file.name}"
     return Circuit(name, inputs, outputs, run, (*notes, *more), by_order=True, pointers=tuple(arrays))
 
 
 def _unread(function: str, file: Path, text: str, begin: int, problem: UnsupportedCode) -> UnsupportedCode:
-    """Return the error for a function that cannot be read; its message names the line if known."""
+    """Return the error for a function that the reader cannot read.
+
+    The message names the line of the function that caused the error, if the line is known.
+    """
     where = clang_ir.location(text, file.name, begin, problem.line)
     return UnsupportedCode(f"Cannot read {function!r} in {where}: {problem}.")
 
 
 def _array(name: str, claim: Claim, ports: Mapping[str, str | int], function: str) -> tuple[str, Quantity]:
-    """Return "input" or "output", and the claim's `Quantity` to which a pointer points."""
+    """Return a pointer's role ("input" or "output"), and the claim's `Quantity` at the pointer."""
     said = ports.get(name, name)
     for kind, quantities in (("input", claim.inputs), ("output", claim.outputs)):
         for quantity in quantities:
@@ -170,7 +173,7 @@ def _first_error(text: str) -> str:
 
 
 def _clang(is_cpp: bool) -> Iterator[str]:
-    """Yield the words of a command for clang: clang from PATH if it is there, else zig's clang."""
+    """Yield the words of a command that runs clang from PATH or, if PATH has none, zig's clang."""
     if found := shutil.which("clang++" if is_cpp else "clang"):
         yield found
     elif importlib.util.find_spec("ziglang") is not None:

@@ -1,6 +1,6 @@
 """Implementations as functions of bit-vectors (`Circuit`), and their ports.
 
-`bind` finds out which input or output of a claim each port carries.
+`bind` determines which input or output of a claim each port carries.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from mxnum.prove.claims import Claim, Quantity
 class Answer:
     """The outputs of an implementation for symbolic inputs.
 
-    Where an obligation does not hold, the behaviour of the implementation is undefined. The
-    premises define symbols that the outputs contain.
+    For inputs that violate an obligation, the behaviour of the implementation is undefined. The
+    premises define symbols that occur in the outputs.
     """
 
     outputs: Mapping[str, z3.BitVecRef]
@@ -31,7 +31,7 @@ class Answer:
 class Circuit:
     """An implementation as a function of bit-vectors."""
 
-    #: The kind, name and file of the implementation, for reports: "module top in a.sv".
+    #: The kind, name and file of the implementation in reports, such as "module top in a.sv".
     name: str
     #: The widths of inputs and outputs in bits.
     inputs: Mapping[str, int]
@@ -39,17 +39,17 @@ class Circuit:
     run: Callable[[Mapping[str, z3.BitVecRef]], Answer] = field(repr=False)
     #: The proof's assumptions about the implementation, as sentences for reports.
     notes: tuple[str, ...] = ()
-    #: True if `bind` may bind an input by its position. It does so only for inputs that its
-    #: argument `ports` does not name and whose names match no number of the claim.
+    #: True if `bind` may bind inputs by position. `bind` does so only for an input that is not in
+    #: its argument `ports` and whose name matches no input of the claim.
     by_order: bool = False
-    #: Names of a C function's pointers. `bind` ignores these keys of `ports`, because `circuit_of`
-    #: has already bound the pointers.
+    #: The names of a C function's pointer parameters. `bind` ignores these keys of `ports`, because
+    #: `circuit_of` has already bound the pointers.
     pointers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Port:
-    """The numbers that a port carries: `count` numbers of a claim's input or output."""
+    """The numbers that a port carries: `count` numbers of an input or output, from `first` on."""
 
     quantity: Quantity
     first: int
@@ -58,13 +58,13 @@ class Port:
 
 @dataclass(frozen=True)
 class Binding:
-    """For each port of a circuit, the claim's numbers that the port carries, or a constant."""
+    """The contents of each port of a circuit: numbers of a claim, or a constant."""
 
     inputs: Mapping[str, Port | int]
     outputs: Mapping[str, Port]
 
     def taken(self, claim: Claim) -> tuple[Quantity, ...]:
-        """Return the inputs of the claim that the implementation takes."""
+        """Return those inputs of the claim that a port of the circuit carries."""
         names = {port.quantity.name for port in self.inputs.values() if isinstance(port, Port)}
         return tuple(each for each in claim.inputs if each.name in names)
 
@@ -72,10 +72,11 @@ class Binding:
 def bind(circuit: Circuit, claim: Claim, ports: Mapping[str, str | int]) -> Binding:
     """Return the binding of a circuit's ports to the inputs and outputs of a claim.
 
-    `ports` maps the name of a port to the name of an input or output, or to a constant. A port that
-    `ports` does not mention is bound to the input or output of the same name. If the claim has no
-    input with the name of a function's parameter, the parameter is bound by its position. If
-    circuit and claim have one output each, these outputs are bound whatever their names.
+    `ports` maps the name of a port to the name of an input or output of the claim, or to a
+    constant. A port that is not in `ports` is bound to the input or output of the same name. If the
+    claim has no input with the name of a function's parameter, the parameter is bound by its
+    position. If circuit and claim have one output each, these two outputs are bound to each other,
+    even if their names differ.
     """
     ports = {name: said for name, said in ports.items() if name not in circuit.pointers}
     for name in ports:
@@ -107,8 +108,8 @@ def _bound(
 ) -> dict[str, Port | int]:
     """Return a dictionary from the name of each port in `widths` to its `Port` or its constant.
 
-    Leave out an output that the claim does not name. Raise ValueError for an input if neither
-    `ports` nor its name nor its position binds it.
+    The dictionary omits outputs that the claim does not have. Raise ValueError for an input that
+    neither `ports`, nor its name, nor its position binds.
     """
     named = {quantity.name: quantity for quantity in quantities}
     found: dict[str, Port | int] = {}
@@ -125,8 +126,8 @@ def _bound(
     rest = [name for name in widths if name not in found]
     free = [each for each in quantities if not any(isinstance(p, Port) and p.quantity == each for p in found.values())]
     if rest and by_order and len(rest) <= len(free):
-        # Bind the remaining parameters in order: to the free required inputs if there are equally
-        # many, otherwise to the first free inputs.
+        # Bind the remaining parameters in order. If the claim has exactly as many free required
+        # inputs, bind the parameters to these, otherwise to the first free inputs of any kind.
         needed = [each for each in free if each.default is None]
         chosen = free[: len(rest)] if len(needed) != len(rest) else needed
         found |= {name: Port(each, 0, each.count) for name, each in zip(rest, chosen, strict=True)}
@@ -139,10 +140,10 @@ def _bound(
 
 
 def _port(said: str, named: Mapping[str, Quantity]) -> Port | None:
-    """Return the numbers that the text `said` names, or None if it names none.
+    """Return the numbers that the text `said` names, or None if `said` names no numbers.
 
-    The name of an input or output stands for all its numbers. Each of `a3`, `a[3]` and `a_3`
-    stands for number 3 of `a`.
+    The name of an input or output, such as `a`, names all its numbers. The texts `a3`, `a[3]` and
+    `a_3` all name number 3 of `a`.
     """
     if said in named:
         return Port(named[said], 0, named[said].count)
@@ -157,8 +158,8 @@ def _port(said: str, named: Mapping[str, Quantity]) -> Port | None:
 def given(circuit: Circuit, binding: Binding, values: Mapping[str, z3.BitVecRef]) -> dict[str, z3.BitVecRef]:
     """Return the value of each input of a circuit, given the values of the claim's inputs.
 
-    If a port is wider than its number, a float32 or float64 is sign-extended, and any other number
-    is zero-extended.
+    If a port is wider than the number that it carries, the function extends the number: it
+    sign-extends a float32 or float64, and zero-extends any other number.
     """
     found = {}
     for name, width in circuit.inputs.items():
@@ -180,9 +181,10 @@ def given(circuit: Circuit, binding: Binding, values: Mapping[str, z3.BitVecRef]
 
 
 def narrowed(circuit: Circuit, name: str, port: Port, value: z3.BitVecRef) -> tuple[z3.BitVecRef, list[z3.BoolRef]]:
-    """Return the low bits of an output (the claim's numbers), and conditions on the higher bits.
+    """Return the low bits of an output, and the conditions that its higher bits must satisfy.
 
-    The higher bits must be a zero extension or a sign extension of the low bits.
+    The low bits are the numbers of the claim. The higher bits must be a zero extension or a sign
+    extension of the low bits.
     """
     bits = port.quantity.bits * port.count
     if value.size() < bits:

@@ -55,8 +55,8 @@ class Quantity:
     #: The format of the numbers; None for scale codes and random integers.
     number: ElementFormat | None = None
     count: int = 1
-    #: The value that the definition gets if the implementation does not take this input; None if
-    #: the input is required.
+    #: The value that is passed to the definition's function if the implementation lacks this input;
+    #: None if the implementation must have this input.
     default: int | None = None
 
     @property
@@ -258,7 +258,8 @@ def _dot(claim: Claim, terms: int) -> Claim:
 def make_product(element: ElementFormat) -> Callable[..., Any]:
     """Return `product(a, b)`, which multiplies the values of two codes of finite numbers.
 
-    The product is an integer: its unit is the square of the format's smallest positive number.
+    The product is an integer multiple of the square of the element's smallest positive number, and
+    `product` returns this integer.
     """
     SIGN, HALF = 1 << (element.bits - 1), element.mantissa_bits
 
@@ -281,7 +282,7 @@ def make_product(element: ElementFormat) -> Callable[..., Any]:
 
 
 def make_sum(element: ElementFormat, terms: int) -> Callable[..., Any]:
-    """Return `sum_of(products, a_scale, b_scale)`, the scaled sum rounded once to float32.
+    """Return `sum_of(products, a_scale, b_scale)`, which rounds the scaled sum once to float32.
 
     If the exact sum is zero, the result is +0. If a scale code is 0xFF, the result is NaN.
     """
@@ -308,7 +309,7 @@ def make_sum(element: ElementFormat, terms: int) -> Callable[..., Any]:
 
 
 def make_dot(element: ElementFormat, terms: int) -> Callable[..., Any]:
-    """Return `dot(a, b, a_scale, b_scale)`, the dot product of two sequences of codes."""
+    """Return `dot(a, b, a_scale, b_scale)`, which computes the dot product of coded vectors."""
     product, sum_of = make_product(element), make_sum(element, terms)
 
     def dot(a: Sequence[Any], b: Sequence[Any], a_scale: Any, b_scale: Any) -> Any:
@@ -349,7 +350,7 @@ def _of_number(claim: Claim, number: ElementFormat, one: Any) -> list[Any]:
 
 
 def agrees(claim: Claim, output: Quantity, found: Any, right: Any) -> Any:
-    """Return the condition that `found` equals `right` or deviates in an accepted way."""
+    """Return the z3 condition that `found` equals `right` or has a deviation the claim accepts."""
     import z3
 
     conditions = [found == right]

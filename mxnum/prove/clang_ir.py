@@ -1,10 +1,10 @@
 """A symbolic executor of clang's LLVM IR with branches, floats, constant tables and arrays.
 
-The module `ir` defines the meaning of integer instructions and of poison. A pointer is an object
-and an offset in bytes. An object is a constant or variable of the module, or an array of fixed
-length to which a parameter points. Different parameters point to different objects. Each block is
-executed after all blocks that branch to it. A store changes memory only where control reaches the
-store's block.
+The module `ir` defines the meaning of integer instructions and of poison. A pointer consists of an
+object and an offset in bytes. An object is a constant or variable of the module, or an array of
+fixed length to which a parameter points. Different parameters point to different objects. The
+executor executes each block after all blocks that branch to it. A store changes memory only under
+the condition that control reaches the block of the store.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FLOAT_CALL = rf"(%\S+) = (?:tail )?call (?:noundef )?({_FLOAT}) @llvm\.(\w+)\.\
 
 
 class Pointer(NamedTuple):
-    """An object, and an offset into the object in bytes, as a word of 64 bits."""
+    """The name of an object, and a 64-bit offset into the object in bytes."""
 
     object: str
     offset: Value
@@ -62,7 +62,7 @@ class Function:
 
 
 class Result(NamedTuple):
-    """The returned value (None for void), and the bytes of the caller's arrays at the end."""
+    """The returned value (None for void), and the bytes of the caller's arrays after the call."""
 
     value: z3.BitVecRef | None
     arrays: Mapping[str, list[z3.BitVecRef]]
@@ -126,7 +126,7 @@ def location(text: str, file: str, begin: int, line: str) -> str:
 
 
 def _metadata(text: str, entry: str, key: str) -> str:
-    """Return the metadata to which `entry` refers under `key`, or an empty string."""
+    """Return the text of the metadata that `entry` names after `key`, or an empty string."""
     found = re.search(rf"{key} !(\d+)", entry)
     named = re.search(rf"^!{found[1]} = (.*)$", text, re.M) if found else None
     return named[1] if named else ""
@@ -185,7 +185,7 @@ def _constants(text: str) -> dict[str, bytes]:
 
 
 def _variables(text: str) -> dict[str, int]:
-    """Return the sizes of the module's variables that are integers or floats."""
+    """Return the sizes in bytes of the module's integer and float variables."""
     found = re.findall(rf"^@(\S+) = [^\n]*?\bglobal ({_TYPE})\b", text, re.M)
     return {name: _width(type_) // 8 for name, type_ in found}
 
@@ -204,13 +204,13 @@ class _Machine(ir._Machine):
     void: bool = False
 
     def enter(self, label: str) -> None:
-        """Begin a block: merge the conditions of all edges to it."""
+        """Begin a block: combine the conditions of all edges to this block."""
         sources = [source for source, target in self.edges if target == label]
         self.reached[label] = ir._any(*(self.edges[source, label] for source in sources)) if sources else _ALWAYS
         self.block = label
 
     def step(self, line: str) -> None:
-        """Execute one line of a block; `leave` executes the last line."""
+        """Execute one line of a block, except the last line, which `leave` executes."""
         if found := re.fullmatch(r"(%\S+) = getelementptr (?:inbounds |nuw |nusw )*(.+?), ptr (\S+), (.*)", line):
             self.pointers[found[1]] = self.moved(found[3], found[2], found[4])
         elif found := re.fullmatch(rf"(%\S+) = load ({_TYPE}), ptr (\S+|getelementptr .*\))(?:, align \d+)?", line):
@@ -269,7 +269,7 @@ class _Machine(ir._Machine):
         assert label == self.block
 
     def edge(self, target: str, condition: Any) -> None:
-        """Add a condition under which control goes from the current block to `target`."""
+        """Add a condition under which control passes from the current block to `target`."""
         before = self.edges.get((self.block, target))
         self.edges[self.block, target] = condition if before is None else z3.Or(before, condition)
 
@@ -312,7 +312,7 @@ class _Machine(ir._Machine):
     # --- Memory
 
     def pointer(self, text: str) -> Pointer:
-        """Return the pointer that an operand's text denotes."""
+        """Parse the text of an operand, and return the pointer."""
         if found := re.fullmatch(r"getelementptr (?:inbounds |nuw |nusw )*\((.+?), ptr (\S+), (.*)\)", text):
             return self.moved(found[2], found[1], found[3])
         if text.startswith("@"):
@@ -397,7 +397,7 @@ def _size(type_: str) -> int:
 
 
 def execute(function: Function, arguments: Sequence[z3.BitVecRef | list[z3.BitVecRef]]) -> Result:
-    """Return the result of a function, with the obligations under which its behaviour is defined.
+    """Execute a function, and return its result and the obligations for defined behaviour.
 
     The argument for a pointer is the list of bytes to which the pointer points.
     """

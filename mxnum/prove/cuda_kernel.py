@@ -1,8 +1,8 @@
-"""A reader of one thread of a PTX kernel (``.entry``) that Triton, numba or nvcc wrote.
+"""A reader of PTX kernels (``.entry``) that Triton, numba or nvcc wrote; it executes one thread.
 
 The thread must load one number through each pointer that it reads, and store one number through
-each pointer that it writes. A proof covers every thread that stores a number, and all values of
-the parameters that are not pointers.
+each pointer that it writes. A proof covers every thread that stores a number, and all values of the
+parameters that are not pointers.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ class Store:
 class Thread(Machine):
     """The state of one thread of a kernel."""
 
-    #: For each pointer through which the thread loads, the address and the number there.
+    #: The address and the number that the thread loads through each pointer, by the name of the
+    #: pointer parameter.
     loaded: dict[str, tuple[z3.BitVecRef, z3.BitVecRef]] = field(default_factory=dict)
     stored: dict[str, Store] = field(default_factory=dict)
 
@@ -88,7 +89,7 @@ class Thread(Machine):
             raise UnsupportedCode("the kernel stores nothing")
 
     def execute(self, line: str, done: set[str]) -> bool:
-        """Execute a statement; return False if control never goes on to the next statement."""
+        """Execute a statement; return False if control cannot reach the next statement from it."""
         line = re.sub(r"\{ ?(%\w+) ?\}", r"\1", re.sub(r" *([\[\]+]) *", r"\1", line)).replace("[", " [").strip()
         line = " ".join(line.split())
         found = re.fullmatch(r"(?:@(!?)(%\w+) )?st\.global\.[\w.:]*?[busf](\d+) (\S+?), ?(\S+)", line)
@@ -107,7 +108,7 @@ class Thread(Machine):
             self.stored[pointer] = Store(at, value, condition)
             return
         if not _equal(before.address, at) or before.value.size() != value.size():
-            raise UnsupportedCode(f"a second number stored through {pointer}")
+            raise UnsupportedCode(f"the thread stores more than one number through {pointer}")
         either = z3.If(condition, value, before.value)
         self.stored[pointer] = Store(at, either, z3.Or(condition, before.condition))
 
@@ -129,11 +130,11 @@ class Thread(Machine):
         if parts[:2] == ["ld", "global"]:
             pointer, at = self.place(operands[0])
             if pointer in self.stored:
-                raise UnsupportedCode(f"a load through {pointer} after a store")
+                raise UnsupportedCode(f"the thread loads through {pointer} after it has stored through {pointer}")
             bits = int(type_.lstrip("busf"))
             known, symbol = self.loaded.setdefault(pointer, (at, z3.BitVec(f"number of {pointer}", bits)))
             if not _equal(known, at) or symbol.size() != bits:
-                raise UnsupportedCode(f"a second number loaded through {pointer}")
+                raise UnsupportedCode(f"the thread loads more than one number through {pointer}")
             return ptx._extend(type_[0], symbol, width)
         if parts[:2] == ["cvta", "to"]:
             return self.operand(operands[0], width)

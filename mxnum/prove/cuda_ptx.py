@@ -1,9 +1,9 @@
-"""A reader of device functions in PTX from nvcc or NVRTC, with branches, predicates and floats.
+"""Read device functions in PTX from nvcc or NVRTC, with branches, predicates and floats.
 
 The module `ptx` defines the meaning of integer instructions. Branches must go forward. Where paths
 join, a register has its value from the path that control took. Float operations must name their
-rounding (``.rn``), as nvcc writes them under ``-fmad=false``. Tools may fuse a multiplication and
-an addition that name no rounding.
+rounding (``.rn``), as nvcc writes them under ``-fmad=false``. Otherwise, ptxas may fuse a
+multiplication and an addition, so the proof would not hold for the compiled code.
 """
 
 from __future__ import annotations
@@ -272,11 +272,11 @@ class Machine(ptx._Machine):
             return self.numbers.cast("fpext", bits, _TYPES[from_], _TYPES[to])[0]
         if to in _TYPES and how == ["rn"]:
             return self.numbers.cast("sitofp" if from_[0] == "s" else "uitofp", bits, "", _TYPES[to])[0]
-        raise UnsupportedCode("no such conversion of floats")
+        raise UnsupportedCode("no such conversion from or to a float")
 
 
 def _merged(ways: list[tuple[z3.BoolRef, dict[str, z3.BitVecRef]]]) -> tuple[z3.BoolRef, dict[str, z3.BitVecRef]]:
-    """Return the condition under which control takes any of the paths, and the merged registers.
+    """Merge paths: return the condition that control takes one of them, and the merged registers.
 
     A register that a path does not write has an arbitrary value on this path.
     """
@@ -305,7 +305,10 @@ def _leading_zeros(bits: Any, width: int) -> Any:
 
 
 def _permuted(a: Any, b: Any, selector: int) -> Any:
-    """Return four bytes (``prmt``), each a byte of `a` or `b`, or that byte's top bit repeated."""
+    """Return the four bytes that `selector` chooses from `a` and `b` (``prmt``).
+
+    A byte may be replaced by eight copies of its top bit.
+    """
     both, found = z3.Concat(b, a), []
     for nibble in (selector >> at & 15 for at in (12, 8, 4, 0)):
         byte = z3.Extract(8 * (nibble & 7) + 7, 8 * (nibble & 7), both)
@@ -314,7 +317,7 @@ def _permuted(a: Any, b: Any, selector: int) -> Any:
 
 
 def _lop3(a: Any, b: Any, c: Any, table: int) -> Any:
-    """Return the bitwise function of three words whose truth table is `table` (``lop3``)."""
+    """Combine three words bit by bit, by the function with the truth table `table` (``lop3``)."""
     result = z3.BitVecVal(0, a.size())
     for i in range(8):
         if table >> i & 1:

@@ -9,10 +9,10 @@ import z3
 
 
 class UnsupportedCode(ValueError):
-    """Raised for code that a symbolic executor does not support.
+    """The error for code that a symbolic executor does not support.
 
-    `line` is the text of the unsupported statement, or the beginning of this text; empty if
-    unknown.
+    `line` is the text of the unsupported statement, or the beginning of this text. It is empty if
+    the statement is unknown.
     """
 
     def __init__(self, message: str, line: str = ""):
@@ -22,9 +22,9 @@ class UnsupportedCode(ValueError):
 
 @dataclass(frozen=True)
 class Execution:
-    """The returned value of an execution, and its obligations.
+    """The value that the executed code returns, and the obligations of the code.
 
-    Where an obligation does not hold, the behaviour of the code is undefined.
+    For inputs that violate an obligation, the behaviour of the code is undefined.
     """
 
     result: z3.BitVecRef

@@ -1,13 +1,15 @@
-"""A symbolic executor of textual LLVM IR with integers, forward branches and one result slot.
+"""A symbolic executor of LLVM IR text that has only integers, forward branches and one result slot.
 
 The executor raises UnsupportedCode for code that it does not support. The executor tracks for each
-value whether it is poison, as the LLVM language reference defines. If the operands break the
-promise of a flag such as `nsw`, `exact` or `range`, the result is poison. An instruction with a
-poison operand gives poison; only `select` and `phi` ignore the poison of a value that they do not
-choose. `freeze` turns poison into an arbitrary value.
+value whether it is poison, as the LLVM language reference defines. A flag such as `nsw` or `exact`,
+or a declared range, is a promise about values. If the values break the promise, the result is
+poison. An instruction with a poison operand has a poison result, with two exceptions. `select` and
+`phi` ignore the poison of a value that they do not choose, and `freeze` turns poison into an
+arbitrary value.
 
-The obligations include these two: no branch depends on poison, and the returned value is not
-poison. The executor treats `undef` as poison, which is stricter than LLVM.
+If inputs violate an obligation, the behaviour of the code is undefined. Two of the obligations are
+that no branch depends on poison and that the returned value is not poison. The executor treats
+`undef` as poison, which is stricter than LLVM.
 """
 
 from __future__ import annotations
@@ -26,15 +28,16 @@ from mxnum.prove.execution import Execution, UnsupportedCode
 
 @dataclass(frozen=True)
 class Function:
-    """A function in numba's calling convention.
+    """A function that follows numba's calling convention.
 
     The function returns a status, and stores its result at the address in its first parameter.
     """
 
-    #: Width, name and permitted range (if any) of each parameter that carries an argument.
+    #: The width, the name and the permitted range of each parameter that carries an argument. The
+    #: range is None if the code declares no range.
     parameters: tuple[tuple[int, str, tuple[str, str] | None], ...]
-    #: The lines of each block, by label. The first block is the entry. The last line of a block
-    #: leaves the block.
+    #: The lines of each block, by label. The function starts in the first block. The last line of a
+    #: block is a branch, a return or `unreachable`.
     blocks: dict[str, list[str]]
 
 
@@ -48,7 +51,7 @@ def parse(text: str, name: str) -> Function:
         raise UnsupportedCode(f"the module does not define {name}")
     slot, status, *parameters = _comma_separated(_until_closed(header["rest"]))
     if not re.fullmatch(r"ptr .*%retptr", slot) or not re.fullmatch(r"ptr .*%excinfo", status):
-        raise UnsupportedCode(f"not numba's calling convention: {header.group()}")
+        raise UnsupportedCode(f"the function does not follow numba's calling convention: {header.group()}")
     blocks: dict[str, list[str]] = {}
     lines: list[str] | None = None
     for raw in text[header.end() : text.index("\n}", header.end())].splitlines():
@@ -74,7 +77,7 @@ def _until_closed(text: str) -> str:
 
 
 def _comma_separated(text: str) -> Iterator[str]:
-    """Yield the parts of a list that commas separate; ignore commas inside brackets."""
+    """Yield the comma-separated parts of a text; commas inside brackets do not separate parts."""
     depth, start = 0, 0
     for i, character in enumerate(text):
         depth += (character in "([") - (character in ")]")
@@ -116,7 +119,7 @@ _NEVER, _ALWAYS = z3.BoolVal(False), z3.BoolVal(True)
 
 
 def _any(*conditions: z3.BoolRef) -> z3.BoolRef:
-    """Return the disjunction of conditions; leave out those that are constant False."""
+    """Return the disjunction of the conditions, without conditions that are constant False."""
     live = [condition for condition in conditions if not z3.is_false(condition)]
     return z3.Or(*live) if len(live) > 1 else live[0] if live else _NEVER
 
@@ -126,7 +129,10 @@ def _both(a: z3.BoolRef, b: z3.BoolRef) -> z3.BoolRef:
 
 
 def _choose(condition: z3.BoolRef, a: Value, b: Value) -> Value:
-    """Return `a` if the condition holds, else `b`; ignore the poison of the value not chosen."""
+    """Return `a` if the condition holds, otherwise `b`.
+
+    The result is poison only if the chosen value is poison.
+    """
     clean = z3.is_false(a.poison) and z3.is_false(b.poison)
     return Value(z3.If(condition, a.bits, b.bits), _NEVER if clean else z3.If(condition, a.poison, b.poison))
 
@@ -161,10 +167,10 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _exact(operation: str, extend: Callable[[int, Any], Any]) -> Callable[[Any, Any], z3.BoolRef]:
-    """Return `fits(a, b)`, the condition that an operation does not overflow.
+    """Return `fits`; `fits(a, b)` is the condition that the operation on a and b does not overflow.
 
-    The condition is that extending the operands before the operation gives the same number as
-    extending the result after it.
+    The condition holds if extending the result of the operation gives the same number as applying
+    the operation to extended operands.
     """
     apply = _BINARY[operation]
 
@@ -175,8 +181,8 @@ def _exact(operation: str, extend: Callable[[int, Any], Any]) -> Callable[[Any, 
     return fits
 
 
-#: For each operation and flag, a condition on the operands: the flag's promise. If the condition
-#: does not hold, the result is poison.
+#: The condition that a flag of an operation promises about the operands. If the operands break the
+#: promise, the result is poison.
 _PROMISES: dict[tuple[str, str], Callable[[Any, Any], z3.BoolRef]] = {
     **{(operation, "nsw"): _exact(operation, z3.SignExt) for operation in ("add", "sub", "mul")},
     **{(operation, "nuw"): _exact(operation, z3.ZeroExt) for operation in ("add", "sub", "mul")},
@@ -215,7 +221,7 @@ _CALL = rf"(?:noundef )?(?:{_RANGE} )?(i\d+) @llvm\.([a-z.]+?)(?:\.i\d+)+\((.*)\
 
 
 def _broken(opcode: str, flags: list[str], a: Any, b: Any) -> list[z3.BoolRef]:
-    """Return, for each flag, the condition that the operands break the flag's promise."""
+    """Return the condition, for each flag, under which the operands break the flag's promise."""
     for flag in flags:
         if (opcode, flag) not in _PROMISES:
             raise UnsupportedCode(f"{opcode} {flag}")
@@ -228,8 +234,9 @@ class _Machine:
 
     env: dict[str, Value] = field(default_factory=dict)
     block: str = ""
-    #: The conditions under which control reaches a block (`reached`) or takes an edge (`edges`).
-    #: `stored` is the content of the result slot at the end of a block.
+    #: `reached` has the condition under which control reaches each block, and `edges` the condition
+    #: under which control takes each edge. `stored` has the content of the result slot at the end
+    #: of each block.
     reached: dict[str, z3.BoolRef] = field(default_factory=dict)
     edges: dict[tuple[str, str], z3.BoolRef] = field(default_factory=dict)
     stored: dict[str, Value] = field(default_factory=dict)
@@ -257,7 +264,7 @@ class _Machine:
         self.obligations.append(z3.Implies(self.reached[self.block], condition))
 
     def enter(self, label: str) -> None:
-        """Begin a block: merge the conditions and results of all edges to it."""
+        """Begin the block `label`: merge the conditions and stored results of all edges to it."""
         sources = [source for source, target in self.edges if target == label]
         if sources:
             self.reached[label] = _any(*(self.edges[source, label] for source in sources))
@@ -267,9 +274,10 @@ class _Machine:
         self.block = label
 
     def merge(self, values: list[tuple[str, Value]], label: str) -> Value:
-        """Return the value that belongs to the edge by which control enters block `label`.
+        """Return the value of the edge through which control enters the block `label`.
 
-        `values` has a pair for each edge: the block from which the edge comes, and the value.
+        `values` has a pair for each edge to the block: the label of the block where the edge
+        starts, and the value.
         """
         *others, (_, result) = values
         for source, value in others:
@@ -319,7 +327,7 @@ class _Machine:
             return self.cast(opcode, flags, *_match(r"(i\d+) (\S+) to (i\d+)", rest))
         if flags:
             raise UnsupportedCode(f"{opcode} {flags}")
-        if opcode == "bitcast":  # LLVM's constant hoisting makes bitcasts of constants
+        if opcode == "bitcast":  # LLVM's constant hoisting inserts bitcasts that keep the type
             type_, name, to = _match(r"(i\d+) (\S+) to (i\d+)", rest)
             if type_ != to:
                 raise UnsupportedCode(rest)
@@ -353,7 +361,7 @@ class _Machine:
         return Value(value.bits, _any(value.poison, _outside(value.bits, low, high))) if low else value
 
     def cast(self, opcode: str, flags: list[str], from_: str, name: str, to: str) -> Value:
-        """Return the value of a conversion between widths."""
+        """Return the value of an instruction that changes the width of an integer."""
         a, poison = self.operand(name, _width(from_))
         change = _width(to) - _width(from_)
         if opcode == "trunc":
@@ -368,7 +376,7 @@ class _Machine:
 
 
 def _intrinsic(name: str, width: int, operands: list[z3.BitVecRef]) -> tuple[z3.BitVecRef, z3.BoolRef]:
-    """Return an intrinsic's result, and the condition under which the intrinsic makes it poison."""
+    """Return an intrinsic's result, and the condition under which the intrinsic returns poison."""
     match name, operands:
         case _, [a, b] if name in _INTRINSICS:
             return _INTRINSICS[name](a, b), _NEVER
@@ -394,14 +402,14 @@ def _intrinsic(name: str, width: int, operands: list[z3.BitVecRef]) -> tuple[z3.
             if name == "fshl":
                 return z3.Extract(2 * width - 1, width, z3.Concat(a, b) << by), _NEVER
             return z3.Extract(width - 1, 0, z3.LShR(z3.Concat(a, b), by)), _NEVER
-    raise UnsupportedCode(f"llvm.{name} of {len(operands)} operands")
+    raise UnsupportedCode(f"llvm.{name} with {len(operands)} operands")
 
 
 # --- A whole function
 
 
 def execute(function: Function, arguments: Sequence[z3.BitVecRef]) -> Execution:
-    """Return the result that a function stores, with the obligations under which it is defined."""
+    """Return the result that a function stores, and the conditions under which it is defined."""
     machine = _Machine()
     for (width, name, bounds), argument in zip(function.parameters, arguments, strict=True):
         if argument.size() != width:
@@ -422,7 +430,7 @@ def execute(function: Function, arguments: Sequence[z3.BitVecRef]) -> Execution:
 
 
 def _attempt(action: Callable[[str], None], line: str) -> None:
-    """Apply an action to a line; name the line in the error if it is not supported."""
+    """Apply an action to a line; if it fails, raise UnsupportedCode with the line."""
     try:
         action(line)
     except (UnsupportedCode, KeyError, z3.Z3Exception) as problem:
@@ -437,7 +445,7 @@ def _forward_order(blocks: dict[str, list[str]]) -> list[str]:
 
     def visit(label: str) -> None:
         if label in active:
-            raise UnsupportedCode(f"a loop through {label} whose length is not constant", blocks[label][-1])
+            raise UnsupportedCode(f"a loop through {label} whose number of iterations varies", blocks[label][-1])
         if label not in order:
             active.append(label)
             for target in re.findall(r"label %([^\s,]+)", blocks[label][-1]):

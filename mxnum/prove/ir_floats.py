@@ -37,7 +37,7 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 def as_integers(line: str) -> str:
     """Return a line with its float types and float constants replaced by integers of the same bits.
 
-    The returned line is right only for instructions that move floats without computing.
+    The returned line is valid only for an instruction that moves floats and does not compute.
     """
     for name, width in WIDTHS.items():
         if re.search(rf"\b{name}\b(?! \()", line):
@@ -63,10 +63,10 @@ def number(bits: Any, type_: str) -> Any:
 
 
 class Floats:
-    """The float operations of one execution.
+    """The float operations of one symbolic execution.
 
-    The bits of each result are a fresh symbol. Each equation in `definitions` says which z3 float
-    the bits of a symbol encode.
+    A fresh symbol represents the bits of each result. For each symbol, an equation in
+    `definitions` says which z3 float the bits encode.
     """
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class Floats:
         return z3.Or(unordered, holds) if kind == "u" else z3.And(z3.Not(unordered), holds)
 
     def cast(self, opcode: str, a: Any, from_: str, to: str) -> tuple[Any, Any]:
-        """Return a conversion's result as bits, and the condition under which it is poison."""
+        """Return the result of a conversion as bits, and the condition for a poison result."""
         never = z3.BoolVal(False)
         if opcode in ("fpext", "fptrunc"):
             return self.bits(z3.fpFPToFP(RNE, number(a, from_), SORTS[to]), to), never
@@ -124,7 +124,7 @@ class Floats:
             case (("maxnum" | "minnum"), [a, b]):
                 x, y = number(a, type_), number(b, type_)
                 first = z3.fpGT(x, y) if name == "maxnum" else z3.fpLT(x, y)
-                # Of +0 and -0, minnum and maxnum may return either.
+                # If the operands are +0 and -0, minnum and maxnum may return either of them.
                 either = z3.FreshConst(z3.BoolSort(), "either")
                 chosen = z3.If(z3.fpEQ(x, y), z3.If(either, x, y), z3.If(first, x, y))
                 return self.bits(z3.If(z3.fpIsNaN(x), y, z3.If(z3.fpIsNaN(y), x, chosen)), type_)

@@ -4,8 +4,8 @@ PTX defines the result of each integer instruction for all operands: shift amoun
 no result is poison. No PTX result is undefined, so a proof only has to show that the result equals
 the expected result. The executor raises UnsupportedCode for unknown instructions.
 
-A float operation must name its rounding, because tools may fuse operations that name none. The
-solver knows only that a float operation gives equal results for equal operands.
+A float operation must have an explicit rounding mode, because tools may fuse operations without
+one. The solver knows only that a float operation gives equal results for equal operands.
 """
 
 from __future__ import annotations
@@ -95,11 +95,11 @@ def execute(text: str, arguments: Sequence[z3.BitVecRef], floats: Floats | None 
 
 # --- The meaning of instructions
 
-#: `_WIDTHS` has the width of each kind of register, by the prefix of the register's name.
-#: `_DECLARATIONS` has the type and the name prefix of each register declaration that NVVM writes.
+#: `_WIDTHS` maps the name prefix of a register to the register's width in bits. `_DECLARATIONS`
+#: lists the register declarations that NVVM writes, as pairs of type and name prefix.
 _WIDTHS = {"%p": 1, "%rs": 16, "%r": 32, "%rd": 64, "%f": 32}
 _DECLARATIONS = {("pred", "%p"), ("b16", "%rs"), ("b32", "%r"), ("b64", "%rd"), ("f32", "%f")}
-#: Float operations that name their rounding. Tools never fuse such operations.
+#: Float operations with an explicit rounding mode, which tools never fuse.
 _FLOAT = {"add.rn": "add", "sub.rn": "subtract", "mul.rn": "multiply"}
 
 _UNARY: dict[str, Callable[[Any], Any]] = {
@@ -235,7 +235,7 @@ class _Machine:
                 value = self.parameters[address.strip("[]")]
                 if size > value.size():
                     raise UnsupportedCode(f"a load of more than the argument's {value.size()} bits")
-                # Memory is little-endian, so a narrower load takes the low bits.
+                # Memory is little-endian, so a load of fewer bits reads the argument's low bits.
                 return _extend(kind, z3.Extract(size - 1, 0, value), width)
             case ["cvt", to], [a]:
                 (to_kind, to_size), (from_kind, from_size) = _type(to, "su"), _type(type_, "su")

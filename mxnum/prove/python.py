@@ -42,7 +42,7 @@ def read_dialect(function: Callable[..., Any]) -> Circuit:
             raise UnsupportedCode(f"Cannot read {name!r}: it returns {type(result).__name__} instead of one integer.")
         return Answer({"return": result.value}, obligations)
 
-    notes = ("The claim includes that every integer fits in 64 bits.",)
+    notes = ("The claim also says that every integer fits in 64 bits.",)
     inputs = dict.fromkeys(parameters, WORD)
     return Circuit(f"Python function {name}", inputs, {"return": WORD}, run, notes, by_order=True)
 
@@ -50,7 +50,8 @@ def read_dialect(function: Callable[..., Any]) -> Circuit:
 def read_numba(dispatcher: Any) -> Circuit:
     """Return the circuit of a function that numba compiles.
 
-    The argument types are those of the first compiled signature, or int64 if there is none.
+    The argument types are the types of the first signature that numba has compiled. If there is no
+    compiled signature, all arguments have the type int64.
     """
     name, parameters = dispatcher.py_func.__name__, list(inspect.signature(dispatcher.py_func).parameters)
     code = dispatcher.py_func.__code__
@@ -85,6 +86,6 @@ def read_numba(dispatcher: Any) -> Circuit:
     types = ", ".join(map(str, overload.signature.args))
     notes = (
         f"The proof is about the LLVM IR that numba makes for ({types}). "
-        "The claim includes that no input raises an exception.",
+        "The claim also says that no input raises an exception.",
     )
     return Circuit(f"numba function {name}", inputs, {"return": width}, run, notes, by_order=True)

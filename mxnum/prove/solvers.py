@@ -1,4 +1,4 @@
-"""Questions about bit-vectors to the solvers z3 and bitwuzla, with a time limit.
+"""Solve assertions about bit-vectors with z3 or bitwuzla, within a time limit.
 
 z3 first translates floating-point terms into bit-vectors, which both solvers can handle.
 """
@@ -59,14 +59,14 @@ def _model_of_bitwuzla(
     declared = {str(term.symbol()) for term in parser.get_declared_funs()}
     found = {}
     for name in symbols:
-        # A symbol that the question does not contain may have any value; it gets 0.
+        # A symbol that is not in the question may have any value; this function chooses 0.
         is_read = str(name) in declared
         found[str(name)] = int(parser.bitwuzla().get_value(parser.parse_term(str(name))).value(10)) if is_read else 0
     return verdict, found
 
 
 def bit_vectors(assertions: Iterable[z3.BoolRef]) -> z3.Goal:
-    """Return the assertions as one question in which bit-vectors replace floating-point terms."""
+    """Return a goal of all assertions, with bit-vectors in place of floating-point terms."""
     goal = z3.Goal()
     goal.add(*assertions)
     (translated,) = z3.Then("simplify", "propagate-values", "fpa2bv", "simplify", "propagate-values")(goal)
@@ -90,11 +90,11 @@ def _ask_bitwuzla(question: z3.Goal, timeout: int) -> str:
 
 
 def _without_product_conditions(question: z3.BoolRef) -> z3.BoolRef:
-    """Return a question without z3's overflow conditions of products, which bitwuzla cannot read.
+    """Return the question without z3's conditions on products, which bitwuzla cannot read.
 
     z3 states two conditions about each product: it does not overflow, and it does not underflow.
-    This function replaces each condition by the equation that the product has the same value in
-    twice as many bits.
+    This function replaces each condition by an equation: the product, sign-extended to twice as
+    many bits, equals the product of the sign-extended factors.
     """
     kinds, waiting, seen, pairs = (z3.Z3_OP_BSMUL_NO_OVFL, z3.Z3_OP_BSMUL_NO_UDFL), [question], set(), []
     while waiting:

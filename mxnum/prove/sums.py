@@ -1,10 +1,10 @@
 """Proofs of dot products in two steps: each product, then the sum of arbitrary products.
 
 Solvers need hours for a sum of four multipliers, but only seconds for one product or for a sum of
-arbitrary numbers. So a proof is cut at the products. The first step proves that certain terms of
-the implementation are multiples of products: each term depends on one pair of codes only. The
-second step puts a symbol in place of each product, in the implementation and in the definition, and
-proves that both sums are equal.
+arbitrary numbers. So the proof treats the products and their sum separately. The first step proves
+that certain terms of the implementation are multiples of products. Each of these terms depends on
+only one pair of codes. The second step replaces each product by a symbol, in the implementation and
+in the definition, and proves that both sums are equal.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ WORD = 64
 
 
 class Cut(NamedTuple):
-    """The claim about a dot product, split into two questions: the products, and their sum."""
+    """Two questions that together prove a dot product: about the products, and about their sum."""
 
     #: The first question: for all codes, does each term of `_leaves` equal factor * product?
     products: z3.BoolRef
-    #: The second question: with symbols in place of products, does the implementation's answer
-    #: `found` equal the definition's answer `right`? `premises` restrict the symbols, for example
-    #: to the range of products. `promises` are the conditions under which the implementation's
-    #: behaviour is defined.
+    #: The second question: with symbols in place of products, does the implementation's result
+    #: `found` equal the definition's result `right`? `premises` are assumptions about the symbols,
+    #: for example that each symbol lies in the range of products. `promises` are the conditions
+    #: under which the implementation's behaviour is defined.
     found: z3.BitVecRef
     right: z3.BitVecRef
     premises: list[z3.BoolRef]
@@ -44,7 +44,10 @@ def cut(
     premises: Sequence[z3.BoolRef],
     promises: Sequence[z3.BoolRef],
 ) -> Cut | None:
-    """Return the two questions about a dot product, or None if its products cannot be found."""
+    """Return the `Cut` of a claim about a dot product.
+
+    The result is None if a code occurs outside the terms that `_leaves` lists.
+    """
     element, sides = claim.format.element, claim.inputs[:2]
     codes = [[z3.BitVec(f"{side.name}[{i}]", side.bits) for i in range(side.count)] for side in sides]
     whole = [
@@ -93,7 +96,7 @@ def _product(element: ElementFormat, a: z3.BitVecRef, b: z3.BitVecRef) -> z3.Bit
 def _multiple(factor: bool | int, product: z3.BitVecRef, like: z3.ExprRef) -> z3.ExprRef:
     """Return `factor` times a product, with as many bits as the term `like`.
 
-    If `factor` is a truth value, return this truth value as a constant.
+    If `factor` is True or False, return `factor` as a z3 constant.
     """
     if isinstance(factor, bool):
         return z3.BoolVal(factor)
@@ -109,8 +112,9 @@ def _leaves(
 ) -> list[tuple[z3.ExprRef, int, bool | int]] | None:
     """Return (term, product index, factor) for the outermost terms that are multiples of products.
 
-    A Boolean term is listed if it has the same value for all codes; this value is its factor. The
-    result is None if a code occurs outside of the listed terms.
+    `_factor` decides this on a small sample of codes. The list also contains Boolean terms that
+    have the same value for all codes of the sample; their factor is this value. The result is None
+    if a code occurs outside the listed terms.
     """
     support = _support(roots, places)
     waiting, seen, leaves = list(roots), set(), []
@@ -132,7 +136,7 @@ def _leaves(
 
 
 def _factor(term: z3.ExprRef, element: ElementFormat, pair: tuple[z3.BitVecRef, z3.BitVecRef]) -> bool | int | None:
-    """Return f such that a term equals f times the product for all codes of a small sample.
+    """Return the factor f for which a term equals f times the product, on a small sample of codes.
 
     For a Boolean term, f is the term's value. The result is None if no f fits all codes of the
     sample.
@@ -157,7 +161,7 @@ def _factor(term: z3.ExprRef, element: ElementFormat, pair: tuple[z3.BitVecRef, 
 
 
 def _support(roots: Sequence[z3.ExprRef], places: Mapping[int, int]) -> dict[int, frozenset[int]]:
-    """Return, by term id, the indices of the code pairs on which each term depends.
+    """Return a dictionary from a term's id to the indices of the code pairs on which it depends.
 
     The index -1 means that the term depends on a symbol other than a code.
     """

@@ -30,7 +30,7 @@ class Sym:
         width = self.value.size()
         if isinstance(other, Sym):
             if other.value.size() != width:
-                raise TypeError(f"words of {width} and {other.value.size()} bits meet in one operation")
+                raise TypeError(f"operands must have equal widths, not {width} and {other.value.size()} bits")
             return other.value
         if isinstance(other, int) and not isinstance(other, bool) and -(1 << (width - 1)) <= other < 1 << (width - 1):
             return z3.BitVecVal(other, width)
@@ -137,7 +137,7 @@ word.SELECT[SymBool] = _select
 
 
 def run(function: Callable[..., Any], *arguments: z3.BitVecRef) -> tuple[Any, list[z3.BoolRef]]:
-    """Run a function on bit-vectors; return the result, and the conditions that rule out overflow.
+    """Run a function on bit-vectors; return its result, and the obligations of `Sym`.
 
     The result is a bit-vector or a tuple of bit-vectors.
     """

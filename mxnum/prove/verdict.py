@@ -22,11 +22,11 @@ class ProofPart:
 
 @dataclass(frozen=True)
 class Counterexample:
-    """An input for which an implementation gives another answer than the definition."""
+    """An input for which the answer of an implementation differs from the definition's."""
 
     inputs: Mapping[str, int]
-    #: The right value and the implementation's value of each output. None stands for an undefined
-    #: value.
+    #: For each output: `right` has the value by the definition, and `found` the implementation's
+    #: value, or None if this value is undefined.
     right: Mapping[str, int]
     found: Mapping[str, int | None]
     #: The inputs and the answers, as text for reports.

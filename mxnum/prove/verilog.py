@@ -1,9 +1,9 @@
-"""A reader of Verilog and SystemVerilog for modules without registers, and for pipelines.
+"""Read Verilog and SystemVerilog modules: modules without registers, and pipelines.
 
 yosys writes the module as SMT-LIB functions of a state, which holds the inputs and the registers. A
-pipeline starts in an arbitrary state and takes one step for each cycle. The claim's inputs enter at
-cycle 0. In all other cycles the inputs are arbitrary, except that held inputs keep their values. An
-undefined bit (x) may be 0 or 1.
+pipeline starts in an arbitrary state and takes one step for each cycle. The inputs of the claim
+enter at cycle 0. In all other cycles the inputs are arbitrary, except that held inputs keep their
+values. An undefined bit (x) may be 0 or 1.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from mxnum import errors
 from mxnum.prove.circuit import Answer, Circuit
 from mxnum.prove.execution import UnsupportedCode
 
-#: A yosys selection expression for the outputs of latches.
+#: A yosys expression that selects the outputs of latches.
 _LATCHES = "t:$dlatch t:$adlatch %u t:$dlatchsr %u %co1:+[Q] w:* %i"
-#: A yosys selection expression for the outputs of registers whose clock is not an input.
+#: A yosys expression that selects the outputs of registers whose clock is not an input.
 _UNCLOCKED = "t:$ff t:$dff %u i:* %co1:+[CLK] %d %co1:+[Q] w:* %i"
 
 
@@ -41,7 +41,7 @@ def read_verilog(
 
     Each input in `held` keeps its value in every cycle.
     """
-    if parameters and top is None:  # yosys sets parameters only if the module is named
+    if parameters and top is None:  # yosys needs the module's name to set parameters
         top = _top(_smt2(files, None, {}, include))
     text = _smt2(files, top, parameters or {}, include)
     module = _top(text)
@@ -59,7 +59,7 @@ def read_verilog(
     if bool(ports["register"]) != (latency > 0):
         state = f"has registers ({', '.join(ports['register'])})" if ports["register"] else "has no registers"
         accepted = "at least 1" if ports["register"] else "0"
-        raise ValueError(f"Argument 'latency' must be {accepted} for {name}, which {state}, not {latency}.")
+        raise ValueError(f"Argument 'latency' must be {accepted}, not {latency}, because {name} {state}.")
     inputs = {port: bits for port, bits in ports["input"].items() if port not in clocks}
     held = {name: value for name, value in (held or {}).items() if name in inputs}
     bits = int(re.findall(r"^\(define-sort \|\S+_s\| \(\) \(_ BitVec (\d+)\)\)$", text, re.M)[0])
@@ -82,7 +82,7 @@ def read_verilog(
         premises = [z3.substitute(each, *pairs) for each in premises]
         return Answer(results, premises=premises) if latency else _inlined(states[0], results, premises)
 
-    notes = ["The proof trusts yosys's translation of the module. An undefined bit may be 0 or 1."]
+    notes = ["The proof trusts yosys's translation of the module. It covers both values of each undefined bit."]
     if latency:
         cycles = "1 cycle" if latency == 1 else f"{latency} cycles"
         notes.append(f"The outputs are read {cycles} after the inputs, for any initial state and any later inputs.")
@@ -97,7 +97,7 @@ def _top(text: str) -> str | None:
 def _inlined(state: z3.BitVecRef, results: Mapping[str, z3.BitVecRef], premises: Sequence[z3.BoolRef]) -> Answer:
     """Return the outputs of a module without registers as terms of its inputs.
 
-    yosys's state holds each input in a separate slice; all bits outside these slices are undefined.
+    In yosys's state, each input has its own slice of bits. All other bits of the state are free.
     """
     slices, outputs, rest = {}, dict(results), []
     names = {each.get_id(): port for port, each in results.items()}
@@ -122,7 +122,7 @@ def _inlined(state: z3.BitVecRef, results: Mapping[str, z3.BitVecRef], premises:
 
 
 def _equal(function: str, width: int, value: str) -> str:
-    """Return an equation in SMT-LIB; yosys writes a port of one bit as a Boolean."""
+    """Return an SMT-LIB equation of a port and a value; a port of one bit is a Boolean."""
     return f"(= ({function}) {value})" if width > 1 else f"(= ({function}) (= {value} #b1))"
 
 
@@ -139,8 +139,8 @@ def _smt2(files: Sequence[Path], top: str | None, parameters: Mapping[str, int],
         includes = " ".join(f"-I{each.resolve()}" for each in (*(file.parent for file in files), *include))
         script = (
             f"read_verilog -sv {includes} {' '.join(sources)}; hierarchy -check {chosen} {changed}; proc; "
-            # Latches are selected before `prep`, which silently removes the latch of a variable
-            # that is read only in its own block.
+            # Select latches before `prep`: if a latched variable is read only in its own block,
+            # `prep` silently removes the latch.
             f"select -write latches {_LATCHES}; prep -flatten; "
             "memory_map; async2sync; dffunmap; opt_clean -purge; setundef -undriven -anyseq; "
             f"select -write unclocked {_UNCLOCKED}; write_smt2 -stbv out.smt2"

@@ -6,8 +6,8 @@ code. A number is an `Exact`: a sign and a rational magnitude, an infinity or a 
 come from four operations on exact numbers: the exact product, the exact quotient, the exact sum,
 and one rounding to a format. The speed of the reference does not matter.
 
-The module `numbers` computes products and sums, and rounds. `blocks` quantizes and decodes
-arrays, and `float_scales` finds scales that are floats and divides by them. `products` computes dot
+The module `numbers` computes products, sums and roundings. `blocks` quantizes and decodes arrays,
+and `float_scales` computes scales that are floats and divides by them. `products` computes dot
 products, `matrix_units` computes dot products as GPUs do, `hadamard` transforms blocks, and
 `random` computes the random words of stochastic rounding.
 """

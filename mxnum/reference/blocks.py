@@ -1,4 +1,4 @@
-"""Quantize arrays in blocks, and decode them."""
+"""Quantize arrays in blocks, and decode quantized arrays."""
 
 from __future__ import annotations
 
@@ -43,15 +43,16 @@ def float_array(x: Any) -> Array:
 
 
 def from_bits(bits: Sequence[int], e: ElementFormat) -> Array:
-    """Return a float array with exactly these bit patterns."""
+    """Return a float array with the given bit patterns."""
     dtype = np.dtype(e.name)
     return np.array(bits, f"uint{8 * dtype.itemsize}").view(dtype)
 
 
 def _exact(x: Array) -> list[Exact]:
-    """Return the numbers of a float array, read from their bits.
+    """Return the exact numbers of a float array, decoded from their bits.
 
-    No float operation is used, because a processor may be set to treat subnormal floats as zeros.
+    The function uses no float operation, because a processor may be set to treat subnormal floats
+    as zeros.
     """
     e = FLOATS[x.dtype.name]
     return [decode_exact(int(code), e) for code in x.astype(e.name).view(f"uint{e.bits}").flat]
@@ -60,8 +61,8 @@ def _exact(x: Array) -> list[Exact]:
 class Blocks:
     """The division of an array into blocks.
 
-    `counts` is the shape of the scales. Iteration yields, for each block, the index of its scale
-    and the index of its elements.
+    `counts` is the number of blocks along each axis, which is also the shape of the scales.
+    Iteration yields, for each block, the index of its scale and the index of its elements.
     """
 
     def __init__(self, shape: tuple[int, ...], blocks: Sequence[int] | None, format: MXFormat) -> None:
@@ -77,7 +78,7 @@ class Blocks:
             yield index, (*(slice(i * b, (i + 1) * b) for i, b in zip(index, self.lengths, strict=True)), ...)
 
     def check(self, argument: str, array: Any) -> Array:
-        """Return `array` as an array; raise ValueError unless it has one item for each block."""
+        """Return `array` in numpy form; raise ValueError unless it has one item for each block."""
         result: Array = np.asarray(array)
         errors.require(
             result.shape == self.counts, argument, f"of shape {self.counts}, one for each block", result.shape
@@ -87,9 +88,9 @@ class Blocks:
 
 @dataclass(frozen=True, eq=False)
 class Quantized:
-    """A quantized array: element codes, scales of blocks, and perhaps offsets and tensor scales.
+    """A quantized array: element codes, scales of blocks, and optional offsets and tensor scales.
 
-    The format determines whether scales are E8M0 codes, other codes of eight bits, or floats.
+    The format determines whether scales are E8M0 codes, other 8-bit codes, or floats.
     Offsets are float16. A tensor scale is a float32 array that broadcasts with the codes: one
     number, or one number for each row.
     """
@@ -189,12 +190,12 @@ def quantize(
 
 
 def _codes(scales: Array, scale: ScaleFormat) -> Array:
-    """Return scales as codes: 8-bit codes unchanged, and floats as their bits."""
+    """Return scales as codes: 8-bit codes stay unchanged, and floats become their bits."""
     return scales if scale.bits == 8 else scales.view(f"u{scale.bits // 8}")
 
 
 def _numbers(codes: Array, scale: ScaleFormat) -> Array:
-    """Return scales of 8 bits as codes, unchanged, and longer scales as floats."""
+    """Return scale codes as scales: 8-bit codes stay unchanged, and longer codes become floats."""
     return codes if scale.bits == 8 else codes.view(scale.name)
 
 
@@ -234,8 +235,8 @@ def dequantize(
 ) -> Array:
     """Return each element times the scale of its block, rounded once to `dtype`.
 
-    Rounding is to nearest even (RNE). Before the rounding, a tensor scale multiplies the product,
-    and an offset of the block is added.
+    Rounding is to nearest even (RNE). Before it rounds, the function also multiplies the product by
+    the tensor scale and adds the offset of the block, where these are given.
     """
     fmt, target, codes = (
         formats.get(format),
@@ -258,7 +259,7 @@ def dequantize(
 
 
 def fake_quantize(x: Any, format: str | MXFormat, *, blocks: Sequence[int] | None = None, **options: Any) -> Array:
-    """Quantize, then dequantize to the dtype of x; values too large for it become infinite.
+    """Quantize, then dequantize to the dtype of x; values too large for the dtype become infinite.
 
     The options are the keywords of `quantize`.
     """

@@ -1,4 +1,4 @@
-"""Find scales that are floats, find tensor scales, and decode scale codes."""
+"""Compute float scales and tensor scales, and decode scale codes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def largest(e: ElementFormat) -> Fraction:
 
 
 def scale_number(code: int, scale: ScaleFormat) -> Exact:
-    """Return the value of a scale code: 2**(code - 127) in E8M0, else the float with this code.
+    """Return a scale code's value: 2**(code - 127) in E8M0, otherwise the float with this code.
 
     The E8M0 code 0xFF is NaN. Raise ValueError if the sign bit of a float is set.
     """
@@ -78,10 +78,10 @@ def float_scale(numbers: Sequence[Fraction], fmt: MXFormat, rule: FloatScaleRule
 
     `numbers` are the finite numbers of the block, and m is their largest magnitude. The quotient q
     = m / (largest element * t) is rounded once to the format of the scale. If q is beyond the scale
-    format's largest number, the scale is this largest number. The two `four_over_six` rules round
-    all numbers to nearest even twice: with the scale for q, and with the scale for 3/2 q. They take
-    the scale with the smaller sum of absolute or squared errors; if the sums are equal, they take
-    the scale for q.
+    format's largest number, the scale is this largest number. The two `four_over_six` rules try two
+    scales: the scale for q, and the scale for 3/2 q. With each scale, the rules round all numbers
+    to nearest even. They choose the scale with the smaller sum of absolute or squared errors. If
+    the sums are equal, they choose the scale for q.
     """
     e, number = fmt.element, fmt.scale.number
     assert number is not None

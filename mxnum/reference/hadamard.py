@@ -19,10 +19,10 @@ def hadamard(
 ) -> Array:
     """Return the Hadamard transform H (d * x) / sqrt(size) of every `size` numbers along an axis.
 
-    If `inverse` is True, return d * (H x) / sqrt(size), the inverse. d is the vector of `signs`. H
-    is a matrix: H[i, j] is -1 if the bitwise AND of i and j has an odd number of ones, else 1.
-    Each result is the exact sum of its terms, starting from +0, rounded once to nearest even in the
-    type of x.
+    H is the Hadamard matrix: H[i, j] is -1 if the bitwise AND of i and j has an odd number of ones,
+    else 1. d is the vector of `signs`. If `inverse` is True, return the inverse transform d * (H x)
+    / sqrt(size). Each result is the exact sum of its terms, starting from +0, rounded once to
+    nearest even in the type of x.
     """
     array = float_array(x)
     root = int(size**0.5 + 0.5)

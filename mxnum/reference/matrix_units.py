@@ -44,7 +44,7 @@ class Part(NamedTuple):
 
     exact: Exact
     significand: Fraction
-    #: Minus infinity for zeros, which have no influence on the alignment of other terms.
+    #: Minus infinity for zeros, because a zero does not influence the alignment of other terms.
     exponent: float
 
 
@@ -152,7 +152,7 @@ def _at(parts: Sequence[Part], index: int) -> Part:
 
 
 def _instruction(a: _Operand, b: _Operand, unit: MatrixUnit, start: int, k: int, c: Exact) -> Exact:
-    """Return a·b + c as one instruction computes it, for the k products from `start` on."""
+    """Return a·b + c as one instruction computes it, for `k` products from index `start` on."""
     accumulator = FLOATS[unit.accumulator]
     order = unit.order or tuple(range(k))
     total = c if unit.addend == "term" else ZERO
@@ -175,9 +175,9 @@ def _instruction(a: _Operand, b: _Operand, unit: MatrixUnit, start: int, k: int,
 def unit_dot(a: Array | Blocked, b: Array | Blocked, unit: MatrixUnit, c: Any = 0.0, k: int | None = None) -> int:
     """Return the bit pattern of a·b + c in the unit's accumulator.
 
-    The operands are arrays of floats (types of fewer than 16 bits are from ml_dtypes), or `Blocked`
-    vectors. Arrays of float32 are TF32 operands: their last 13 bits are dropped. `k` is the length
-    K of the unit's instructions; None means the last length in `unit.k`.
+    The operands are arrays of floats or `Blocked` vectors. Floats of fewer than 16 bits have the
+    types of ml_dtypes. Arrays of float32 are TF32 operands: their last 13 bits are dropped. `k` is
+    the length K of the unit's instructions; None means the last length in `unit.k`.
     """
     x, y = _operand(a, unit, "a"), _operand(b, unit, "b")
     k = unit.k[-1] if k is None else k

@@ -122,11 +122,12 @@ def layout(e: ElementFormat) -> Layout:
 
 
 def decode_exact(code: int, element: Element) -> Exact:
-    """Return the number that an element's code means without a scale.
+    """Return the number that an element code represents, without a scale.
 
-    A float code means (-1)^S * 2^(E-bias) * 1.M, or a subnormal number (-1)^S * 2^(1-bias) * 0.M,
-    or infinity or NaN. An integer code means its two's complement times 2**-m; in INT8, this is the
-    integer / 64. The INT8 code 0x80 means -2, although quantization never writes it.
+    A float code represents (-1)^S * 2^(E-bias) * 1.M, or a subnormal number (-1)^S * 2^(1-bias) *
+    0.M, or infinity or NaN. An integer code represents its two's complement integer times 2**-m,
+    where m is the number of mantissa bits; in INT8, this value is the integer / 64. The INT8 code
+    0x80 represents -2, although quantization never writes this code.
     """
     e = formats.element(element)
     sign, largest, infinity, _, emin = layout(e)
@@ -166,9 +167,10 @@ def round_to(
 ) -> int:  # fmt: skip
     """Return the code of x in format e.
 
-    The positive codes count the representable magnitudes upward from zero. The code is (exponent -
-    emin) * 2**m + significand, where the significand of a normal number includes the leading 1. A
-    number is first rounded as if there were no largest exponent; overflow is handled afterwards.
+    The codes of positive numbers count the representable magnitudes upward from zero. So a code is
+    (exponent - emin) * 2**m + significand, where m is the number of mantissa bits, and the
+    significand of a normal number includes the leading 1. A number is first rounded as if there
+    were no largest exponent; overflow is handled afterwards.
     """
     sign, largest, infinity, nan, emin = layout(e)
 

@@ -1,4 +1,4 @@
-"""Dot products whose order of summation the caller chooses."""
+"""Dot products and matrix products with an order of summation that the caller chooses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mxnum.reference.numbers import (
 
 @dataclass(frozen=True, eq=False)
 class Blocked:
-    """A quantized vector: one-dimensional codes, a scale for each block, and perhaps offsets."""
+    """A quantized vector: one-dimensional codes, a scale for each block, and optional offsets."""
 
     codes: Array
     scales: Array
@@ -87,17 +87,18 @@ def _exact_dot(a: Iterable[Exact], b: Iterable[Exact]) -> Exact:
 def dot(
     a: Array | Blocked, b: Array | Blocked, c: Any = 0.0, *, accumulate: str = "exact", out_dtype: str = "float32"
 ) -> Any:
-    """Return the dot product of two vectors, summed as `accumulate` says, in `out_dtype`.
+    """Return the dot product of two vectors in `out_dtype`; `accumulate` selects the summation.
 
     - `exact`: the exact sum of the exact products is rounded once to float32 (RNE).
     - `block`: for each block, the exact sum of its products, times both scales, is rounded once to
-      float32. The rounded sums are added in float32, in the order of the blocks. If there are
-      tensor scales, their product is rounded to float32, and the total is multiplied by it.
-    - `sequential`: the operands are rounded to float32, and each product in order is added with a
-      fused multiply-add, which rounds once.
+      float32. The rounded sums are added in float32, in the order of the blocks. If an operand has
+      a tensor scale, the total is multiplied by the product of both tensor scales, which is first
+      rounded to float32.
+    - `sequential`: the operands are rounded to float32. The products are added in index order, by
+      fused multiply-adds, which round once.
 
-    Sums start from c, which is first rounded to float32. In the exact sum, c is one more term. If
-    `out_dtype` is not float32, the float32 result is rounded to `out_dtype`.
+    Each sum starts from c, which is first rounded to float32. In the exact sum, c is one more term.
+    If `out_dtype` is not float32, the float32 result is rounded to `out_dtype`.
     """
     how = errors.choose_member("accumulate", accumulate, (Accumulate.EXACT, Accumulate.BLOCK, Accumulate.SEQUENTIAL))
     target = FLOATS[errors.choose("out_dtype", out_dtype, ("float32", "bfloat16", "float16"))]

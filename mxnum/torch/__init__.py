@@ -1,4 +1,4 @@
-"""Emulate low-precision training of any PyTorch model, with the right bits (extra ``torch``).
+"""Emulate low-precision training of any PyTorch model, bit for bit (extra ``torch``).
 
 Typical use::
 

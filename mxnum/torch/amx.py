@@ -25,10 +25,10 @@ def check() -> None:
 
 
 def multiply(left: Any, right: Any, out: Any = None) -> Any:
-    """Return the product of two tensors like ``torch.matmul``. The caller must have called `check`.
+    """Return the product of two tensors, as ``torch.matmul`` does.
 
-    The precision is a global setting of torch, so other threads may compute products in bfloat16
-    meanwhile.
+    The caller must have called `check`. During the multiplication, torch's global precision setting
+    is bfloat16, so products in other threads may also be computed in bfloat16.
     """
     import torch
 

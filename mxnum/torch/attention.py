@@ -15,14 +15,14 @@ from mxnum.torch.library import IMPLEMENTED, is_eager
 from mxnum.torch.operands import Key
 
 Tensor = Any
-#: The number that is XORed into the seed of attention's second product, so that the two products
-#: draw different random bits.
+#: The second product of attention XORs its seed with this number, so that the two products draw
+#: different random bits.
 _SECOND = 0x5BD1E9959E3779B9
-#: The names of the two operands of each product of attention. The dictionary's key for a product is
-#: the XOR of two seeds: the product's seed and the module's seed.
+#: The names of the two operands of each product of attention. A product's key in this dictionary is
+#: the XOR of the product's seed and the module's seed.
 OPERANDS = {0: ("queries", "keys"), _SECOND: ("probabilities", "values")}
 
-#: True if this version of torch is known to set `Intercepted.was_used` in compiled code.
+#: True for the versions of torch in which compiled code is known to set `Intercepted.was_used`.
 COMPILED_TOO = torch.__version__ >= (2, 13)
 
 
@@ -87,8 +87,8 @@ def attend(
     A boolean `mask` is True for each key that a query may attend to. The caller sets `has_keys` if
     each query may attend to at least one key.
     """
-    scores = matmul_how(query, key, how, drawn, transposed=True).mul_(scale)  # In place, because new memory costs time.
-    dtype = scores.dtype  # `scores + mask` may have a wider type.
+    scores = matmul_how(query, key, how, drawn, transposed=True).mul_(scale)  # in place: allocation is slow
+    dtype = scores.dtype  # `scores + mask` may have a wider type, so the probabilities are cast back
     if mask is not None:
         scores = torch.where(mask, scores, -math.inf) if mask.dtype == torch.bool else scores + mask
     probabilities = (scores.softmax(-1) if has_keys or mask is None else _softmax(scores)).to(dtype)
@@ -161,7 +161,7 @@ _safe = torch.ops.aten._safe_softmax if hasattr(torch.ops.aten, "_safe_softmax")
 def _softmax(scores: Tensor) -> Tensor:
     """Return the softmax along the last axis, with zeros in a row whose scores are all -inf.
 
-    Versions of torch before 2.5 have no `_safe_softmax`; with them, the row is NaN instead.
+    Versions of torch before 2.5 lack `_safe_softmax`. With these versions, such a row is NaN.
     """
     return _safe(scores, -1)
 

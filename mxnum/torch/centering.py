@@ -26,22 +26,23 @@ def center_output_weights(model: nn.Module, name: str, *, vocabulary: int | None
         mxt.center_output_weights(model, "lm_head")
 
     Every logit of a token changes by the same number, so softmax and the loss do not change, except
-    for rounding. The mean of the layer's bias is subtracted from the bias too. The loss changes if
-    logits are used for more than softmax (a cap, a sigmoid, z-loss).
+    for rounding. The mean of the layer's bias is also subtracted from the bias. The loss does
+    change if the model uses the logits outside softmax, for example in a logit cap, a sigmoid or a
+    z-loss.
 
     Parameters
     ----------
     model
         The whole model, which is searched for other modules that share the weight.
     name
-        The name of the layer: a `torch.nn.Linear`, emulated or not. The layer's weight may be a
-        DTensor, which `fully_shard` makes.
+        The name of a `torch.nn.Linear` layer of the model, which may be emulated. The layer's
+        weight may be a DTensor, as created by `fully_shard`.
     vocabulary
-        The number of symbols (default: all rows). Later rows are padding. The mean of the symbols'
-        rows is subtracted from all rows.
+        The number of symbols (default: the number of rows of the weight). Later rows are padding.
+        The mean is computed over the rows of symbols only, and is subtracted from all rows.
     tied
-        Allow a weight that an embedding shares. With `tied=True`, the embeddings change, so the
-        loss changes too.
+        If True, the layer may share its weight with an embedding. The embeddings then change too,
+        which changes the loss.
     """
     errors.require_type(isinstance(model, nn.Module), "model", "a torch.nn.Module", type(model).__name__)
     modules = dict(model.named_modules(remove_duplicate=False))
@@ -56,7 +57,8 @@ def center_output_weights(model: nn.Module, name: str, *, vocabulary: int | None
     for other, module in modules.items():
         if not tied and module is not layer and any(each is weight for each in module._parameters.values()):
             raise ValueError(
-                f"Module {name!r} must have a weight that no other module has, unless tied=True: {other!r} has it too."
+                f"Module {name!r} must not share its weight with another module unless tied=True, but {other!r} has "
+                "the same weight."
             )
     with torch.no_grad():
         for parameter in (weight, bias):
@@ -70,7 +72,9 @@ def _parameter(layer: Any, name: str, kind: str, axes: int) -> Any:
     """Return a parameter of the layer, or raise ValueError if it cannot be changed in place."""
     parameter = layer._parameters.get(kind)
     if parameter is None:  # the parameter is computed (parametrize, weight_norm) or part of a flat parameter (FSDP 1)
-        raise ValueError(f"Module {name!r} must have a parameter {kind!r}, but computes it from other parameters.")
+        raise ValueError(
+            f"Module {name!r} must store {kind!r} as a parameter of its own, but derives it from other parameters."
+        )
     is_known = type(parameter) is nn.Parameter or hasattr(parameter, "placements")  # or a DTensor
     if not is_known or parameter.ndim != axes or parameter.dtype not in _DTYPES or parameter.is_meta:
         raise ValueError(

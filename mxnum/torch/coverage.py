@@ -34,13 +34,13 @@ class Coverage:
         module
             The name of the innermost module that computes the product; empty for the model itself.
         product
-            The operation: "matmul" or "convolution" if `mxnum.torch` computes it, otherwise
-            torch's, such as "addmm", "bmm" or "scaled_dot_product_attention".
+            The name of the operation. It is "matmul" or "convolution" if `mxnum.torch` computes the
+            product, otherwise torch's name, such as "addmm" or "scaled_dot_product_attention".
         flops, share
             `flops` counts each multiplication and each addition, in all calls of the module.
-            `share` is `flops` divided by the FLOPs of all products. Each of the two products of the
-            backward pass takes as many FLOPs as the product of the forward pass, so the shares of
-            the backward pass are the same.
+            `share` is `flops` divided by the FLOPs of all products. The backward pass has the same
+            shares, because each of its two products takes as many FLOPs as the product of the
+            forward pass.
         emulated
             True if the product rounds an operand.
         """
@@ -77,7 +77,10 @@ class Coverage:
 
 
 def patterns(names: Iterable[str]) -> dict[str, str]:
-    """Return a text for each name; names that differ only in numbers share a text with ``*``."""
+    """Return, for each module name, the text that a table shows.
+
+    Names that differ only in numbers share one text, in which ``*`` replaces the numbers.
+    """
     starred = {name: re.sub(r"(?<![^.])\d+(?![^.])", "*", name) for name in names}
     counts = Counter(starred.values())
     shown = {name: pattern if counts[pattern] > 1 and pattern != "*" else name for name, pattern in starred.items()}
@@ -104,7 +107,10 @@ def covered(
 
 
 class _Products(TorchDispatchMode):
-    """Counts the FLOPs in a context; a product belongs to the innermost module that runs it."""
+    """Counts the FLOPs of products in a context.
+
+    A product belongs to the innermost module that runs it.
+    """
 
     supports_higher_order_operators = True
 
@@ -160,7 +166,8 @@ def _attention(_: Tensor, query: Tensor, key: Tensor, value: Tensor, *__: Any) -
 
 
 def _recurrent(_: Tensor, x: Tensor, *rest: Any) -> Any:
-    weights = rest[0] if isinstance(rest[0], list | tuple) else rest[:2]  # cuDNN takes a list, oneDNN two tensors
+    # cuDNN's function takes the weights as one list, oneDNN's function as two arguments.
+    weights = rest[0] if isinstance(rest[0], list | tuple) else rest[:2]
     return 2 * prod(x.shape[:-1]) * sum(weight.numel() for weight in weights if weight.ndim > 1)
 
 

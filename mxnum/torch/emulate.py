@@ -25,21 +25,21 @@ from mxnum.torch.randomness import STEPS, Steps, module_seed, position_of, seed_
 
 #: A recipe, the name of a recipe, a mapping from patterns of module names to recipes, or a function
 #: of name and module that returns a recipe. In a mapping, the first pattern that matches a module's
-#: name decides. A module whose recipe is None is not emulated.
+#: name determines the recipe. A module whose recipe is None is not emulated.
 Recipes = Recipe | str | Mapping[str, Any] | Callable[[str, nn.Module], Any]
-#: Patterns of module names, with the wildcards of a shell, or a function of name and module that
-#: returns True for chosen modules.
+#: Patterns of module names with shell wildcards, or a function of name and module that returns True
+#: for the chosen modules.
 Choice = str | Iterable[str] | Callable[[str, nn.Module], bool]
 _ATTRIBUTE = "_mx_emulation"
 #: Why the attention of a module is not emulated.
 _UNNAMED = "calls scaled_dot_product_attention, which is emulated only if attention= names the module"
-#: Why a part of a MultiheadAttention is not emulated. The MultiheadAttention reads the part's
-#: parameters and never calls the part.
+#: Why a submodule of a MultiheadAttention is not emulated: the MultiheadAttention reads the
+#: parameters of the submodule, but never calls the submodule.
 _PART = "is inside a MultiheadAttention that is left out"
 #: Matches names of parameters that are looked up or added but not multiplied: positions,
 #: embeddings, class tokens.
 _TABLE = re.compile("pos|emb|token|bias")
-#: The classes of torch's encoders, each with the attribute that enables its fast path.
+#: torch's encoder classes, each with the name of the attribute that enables its fast path.
 _FAST_PATHS = (
     (nn.TransformerEncoderLayer, "activation_relu_or_gelu"),
     (nn.TransformerEncoder, "use_nested_tensor"),
@@ -47,7 +47,7 @@ _FAST_PATHS = (
 
 
 class Emulation:
-    """The emulated modules of a model, with the seed and the step, on which random bits depend."""
+    """The emulated modules of a model, and the seed and step that determine the random bits."""
 
     def __init__(self, seed: int, worker: int):
         self.seed = seed
@@ -55,8 +55,8 @@ class Emulation:
         self._steps = Steps(worker)
         #: The emulated modules by name.
         self.modules: dict[str, Any] = {}
-        #: For each module with parameters or attention that `filter` and `recipe` select but that
-        #: is not emulated: its name, and why it is not emulated.
+        #: The modules that `filter` and `recipe` select but that are not emulated, by name, each
+        #: with the reason. Modules with neither parameters nor attention are not listed.
         self.left_alone: dict[str, str] = {}
         #: The arguments `accumulate` and `gradient` that `emulate` was called with.
         self._sums: tuple[str | None, str] = (None, "straight")
@@ -147,41 +147,46 @@ def emulate(
     Parameters
     ----------
     model
-        The model, before it is compiled or wrapped for several processes. Emulated are torch's
-        Linear, LayerNorm, RMSNorm, Embedding, Conv1d, Conv2d (of one group) and MultiheadAttention,
-        subclasses that do not change the forward pass, the Conv1D class and most RMSNorm classes of
-        `transformers`, and the classes given to `register`.
+        The model, before it is compiled or wrapped for several processes. `emulate` supports
+        torch's Linear, LayerNorm, RMSNorm, Embedding, Conv1d, Conv2d (of one group) and
+        MultiheadAttention, and their subclasses that do not change the forward pass. It also
+        supports the Conv1D class and most RMSNorm classes of `transformers`, and the classes given
+        to `register`.
     recipe
-        Which operands are rounded and how: a `Recipe`, its name, a format, a mapping from patterns
-        of module names to recipes, or a function of name and module. In a mapping such as
-        ``{"head": None, "*": recipe}``, the first pattern that matches a module's name decides. A
-        module whose recipe is None is not emulated. A recipe also applies to embeddings and to
-        MultiheadAttention's products; NVIDIA's NVFP4 recipe leaves both in higher precision.
+        The formats and rounding of the operands: a `Recipe`, its name, a format, a mapping from
+        patterns of module names to recipes, or a function of name and module. In a mapping such as
+        ``{"head": None, "*": recipe}``, the first pattern that matches a module's name determines
+        the recipe. A module whose recipe is None is not emulated. A recipe also applies to
+        embeddings and to the products of MultiheadAttention. By contrast, NVIDIA's NVFP4 recipe
+        keeps both in higher precision.
     filter
         The modules to emulate: patterns of names, or a function of name and module. By default all.
         A MultiheadAttention is emulated as a whole.
     attention
-        The modules whose calls of `scaled_dot_product_attention` are emulated, given like `filter`.
-        A module that `attention` names but that never calls `scaled_dot_product_attention` raises
-        ValueError.
+        The modules whose calls of `scaled_dot_product_attention` are emulated: patterns of names,
+        or a function of name and module. If a chosen module does not call this function and
+        contains no other chosen module, its forward pass raises ValueError.
     accumulate
-        None: torch sums the products of the rounded operands. "block", "exact" and "sequential"
-        define the order and rounding of sums (see `mxnum.Accumulate`). A matrix unit or the name of
-        a unit defines them too (see `mxnum.units`). Convolutions are emulated only if torch or AMX
-        units sum their products. If `accumulate` is None, a recipe may name the unit for sums.
+        None: torch multiplies the rounded operands and sums the products. "block", "exact" and
+        "sequential" define the order and rounding of sums (see `mxnum.Accumulate`). A matrix unit,
+        or its name, also defines the order and rounding (see `mxnum.units`). If `accumulate` is
+        None, the recipe may name a matrix unit.
+
         "amx" (from torch 2.9 on): Intel's AMX units multiply operands that are rounded to bfloat16
-        or to formats with power-of-two scales, and torch multiplies all others. AMX products are as
-        exact as torch's and several times as fast, but they are summed in another order.
+        or to formats with power-of-two scales. torch multiplies all other operands. AMX products
+        are as exact as torch's and several times as fast, but AMX sums in another order.
+
+        Convolutions are emulated only if their sums are those of torch or AMX units.
     gradient
-        "straight": gradients pass through rounding unchanged. "clipped": a gradient is zero where
-        the operand was *clamped* (see the glossary).
+        "straight": gradients pass through rounding unchanged. "clipped": the gradient of an element
+        is zero if rounding *clamped* the element (see the glossary).
     seed
         Seed of stochastic rounding: an integer, or a `torch.Generator` that draws one.
     worker
-        The number of this process among the processes that share the parameters. The default of
-        `worker` is the rank in `torch.distributed`. By default, the processes hold equally many
-        samples of a batch (see `Emulation.set_samples`). Together the processes draw the random
-        bits that one process would draw for the whole batch.
+        The rank of this process among the processes that share the parameters; by default, the rank
+        in `torch.distributed`. The processes hold equally many samples of a batch, unless
+        `Emulation.set_samples` sets other counts. Together, the processes use the random bits that
+        one process would use for the whole batch.
     """
     _check_model(model)
     if _ATTRIBUTE in model.__dict__:
@@ -192,8 +197,9 @@ def emulate(
     emulation._model, emulation._sums = model, (accumulate, gradient)
     recipe_of, chosen, attends = _recipes(recipe), _choice("filter", filter), _choice("attention", attention)
     found: list[tuple[str, nn.Module, str, How]] = []
-    # Prefixes of the names of submodules: of emulated MultiheadAttention modules, of all
-    # MultiheadAttention modules, and of modules that `attention` selects.
+    # The names of submodules begin with these prefixes. The prefixes come from three kinds of
+    # modules: emulated MultiheadAttention, all MultiheadAttention, and those that `attention`
+    # selects.
     emulated: tuple[str, ...] = ()
     attentions: tuple[str, ...] = ()
     attending: tuple[str, ...] = ()
@@ -250,7 +256,7 @@ def emulation_of(model: nn.Module) -> Emulation:
     errors.require_type(isinstance(model, nn.Module), "model", "a torch.nn.Module", type(model).__name__)
     found: Emulation | None = model.__dict__.get(_ATTRIBUTE)
     if found is None:
-        raise ValueError("Argument 'model' must be one that emulate() was called with.")
+        raise ValueError("Argument 'model' must be a model that emulate() was called with.")
     return found
 
 
@@ -259,7 +265,7 @@ def restore(model: nn.Module) -> None:
     emulation = emulation_of(model)
     for name, module in emulation.modules.items():
         exchanged = "emulates" in type(module).__dict__
-        accepted = f"one whose module {name!r} still has the class that emulate() gave it"
+        accepted = f"a model whose module {name!r} still has the class that emulate() gave it"
         errors.require(exchanged, "model", accepted, type(module).__name__)
     for module in emulation.modules.values():
         leave(module)
@@ -289,7 +295,7 @@ def set_recipe(model: nn.Module, recipe: Recipes | None) -> None:
 
 
 def _check_shared(found: Iterable[tuple[str, nn.Module, How]]) -> None:
-    """Raise ValueError if a weight that two modules share is rounded in two ways."""
+    """Raise ValueError if two modules share a weight but round it differently."""
     seen: dict[int, tuple[str, Operand]] = {}
     for name, module, how in found:
         for weight in module.parameters(recurse=isinstance(module, nn.MultiheadAttention)):
@@ -299,8 +305,8 @@ def _check_shared(found: Iterable[tuple[str, nn.Module, How]]) -> None:
             first, before = seen.setdefault(id(weight), (name, operand))
             if before != operand:
                 raise ValueError(
-                    f"Argument 'recipe' must round the shared weight of {first!r} and {name!r} in one way, not to "
-                    f"{before} and to {operand}."
+                    f"Argument 'recipe' must round the weight that {first!r} and {name!r} share in the same way in "
+                    f"both modules, not to {before} and to {operand}."
                 )
 
 
@@ -348,8 +354,8 @@ def _warn(model: nn.Module, left_alone: Mapping[str, str]) -> None:
     }
     if multiplying:
         warnings.warn(
-            f"emulate() leaves alone modules that may multiply by their weights: {_reasons(multiplying)}. If "
-            "this is intended, leave them out by filter= or the recipe None; emulation.coverage(inputs) shows their "
+            f"emulate() did not emulate modules that may multiply by their weights: {_reasons(multiplying)}. If "
+            "this is intended, exclude them by filter= or the recipe None; emulation.coverage(inputs) shows their "
             "share of the FLOPs.",
             stacklevel=3,
         )
@@ -372,7 +378,7 @@ def _check_model(model: Any) -> None:
 
 
 class _Patterns:
-    """A mapping from patterns of names to values. The first pattern that matches a name decides."""
+    """A mapping from patterns of names to values. The first matching pattern sets the value."""
 
     def __init__(self, values: Mapping[str, Any]):
         self.values, self.used = dict(values), set[str]()
@@ -410,9 +416,9 @@ def _choice(argument: str, choice: Any) -> Any:
 
 
 def _leave_fast_paths(model: nn.Module, emulation: Emulation) -> None:
-    """Disable the fast paths of torch's encoders.
+    """Disable the fast paths of torch's encoders that contain emulated modules.
 
-    In evaluation, the fast paths would skip emulated modules.
+    In evaluation mode, a fast path would bypass these modules.
     """
     for module in model.modules():
         attribute = next((name for kind, name in _FAST_PATHS if isinstance(module, kind)), None)

@@ -41,8 +41,8 @@ class How:
     #: `mxnum.Accumulate`, or the name of a matrix unit.
     accumulate: str | None = None
     gradient: str = "straight"
-    #: The settings of products with weights, as a text from `product_text`. The field `matmul` has
-    #: the settings of products of two activations.
+    #: The settings of products with weights, as a text from `product_text`. In the same form, the
+    #: field `matmul` holds the settings of products of two activations.
     linear: str = field(init=False)
     matmul: str = field(init=False)
     weights: str = field(init=False)
@@ -56,7 +56,7 @@ class How:
     rounding: str = field(init=False)
     is_stepwise: bool = field(init=False)
     keeps_weights: bool = field(init=False)
-    #: True if the rounding of a row of the weights does not depend on other rows.
+    #: True if each row of an embedding's weight is rounded independently of the other rows.
     takes_rows: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -141,7 +141,8 @@ def fake_quantize(
 
     Other keywords are the fields of `mxnum.Operand`. With ``rounding="sr"``, `seed` must be an
     integer or a `torch.Generator`. Calls with the same seed and different `stream` draw different
-    random bits. `mxnum.fake_quantize` draws the same bits if its `stream` is eight times as large.
+    random bits. `mxnum.fake_quantize` draws the same bits as this function if its argument `stream`
+    is eight times as large.
     """
     _check(x=x)
     axis = _from_the_end(axis, x)
@@ -151,9 +152,9 @@ def fake_quantize(
 
 
 def _from_the_end(axis: int, x: Tensor) -> int:
-    """Return the axis counted from the end.
+    """Return the axis as a negative number, counted from the end.
 
-    The operations in `library` read a nonnegative axis as an axis of a convolution.
+    The operations in `library` mistake a nonnegative axis for an axis of a convolution.
     """
     most = max(x.ndim, 1)
     axis = errors.integer("axis", axis, -most, most - 1)
@@ -195,12 +196,12 @@ def linear(
 ) -> Tensor:
     """Compute x W^T + bias with quantized operands, in the forward pass and both backward products.
 
-    Operands are quantized along the summed axis. If `accumulate` is a `mxnum.Accumulate`, the bits
-    are those of `mxnum.linear_forward` and `linear_backward`. With stochastic rounding, give those
-    functions the same seed and the streams `4 * stream` (activations), `4 * stream + 1` (weights)
-    and `4 * stream + 2` (gradients). If `accumulate` is a matrix unit, or the name of a unit, the
-    unit sums all three products. With "amx", the processor's AMX units multiply rounded operands
-    (see `emulate`).
+    Operands are quantized along the summed axis. If `accumulate` is a `mxnum.Accumulate`, the
+    results have the same bits as those of `mxnum.linear_forward` and `mxnum.linear_backward`. For
+    equal bits under stochastic rounding, pass these two functions the same seed, and the streams
+    `4 * stream` (activations), `4 * stream + 1` (weights) and `4 * stream + 2` (gradients). If
+    `accumulate` is a matrix unit, or the name of a matrix unit, the unit sums all three products.
+    With "amx", the processor's AMX units multiply rounded operands (see `emulate`).
     """
     _check(x=x, weight=weight, **({} if bias is None else {"bias": bias}))
     errors.require(weight.ndim == 2, "weight", "of two axes", tuple(weight.shape))
@@ -369,7 +370,7 @@ def _fake_quantize(x: Tensor, operand: str, axis: int, slot: int, clipped: bool,
 
 
 def _affine(parameter: Any, operand: str, slot: int, how: How, key: Key) -> Any:
-    """Return gamma or beta rounded for a norm.
+    """Return gamma or beta of a norm, rounded as the recipe says.
 
     If the recipe rounds vector operations, the parameter's gradient is rounded to bfloat16.
     """
@@ -394,7 +395,7 @@ def _vector(x: Tensor, how: How, backward: bool = True) -> Tensor:
 
 
 def _autocast(*parts: Any) -> tuple[Any, ...]:
-    """Return the tensors, converted to autocast's type if autocast is on."""
+    """Return the tensors; if autocast is on, convert all except float64 tensors to its type."""
     _refuse_function_transforms()
     kind = parts[0].device.type
     if kind == "meta" or not torch.is_autocast_enabled(kind):
@@ -414,8 +415,8 @@ def _key(is_stochastic: bool, seed: Any, stream: int) -> Key:
 def _refuse_studies(argument: str, operand: Operand) -> None:
     is_known = operand.error == "quantize" and not operand.matched and operand.scale_rule != "released_bump"
     accepted = (
-        "without the settings that only mxnum.lab.mlp supports (matched, scale_rule='released_bump', and every error "
-        "but 'quantize')"
+        "without the settings that only mxnum.lab.mlp supports (matched=True, scale_rule='released_bump', and any "
+        "value of 'error' other than 'quantize')"
     )
     errors.require(is_known, argument, accepted, str(operand))
 
@@ -429,8 +430,8 @@ def _refuse_alone(operand: Operand) -> None:
 def _refuse_function_transforms() -> None:
     """Raise RuntimeError inside transforms of `torch.func` that mxnum.torch does not support.
 
-    Operations of `torch.library` have gradients for autograd only. torch raises an error too, but
-    with a long message.
+    Operations that are registered by `torch.library` have gradients only in autograd. Without this
+    check, torch would raise an error with a much longer message.
     """
     if torch.compiler.is_compiling() or not torch._C._are_functorch_transforms_active():
         return

@@ -1,9 +1,9 @@
 """Recognize modules of other libraries by the code of their forward pass.
 
-The functions `_conv1d`, `_rms_norm` and `_wide_rms_norm` are patterns and are never called. A
-module can be emulated if the bytecode of its forward pass equals the bytecode of a pattern. Over a
-hundred classes of `transformers` repeat the code of `LlamaRMSNorm`, so a list of classes would
-never be complete. The name of a class does not say what the class computes.
+A module can be emulated if the bytecode of its forward pass equals the bytecode of a pattern. The
+patterns are the functions `_conv1d`, `_rms_norm` and `_wide_rms_norm`, which are never called. The
+name of a class does not say what the class computes. A list of class names would also never be
+complete: over a hundred classes of `transformers` repeat the code of `LlamaRMSNorm`.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def _wide_rms_norm(self: Any, hidden_states: Any) -> Any:
 
 
 def kind_of_code(forward: Callable[..., Any]) -> str | None:
-    """Return the kind of emulation for a forward pass whose bytecode is known, otherwise None."""
+    """Return the kind of emulation for a forward pass, or None if no pattern has its bytecode."""
     is_torch = getattr(forward, "__globals__", {}).get("torch") is torch
     return _KINDS.get(_content(forward)) if is_torch and hasattr(forward, "__code__") else None
 
 
 def _content(function: Any) -> tuple[Any, ...]:
     code = function.__code__
-    return code.co_code, code.co_names, code.co_consts[1:], code.co_argcount  # the first constant may be a docstring
+    return code.co_code, code.co_names, code.co_consts[1:], code.co_argcount  # constant 0 may be a docstring
 
 
 _KINDS = {_content(_conv1d): "transposed_linear", _content(_rms_norm): "norm", _content(_wide_rms_norm): "norm"}

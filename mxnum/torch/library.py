@@ -41,7 +41,8 @@ _library.define(f"convolution(Tensor x, Tensor weight, {_CONV}) -> Tensor")
 _library.define(f"convolution_backward(Tensor grad, Tensor x, Tensor weight, {_CONV}) -> (Tensor, Tensor)")
 
 
-#: The function that computes each operation without gradients, by the name of the operation.
+#: A mapping from the name of each operation to the function that computes the operation without
+#: recording gradients.
 IMPLEMENTED: dict[str, Any] = {}
 
 
@@ -167,7 +168,7 @@ def _keep_matmul(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 class _Matmul(torch.autograd.Function):
-    """The operation `matmul` as a function of autograd, without `torch.library`.
+    """A function of `torch.autograd` that computes `matmul` without `torch.library`.
 
     For a small product, the overhead of `torch.library` would be most of the time.
     """
@@ -184,7 +185,7 @@ class _Matmul(torch.autograd.Function):
 
 
 class _FakeQuantize(torch.autograd.Function):
-    """The operation `fake_quantize` as a function of autograd, without `torch.library`."""
+    """A function of `torch.autograd` that computes `fake_quantize` without `torch.library`."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
@@ -201,17 +202,17 @@ def matmul(a: Tensor, b: Tensor, *rest: Any) -> Tensor:
     """Compute the operation `matmul`, bypassing `torch.library` if `is_eager` returns True."""
     if not is_eager(a, b):
         return torch.ops.mxnum.matmul(a, b, *rest)
-    with torch._C.DisableTorchFunction():  # An active `Intercepted` would add 1 µs to each use of a tensor.
+    with torch._C.DisableTorchFunction():  # An active context `Intercepted` would add 1 µs to each use.
         return _Matmul.apply(a, b, *rest)
 
 
 def fake_quantize(x: Tensor, *rest: Any) -> Tensor:
-    """Compute the operation `fake_quantize`, bypassing `torch.library` like `matmul`."""
+    """Compute `fake_quantize`, bypassing `torch.library` if `is_eager` returns True."""
     return (_FakeQuantize.apply if is_eager(x) else torch.ops.mxnum.fake_quantize)(x, *rest)
 
 
 def is_eager(*tensors: Tensor) -> bool:
-    """Return True for plain CPU tensors outside of compilation, dispatch modes and `torch.func`."""
+    """Return True for plain CPU tensors if no compiler, dispatch mode or `torch.func` is active."""
     if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
         return False
     is_plain = all(type(x) in _TENSORS and x.is_cpu for x in tensors)
@@ -219,9 +220,9 @@ def is_eager(*tensors: Tensor) -> bool:
 
 
 def bfloat16(x: Tensor, rounding: str, forward: bool = True, backward: bool = False) -> Tensor:
-    """Compute the operation `bfloat16`, by torch's casts if the casts give the same result.
+    """Compute the operation `bfloat16`, by torch's casts if these have the same result.
 
-    torch's compiler may remove casts, so compiled code does not use them.
+    torch's compiler may remove casts, so compiled code calls the operation instead.
     """
     by_casts = rounding == "rne" and x.dtype != torch.float64 and forward and backward
     if by_casts and not torch.compiler.is_compiling():
@@ -241,8 +242,8 @@ def _matmul_gradient(ctx: Any, grad: Tensor, backward: Any = torch.ops.mxnum.mat
     return *(part if is_wanted else None for part, is_wanted in zip(made, wanted, strict=True)), *[None] * 6
 
 
-# Convolutions. Blocks lie along the axis that is summed: the channels, or the batch for the
-# gradient of the weight.
+# Convolutions. Blocks lie along the axis that the convolution sums over: the channels, or the batch
+# in the gradient of the weight.
 
 
 @_implementation("convolution")
@@ -283,8 +284,8 @@ def _convolution_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     return *torch.ops.mxnum.convolution_backward(grad, x, weight, *rest), *[None] * 8
 
 
-# The next functions return tensors with the shapes and strides of the operations' results, for
-# torch's compiler.
+# torch's compiler calls the next functions to find the shapes and strides of the operations'
+# results.
 
 
 def _like_first(x: Tensor, *_: Any) -> Tensor:
@@ -338,7 +339,8 @@ for _name in _FAKES:
 def _one_by_one(name: str) -> Any:
     """Return a batching rule for `torch.vmap` that computes each item of the batch separately.
 
-    Stochastic rounding raises ValueError, because all items would get the same random bits.
+    The batching rule raises ValueError for stochastic rounding, because all items would get the
+    same random bits.
     """
     operation = getattr(torch.ops.mxnum, name)
 

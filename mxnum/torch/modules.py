@@ -37,7 +37,7 @@ _numbers = itertools.count(1)
 
 
 class Site:
-    """The settings of an emulated module: its name, recipe, seed and the training's steps."""
+    """The settings of an emulated module: name, recipe, seed, and the counter of training steps."""
 
     def __init__(self, name: str, how: How, seed: int, steps: Steps):
         self.name, self.how, self.seed, self.steps = name, how, seed, steps
@@ -72,7 +72,7 @@ class Emulated:
         return site.key
 
     def extra_repr(self) -> str:
-        """Return the text that the module's own class returns, followed by the recipe."""
+        """Return the `extra_repr` of the module's own class, followed by the recipe."""
         usual: str = self.emulates.extra_repr(self)
         return ", ".join(part for part in (usual, str(self._mx.how.recipe)) if part)
 
@@ -108,7 +108,7 @@ def register(cls: Any, kind: str) -> None:
         "linear": the forward pass computes x W^T + `bias`, where `weight` is W and has the shape
         (outputs, inputs). The attribute `bias` may be None or missing. "transposed_linear" is like
         "linear", but the `weight` has the shape (inputs, outputs). "norm": the class's own forward
-        pass runs, with `weight` rounded as gamma and `bias` as beta.
+        pass runs; `weight` is rounded as gamma and `bias` as beta.
     """
     is_module = isinstance(cls, type) and issubclass(cls, nn.Module)
     errors.require_type(is_module, "cls", "a class of modules", cls)
@@ -126,7 +126,7 @@ def why_not(module: Any, kind: str | None, accumulate: str | None) -> str | None
     if kind.startswith("conv") and module.groups != 1:
         return "convolves in groups"
     if kind.startswith("conv") and accumulate not in (None, AMX):
-        return "is a convolution, whose products only torch or AMX can sum"
+        return "is a convolution, which emulate() supports only with the sums of torch or AMX"
     if kind == "embedding" and module.max_norm is not None:
         return "renormalizes its weights"
     return None
@@ -232,7 +232,7 @@ def _attends(module: Any) -> bool:
     return isinstance(module, Emulated) and module._mx_kind == "attention"
 
 
-#: The kind of each class that was given to `register`.
+#: The kind of each class that was passed to `register`.
 _registered: dict[Any, str] = {}
 _KINDS: dict[str, tuple[Any, Any]] = {
     "linear": (nn.Linear, _linear),

@@ -13,12 +13,11 @@ from mxnum.torch.functions import How, linear_how
 from mxnum.torch.operands import Key
 
 Tensor = Any
-#: Multiples of this number are XORed into the seeds of the projections, so that projections draw
+#: The seed of projection i is the module's seed XOR i times this number, so that projections draw
 #: different random bits.
 _STEP = 0x1E3779B97F4A7C15 >> 3
-#: The names of all projections but the first. The first projection makes either the queries, or the
-#: queries, keys and values together. Each dictionary key is the XOR of a projection's seed and its
-#: module's seed.
+#: The names of projections 2 to 4, keyed by the number that is XORed into the module's seed.
+#: Projection 1 computes either the queries, or the queries, keys and values together.
 PROJECTIONS = {2 * _STEP: "k_proj", 3 * _STEP: "v_proj", 4 * _STEP: "out_proj"}
 
 
@@ -71,8 +70,8 @@ def _projected(
 ) -> tuple[Tensor, ...]:
     """Return the projected queries, keys and values.
 
-    Self-attention computes them in one product, other attention in three products. The products are
-    the same as in `torch.nn.MultiheadAttention`.
+    Self-attention computes all three in one product; other attention needs three products. The
+    products are the same as in `torch.nn.MultiheadAttention`.
     """
     bias = self.in_proj_bias
     if self._qkv_same_embed_dim and is_self:

@@ -35,17 +35,17 @@ AMX = "amx"
 #: A slot is the number of an operand's Philox stream within one step of one module. An operand that
 #: is rounded along two axes has two slots.
 LEFT, RIGHT, GRADIENT, GAMMA, BETA = 0, 2, 4, 6, 7
-#: The slots of parameters; all workers share the parameters. If `Key.of_samples` is True, the
-#: operand in slot RIGHT is no parameter.
+#: The slots of parameters, for which all workers draw the same random bits. If `Key.of_samples` is
+#: True, the operand in the slots RIGHT and RIGHT + 1 is an activation, not a parameter.
 _SHARED = (RIGHT, RIGHT + 1, GAMMA, BETA)
-#: The functions that watch operands, by the number of the module's `Site`. A function is
+#: The functions that watch operands. Each key is the number of a module's `Site`. A function is
 #: called as ``function(slot, operand, axis, x, value, key)``.
 watching: dict[int, Callable[..., None]] = {}
 _memory = threading.local()
-#: Each thread keeps at most about this many views of buffers.
+#: The approximate limit on the number of buffer views that a thread keeps.
 _MOST_VIEWS = 512
 #: The kernels of all active `rounding_by` contexts, in the order in which they began. The last
-#: kernel rounds operands instead of this library.
+#: kernel in the list rounds operands in place of `mxnum.fake_quantize`.
 _others: list[Callable[..., Any]] = []
 
 
@@ -65,11 +65,11 @@ class Product(NamedTuple):
     accumulate: str | None = None
     #: True if an operand's gradient is zero where the operand was clamped.
     clipped: bool = False
-    #: True if the right operand is no parameter, but depends on the samples of the batch, like the
-    #: left operand.
+    #: True if the right operand is an activation, which depends on the samples of the batch. False
+    #: if the right operand is a parameter.
     of_samples: bool = False
-    #: The matrix unit that sums the two products of gradients. If `backward` is None, `accumulate`
-    #: says how the products of gradients are summed.
+    #: The matrix unit that sums both products of the backward pass. If `backward` is None, the
+    #: setting `accumulate` also holds for the backward pass.
     backward: str | None = None
 
     @property
@@ -87,7 +87,8 @@ class Key(NamedTuple):
     #: The seed of the module.
     seed: int
     stream: int
-    #: The position from `randomness.position_of`.
+    #: A tensor of the step, the number of the first sample and the count of samples, made by
+    #: `randomness.position_of`. None means step 0 and the whole batch.
     position: Tensor | None
     #: The number of the module's `Site`, a key of the dictionary `watching`; 0 outside of emulated
     #: modules.
@@ -200,9 +201,10 @@ def rounding_by(kernel: Callable[..., Tensor]) -> Iterator[None]:
     """Round operands in MX formats by your own kernel within the context, forward and backward.
 
     The kernel is called as ``kernel(x, operand, axis)`` and returns a tensor of the shape and type
-    of x. For stochastic rounding, the kernel also gets the keywords `seed` and `stream`, and
-    `first` if it is not 0. If `accumulate` is neither None nor "amx", products raise ValueError,
-    because they need codes, and the kernel returns values.
+    of x. For stochastic rounding, the kernel also gets the keywords `seed` and `stream`, and the
+    keyword `first` unless the first element is number 0. The kernel returns values, but all
+    settings of `accumulate` except None and "amx" need codes. With such a setting, products within
+    the context raise ValueError.
     """
     errors.require_type(callable(kernel), "kernel", "a function", kernel)
     _others.append(kernel)
@@ -257,10 +259,11 @@ def multiply(
 
 
 def _for_unit(x: Any, unit: mx.units.MatrixUnit) -> Any:
-    """Return x, converted if it is a tensor and the unit takes bfloat16 or float16 operands.
+    """Return x in the dtype that the unit needs.
 
-    A rounded tensor has the dtype of the model, for example float32. For a unit, `mxnum.matmul`
-    reads the format of a tensor from its dtype.
+    A tensor is converted to bfloat16 or float16 if the unit takes operands of that type. The
+    conversion is needed because `mxnum.matmul` reads the operand format from the dtype, and a
+    rounded tensor still has the dtype of the model, such as float32.
     """
     if not isinstance(x, torch.Tensor) or unit.operands not in (("bfloat16",), ("float16",)):
         return x
@@ -283,7 +286,7 @@ def to_bfloat16(x: Tensor, rounding: str) -> Tensor:
     """Return x rounded to bfloat16 numbers, in the type of x."""
     if x.dtype == torch.bfloat16:
         return x
-    if rounding == "rne" and x.dtype != torch.float64:  # torch would round float64 twice, first to float32.
+    if rounding == "rne" and x.dtype != torch.float64:  # torch casts float64 by way of float32: two roundings
         # The cast can change the bits of NaNs, and `nan_to_num_` makes NaNs canonical.
         return x.to(torch.bfloat16).to(x.dtype).nan_to_num_(math.nan, math.inf, -math.inf)
     return narrowed(x, torch.bfloat16, rounding).to(x.dtype)
@@ -302,7 +305,7 @@ def cut(grad: Tensor, x: Tensor, operand: Operand, axis: int) -> Tensor:
 
 
 def is_beyond_max(x: Tensor, q: mx.MXArray) -> Tensor:
-    """Return a tensor that is True where abs(x) exceeds the largest value of the block in q."""
+    """Return a tensor that is True where abs(x) exceeds the largest value of its block."""
     largest = q.format.element.max
     return _exceeds(x, q, (largest, False), (largest, False))
 
@@ -360,7 +363,7 @@ def _rounded_to_buffer(x: Tensor, operand: Operand, axis: int, key: Key, slot: i
     Only the first call for each layout of tensors checks the arguments: checks take longer than
     rounding a small tensor.
     """
-    # Random bits are drawn in C order, so loops are faster over elements in C order.
+    # Random bits are numbered in C order, so loops draw them faster if x is in C order, too.
     if not x.is_contiguous() and is_stochastic(operand):
         x = x.contiguous()
     kept: dict[Any, Any] = _memory.__dict__

@@ -1,8 +1,8 @@
-"""Track the numbers on which random bits depend: seed, operand, step, and index in the batch.
+"""Track the numbers that determine random bits: seed, operand, step, and index in the batch.
 
-Philox is counter-based, so seed, operand, step and index determine the random bits of an element.
-Random bits are the same after a restart, when a checkpointed part is recomputed, and on any number
-of workers.
+Philox is a counter-based generator, so these four numbers alone determine the random bits of an
+element. Random bits are the same after a restart, when a checkpointed part is recomputed, and on
+any number of workers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_leaves
 from mxnum import errors
 from mxnum.interop.torch import drawn
 
-#: Limit for the number of steps, far above the length of any training run.
+#: A step number must be below this limit, which is far above the length of any training run.
 STEPS = 1 << 48
 
 
@@ -38,10 +38,10 @@ def module_seed(seed: int, name: str) -> int:
 def position_of(step: int, first: int, count: int) -> Any:
     """Return the position that operations take: a tensor of `step`, `first` and `count`.
 
-    This process holds `count` samples of the batch, starting at number `first`. A position is a
-    tensor, so that a compiled model is not compiled again when the step changes. The tensor is on
-    the CPU, so that operations read it without waiting for a GPU. It is not an inference tensor,
-    because autograd cannot save inference tensors for the backward pass.
+    This process holds `count` samples of the batch; the first of them is sample number `first`. A
+    position is a tensor, so that a compiled model is not compiled again when the step changes. The
+    tensor is on the CPU, so that operations read it without waiting for a GPU. The tensor is not an
+    inference tensor, because autograd cannot save inference tensors for the backward pass.
     """
     with torch.inference_mode(False):
         return torch.tensor([step, first, count], device="cpu")
@@ -71,33 +71,33 @@ def signed(seed: int) -> int:
 def exporting() -> bool:
     """Return True if `torch.export` is tracing.
 
-    An export begins no step, because `torch.export` cannot handle a new position tensor. With torch
-    before 2.7, the result is always False.
+    The caller must not begin a step during an export, because `torch.export` cannot handle a new
+    position tensor. With torch before 2.7, the result is always False.
     """
     return bool(getattr(torch.compiler, "is_exporting", bool)())
 
 
 def recomputing() -> bool:
-    """Return True within a backward pass: a forward pass that runs there is a recomputation."""
+    """Return True during a backward pass, when every forward pass is a recomputation."""
     return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
 
 
 class Steps:
-    """The training step and the samples of this process, on which random bits depend."""
+    """The current training step, and the samples of the batch that this process holds."""
 
     def __init__(self, worker: int):
         #: The tensor from `position_of`. A new step replaces the tensor and never changes it in
         #: place.
         self.position = position_of(0, worker, 1)
         self._next = position_of(1, 0, 0)
-        #: The position of the forward pass to which the current backward pass belongs.
+        #: The position of the forward pass whose backward pass began last; None before the first.
         self._returning: Any = None
         #: True if a step was counted for the current forward pass.
         self._counted = False
 
     @property
     def current(self) -> Any:
-        """The position of the forward pass; for a recomputation, that of the original pass."""
+        """The position of the forward pass; a recomputation has the original pass's position."""
         return self._returning if self._returning is not None and recomputing() else self.position
 
     def advance(self) -> None:
@@ -119,12 +119,12 @@ class Steps:
         """
         if not (self._counted or recomputing() or exporting()):
             raise RuntimeError(
-                f"Module {name!r} draws random bits in training, but no step was counted, because the emulated model "
-                "itself was not called: call the model, or emulation.advance_step() before each step."
+                f"Module {name!r} draws random bits in training, but no training step was begun. Call the emulated "
+                "model itself, or call emulation.advance_step() before each step."
             )
 
     def remember(self, module: Any, _: Any, output: Any) -> None:
-        """Record the step of a forward pass, for the backward pass from its output.
+        """Record the step of a forward pass, so that its backward pass uses the same step.
 
         The model calls this method as a hook after each forward pass. The record is needed because
         another step may begin before the backward pass.

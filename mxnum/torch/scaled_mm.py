@@ -52,23 +52,25 @@ def scaled_mm(
 ) -> Tensor:
     """Compute `torch.nn.functional.scaled_mm` on the CPU, with the arithmetic of a matrix unit.
 
-    The arguments are those of torch's function. Scalings and swizzles are torch's enums or the
-    names of the enums' members, so that versions of torch without these enums suffice. The default
-    `unit` depends on the operands. For float32 scales, the default is "hopper_fp8_promoted"; with
-    `use_fast_accum`, it is "hopper_fp8" unless mat_a has blocks of 128. For E8M0 scales, the
-    default is "blackwell_mxfp8", and for FP4 elements "blackwell_nvfp4".
+    The arguments are those of torch's function. Scalings and swizzles are members of torch's enums
+    or the names of these members; the names also work with versions of torch that lack the enums.
+    The default `unit` depends on the operands. For float32 scales, the default is
+    "hopper_fp8_promoted"; with `use_fast_accum`, it is "hopper_fp8" unless mat_a has blocks of 128.
+    For E8M0 scales, the default is "blackwell_mxfp8". For FP4 elements, the default is
+    "blackwell_nvfp4".
 
     The unit applies the scales of blocks. If both operands have blocks of 1 x 128, the sum of each
     block is multiplied by the block's scale in mat_a. A fused multiply-add then multiplies by the
-    scale in mat_b and adds to the total. Other sums are multiplied by the float32 product of both
-    tensors' scales, or by the scale of the column and then by that of the row. The bias is added in
-    float32 before the result is rounded to `output_dtype`.
+    scale in mat_b and adds to the total. With scales of tensors, a sum is multiplied by the float32
+    product of both scales. With scales of rows, a sum is multiplied by the scale of its column and
+    then by the scale of its row. The bias is added in float32 before the result is rounded to
+    `output_dtype`.
 
-    Without a bias, results have the bits of PyTorch 2.11 on an H100 for scales of tensors, rows and
-    blocks of 128. With a bias, results have these bits for scales of tensors. Results were not
-    compared with outputs of a GPU for a bias with scales of rows, for E8M0 scales and for FP4
-    elements. Two operands with blocks of 1 x 128 raise RuntimeError if the processor flushes
-    subnormals or does not round to nearest.
+    Without a bias, results equal those of PyTorch 2.11 on an H100, bit for bit, if the scales
+    belong to tensors, rows or blocks of 128. With a bias, results are equal if the scales belong to
+    tensors. Three cases were not compared with outputs of a GPU: a bias with scales of rows, E8M0
+    scales, and FP4 elements. Two operands with blocks of 1 x 128 raise RuntimeError if the
+    processor flushes subnormals or does not round to nearest.
     """
     accepted = "() or (1, 0), the summed axes of mat_a and mat_b"
     errors.require(tuple(contraction_dim) in ((), (1, 0), (-1, -2)), "contraction_dim", accepted, contraction_dim)
@@ -111,7 +113,10 @@ def _product(a: mx.MXArray, b: mx.MXArray, unit: str | MatrixUnit, scalings: set
 
 
 def _sums(a: mx.MXArray, b: mx.MXArray, unit: str | MatrixUnit, columns: slice) -> Array:
-    """Return the product of some columns of both matrices without their scales."""
+    """Return the product of the given columns of both matrices, without scales.
+
+    The columns lie along the summed axis.
+    """
     codes = [np.ascontiguousarray(x.codes[:, columns]) for x in (a, b)]
     one = np.ones((1, 1), np.float32)
     first, second = (
@@ -121,7 +126,7 @@ def _sums(a: mx.MXArray, b: mx.MXArray, unit: str | MatrixUnit, columns: slice) 
 
 
 def _parts(argument: str, value: Any) -> list[Any]:
-    """Return an argument as a list of one value, or of two for NVFP4 (blocks, then tensor)."""
+    """Return an argument as a list: one value, or two for NVFP4 (of blocks, then of the tensor)."""
     parts = list(value) if isinstance(value, list | tuple) else [value]
     errors.require(1 <= len(parts) <= 2, argument, "one value, or a list of two for NVFP4", len(parts))
     return parts

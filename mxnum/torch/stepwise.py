@@ -14,7 +14,7 @@ Tensor = Any
 class LayerNorm(torch.autograd.Function):
     """Layer norm over the last axis, called with (x, gamma, beta, eps, rounding).
 
-    gamma and beta must be rounded already. x is rounded here.
+    The caller must round gamma and beta. The forward pass rounds x.
     """
 
     @staticmethod

@@ -16,7 +16,7 @@ _SIGNS, _SIZE = "transformer_engine", 16
 
 
 def hadamard(x: Tensor, axis: int, inverse: bool = False) -> Tensor:
-    """Return x with every 16 elements along the axis multiplied by a matrix with entries ±1/4.
+    """Multiply each group of 16 elements along the axis by a 16 x 16 matrix with entries ±1/4.
 
     The matrix is orthogonal. If both operands of a product are transformed along the summed axis,
     the product does not change, except for rounding.
@@ -24,8 +24,8 @@ def hadamard(x: Tensor, axis: int, inverse: bool = False) -> Tensor:
     length = x.shape[axis]
     if length % _SIZE:
         raise ValueError(
-            f"Transform 'hadamard' needs a multiple of 16 elements along the summed axis, not {length} (in the product "
-            "for a weight's gradient, the length of the summed axis is the number of samples in the batch)."
+            f"Transform 'hadamard' needs a multiple of 16 elements along the summed axis, not {length}. In the product "
+            "for a weight's gradient, the summed axis is the axis of the samples in the batch."
         )
     x = x.detach()
     made = None if x.is_cpu else by_products(x, axis, inverse)
@@ -53,8 +53,8 @@ def by_products(x: Tensor, axis: int, inverse: bool = False) -> Tensor | None:
 def narrowed(x: Tensor, dtype: torch.dtype, rounding: str = "rne") -> Tensor:
     """Return x in another type, rounded once. torch would round float64 twice, first to float32.
 
-    Rounding to a 16-bit type overflows as IEEE 754 says: to nearest, a magnitude beyond the range
-    becomes infinite. NaNs become canonical.
+    Overflow in a 16-bit type follows IEEE 754: with rounding to nearest, a magnitude beyond the
+    range becomes infinite. Every NaN becomes the canonical NaN.
     """
     if dtype in (torch.float64, torch.float32):
         return x.to(dtype)

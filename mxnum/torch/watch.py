@@ -35,8 +35,8 @@ NAMES = {
 }  # fmt: skip
 _FORWARD = (LEFT, RIGHT, GAMMA, BETA)
 _PARAMETERS = (RIGHT, RIGHT + 1, GAMMA, BETA)
-#: QUANTITIES are measured for each operand. `compare` measures BIASES for the gradient of each
-#: parameter.
+#: QUANTITIES are the names of what is measured for each operand, and BIASES are the names of what
+#: `compare` measures for the gradient of each parameter.
 QUANTITIES = ("rmse", "beyond_max", "underflow", "scale_least", "scale_greatest", "scales_at_ends", "flips")
 BIASES = ("zeta", "cosine")
 #: The columns of `Watch.table`.
@@ -44,7 +44,7 @@ SHOWN = ("rmse", "beyond max", "underflow", "scales", "scales at ends", "flips")
 #: The meaning of each column of `Watch.table`.
 LEGEND = {
     "rmse": "root of (sum of squared errors / sum of squared values)",
-    "beyond max": "share of elements whose magnitude, before rounding, exceeds the scale times the largest element",
+    "beyond max": "share of elements whose magnitude, before rounding, exceeds the scale times the format's maximum",
     "underflow": "share of elements that became zero",
     "scales": "least and greatest scale code (or scale, if scales have no 8-bit codes)",
     "scales at ends": "number of blocks whose scale code is the least or the greatest possible",
@@ -70,13 +70,14 @@ class Watch:
         self._written, self._is_quiet = 0, False
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the observations as a list of dictionaries, which ``pandas.DataFrame`` takes.
+        """Return the observations as a list of dictionaries, which ``pandas.DataFrame`` accepts.
 
         rmse
             Relative error: the root of (sum of squared errors / sum of squared values).
         beyond_max, underflow
             `beyond_max` is the share of elements whose magnitude, before rounding, exceeds the
-            scale times the largest element. `underflow` is the share of elements that became zero.
+            scale times the format's largest element. `underflow` is the share of elements that
+            became zero.
         scale_least, scale_greatest, scales_at_ends
             The least and the greatest scale code, and the number of blocks whose code is the least
             or the greatest possible. If scales have no 8-bit codes, `scale_least` and
@@ -84,8 +85,9 @@ class Watch:
         flips
             The share of a parameter's codes that changed since the last watched step.
         zeta, cosine
-            From `compare`: ||g~ - g|| / ||g|| and the cosine of the angle between a parameter's
-            gradient g~ and float32's g.
+            Results of `compare`. g is a parameter's gradient in float32, and g~ is the gradient in
+            the emulated model. zeta is ||g~ - g|| / ||g||, and cosine is the cosine of the angle
+            between g~ and g.
         """
         return [dict(row) for row in self._rows]
 
@@ -95,8 +97,8 @@ class Watch:
         With `full`, the table has all operands, in the order of the rows. By default `step` is the
         last watched step. The name of a module stands above its operands. The column "scales" shows
         the range from `scale_least` to `scale_greatest`. If `compare` ran at this step, a second
-        table follows. It shows `zeta` and `cosine` of the whole model, and of the ten parameters
-        with the largest `zeta`.
+        table follows. The second table shows `zeta` and `cosine` of the whole model, and of the ten
+        parameters with the largest `zeta`.
         """
         steps = [row["step"] for row in self._rows]
         if not steps:
@@ -115,7 +117,7 @@ class Watch:
     def write(self, writer: Any, tag: str = "mxnum") -> None:
         """Write all observations since the last call to a TensorBoard writer, by `add_scalar`.
 
-        The tags are "mxnum_rmse/0.weights" and so on, so that TensorBoard groups them by quantity.
+        A tag has the form "mxnum_rmse/0.weights", so that TensorBoard groups the tags by quantity.
         """
         new, self._written = self._rows[self._written :], len(self._rows)
         for row in new:
@@ -125,7 +127,7 @@ class Watch:
                     writer.add_scalar(f"{tag}_{name}/{operand}", row[name], row["step"])
 
     def figure(self, quantity: str = "rmse", operand: str = "weights") -> Any:
-        """Return a matplotlib figure (extra ``plots``) of a quantity by module and step."""
+        """Return a matplotlib figure of a quantity for each module and step (extra ``plots``)."""
         from mxnum.torch.figure import layers_by_steps
 
         errors.choose("quantity", quantity, (*QUANTITIES, *BIASES))
@@ -137,9 +139,10 @@ class Watch:
     def compare(self, model: nn.Module, loss: Callable[[], Tensor]) -> dict[str, Any]:
         """Compare the gradients of the emulated model with those of float32, on one batch.
 
-        `loss` runs the model and returns the loss. `compare` calls it twice. The parameters'
+        `loss` runs the model and returns the loss. `compare` calls `loss` twice. The parameters'
         `grad`, buffers (such as batch norm's), the step and torch's random state do not change. The
-        result is the row of the whole model, with the operand "gradient".
+        result is the row for the gradient of the whole model. The operand in this row is
+        "gradient".
         """
         emulation = emulation_of(model)
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
@@ -151,7 +154,7 @@ class Watch:
             with step_kept(emulation):
                 reduced = _gradients(model, loss, named)
             for site in sites:
-                site.how = How(Recipe())  # summed by torch, because sums by blocks need operands in an MX format
+                site.how = How(Recipe())  # sums by torch, because sums by blocks need operands in an MX format
             with step_kept(emulation):
                 exact = _gradients(model, loss, named)
         finally:
@@ -211,13 +214,14 @@ class Watch:
 
 
 def watch(model: nn.Module, every: int = 1, *, steps: Iterable[int] | None = None) -> Watch:
-    """Watch all operands of an emulated model in training, at chosen steps.
+    """Watch all operands of an emulated model at chosen training steps.
 
-    The chosen steps are those divisible by `every`, or those in `steps`. Watching a step takes
-    about as long as the rounding in the step. Steps that are not watched take no extra time. If a
-    module runs several times in a step, its operands are numbered: "activations", "activations 2".
-    The operands of attention are called "queries", "keys", "probabilities" and "values". The
-    weights of the last projection of a MultiheadAttention are called "weights of out_proj".
+    The watched steps are the multiples of `every`, or the steps in `steps` if given. Watching a
+    step takes about as long as the rounding in the step. Steps that are not watched take no extra
+    time. If a module runs several times in a step, its operands are numbered: "activations",
+    "activations 2". The operands of attention are called "queries", "keys", "probabilities" and
+    "values". The weights of the last projection of a MultiheadAttention are called "weights of
+    out_proj".
     """
     emulation = emulation_of(model)
     every = errors.positive_integer("every", every)
@@ -236,7 +240,8 @@ def watch(model: nn.Module, every: int = 1, *, steps: Iterable[int] | None = Non
 def _called(slot: int, key: Key, seed: int) -> str:
     """Return the name of an operand of the module whose seed is `seed`.
 
-    The seed in the key says which product of the module the operand belongs to.
+    A module may compute several matrix products, each with its own seed. The seed in the key
+    therefore identifies the product to which the operand belongs.
     """
     which = key.seed ^ seed
     if not key.of_samples:
@@ -275,7 +280,10 @@ def _angle(reduced: Tensor, exact: Tensor) -> dict[str, float]:
 
 
 def _worst(rows: list[dict[str, Any]], quantity: str) -> list[dict[str, Any]]:
-    """Return the whole model's row, and then the rows with the largest values, NaN first."""
+    """Return the row of the whole model, and then the rows with the largest values of `quantity`.
+
+    A NaN counts as the largest value.
+    """
     whole = [row for row in rows if not row["module"] and row["operand"] == "gradient"]
     others = [row for row in rows if row not in whole]
     others.sort(key=lambda row: math.inf if math.isnan(row[quantity]) else row[quantity], reverse=True)

@@ -27,7 +27,8 @@ __all__ = ["Evidence", "EvidenceWarning", "MatrixUnit", "describe", "get", "name
 def _units() -> dict[str, MatrixUnit]:
     """Return the registered units by name.
 
-    The first call makes the units, because making them takes longer than importing this package.
+    The first call, not the import, creates the units: creating them takes longer than importing
+    this package.
     """
     return {unit.name: unit for unit in nvidia.rows()}
 
@@ -38,7 +39,7 @@ def names() -> tuple[str, ...]:
 
 
 def get(unit: str | MatrixUnit) -> MatrixUnit:
-    """Return the unit with a given name, in any spelling, or a given `MatrixUnit` itself.
+    """Return the unit with a given name, in any spelling; return a given `MatrixUnit` unchanged.
 
     >>> from mxnum import units
     >>> units.get("Hopper FP8").fraction_bits
@@ -48,7 +49,7 @@ def get(unit: str | MatrixUnit) -> MatrixUnit:
 
 
 def find(name: Any) -> MatrixUnit | None:
-    """Return `name` if it is a `MatrixUnit`, else the unit with that name, or None."""
+    """Return the unit with this name, or None; return a given `MatrixUnit` unchanged."""
     if isinstance(name, MatrixUnit):
         return name
     known = formats.find("accumulate", name, names()) if isinstance(name, str) else None
@@ -58,7 +59,7 @@ def find(name: Any) -> MatrixUnit | None:
 def register(unit: MatrixUnit) -> MatrixUnit:
     """Register a unit of your own under its name, and return it.
 
-    A name that another unit has raises ValueError.
+    Raise ValueError if another unit already has this name.
     """
     errors.require_type(isinstance(unit, MatrixUnit), "unit", "a MatrixUnit", unit)
     taken = _units().get(unit.name)
@@ -68,7 +69,7 @@ def register(unit: MatrixUnit) -> MatrixUnit:
 
 
 def notation(unit: MatrixUnit) -> str:
-    """Return the name of a unit if it is registered, else JSON that `read` turns into the unit."""
+    """Return the name of a registered unit; for any other unit, return JSON that `read` accepts."""
     if _units().get(unit.name) == unit:
         return unit.name
     blank = MatrixUnit(unit.name, unit.operands, unit.k, unit.terms, unit.fraction_bits)

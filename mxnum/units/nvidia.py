@@ -13,7 +13,7 @@ from typing import Any
 from mxnum.units.unit import Evidence, MatrixUnit
 
 _SIM = "MMA-Sim"
-_SPECIAL = Evidence("special values", "published", f"{_SIM}; zeros are assumed to act as on an H100")
+_SPECIAL = Evidence("special values", "published", f"{_SIM}; zeros are assumed to behave as on an H100")
 _FP8 = ("e4m3", "e5m2")
 _TO_FLOAT16: dict[str, object] = {"accumulator": "float16", "rounding": "rne", "result_bits": 10}
 _F8F6F4 = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
@@ -64,7 +64,7 @@ def rows() -> list[MatrixUnit]:
         "hopper_fp8_mma", _FP8, (32,), 16, 25, addend="after", evidence=_all("replayed", "H100"),
         order=(*first, *(k for k in range(32) if k % 4 >= 2)),
     )  # fmt: skip
-    by_float16 = ("assumed", "as on an H100; the outputs of a B200 also fit a single sum of 32 products")
+    by_float16 = ("assumed", "two sums, as on an H100; the outputs of a B200 also fit a single sum of 32 products")
     mma_of_blackwell = _all("replayed", "B200", products=by_float16)
     tcgen05 = MatrixUnit("blackwell_fp8", _F8F6F4, (32,), 32, 25, evidence=_all("published", _SIM))
     by_scales = (Evidence("scales", "published", _SIM), *_all("published", _SIM))

@@ -19,10 +19,10 @@ OPERANDS |= {name: FLOATS[name] for name in ("float16", "bfloat16")} | {"tf32": 
 ACCUMULATORS = ("float32", "float16")
 ROUNDINGS = ("rtz", "rne")
 ADDENDS = ("term", "after")
-#: The exponent of a zero operand, addend or scale. It is so low that terms of zero do not influence
-#: the alignment of other terms.
+#: The exponent of a zero operand, addend or scale. It is so low that zero terms do not affect the
+#: alignment of other terms.
 ZERO_EXPONENT = -(1 << 10)
-#: The greatest number of bits of a sum of aligned terms.
+#: The maximum number of bits of a sum of aligned terms.
 SUM_BITS = 60
 
 CLAUSES = ("products", "scales", "addend", "alignment", "result", "chains", "promotion", "special values")
@@ -30,7 +30,7 @@ STATUSES = ("replayed", "published", "assumed")
 
 
 class EvidenceWarning(UserWarning):
-    """A result depends on a clause that no outputs of a GPU confirm."""
+    """The warning that a result depends on a clause that no output of a GPU confirms."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,9 @@ class Evidence:
     """The evidence for one clause in the description of a unit.
 
     `clause` is one of products, scales, addend, alignment, result, chains, promotion and special
-    values. `status` is "replayed" if outputs of the GPUs that `source` names confirm the clause. It
-    is "published" if `source` is a paper or a program that states the clause, otherwise "assumed".
+    values. `status` is "replayed" if outputs of the GPUs that `source` names confirm the clause.
+    `status` is "published" if `source` is a paper or a program that states the clause. Otherwise
+    `status` is "assumed".
     """
 
     clause: str
@@ -53,13 +54,13 @@ class Evidence:
 
 @dataclass(frozen=True, repr=False)
 class MatrixUnit:
-    """How a matrix unit computes d = a·b + c, bit for bit.
+    """A description of how a matrix unit computes d = a·b + c, bit for bit.
 
-    One instruction computes a chain of fused sums. A fused sum has a term for each product (or for
-    each group of products) and perhaps one for the addend. A term is a signed significand times a
-    power of two and is not normalized. All terms are shifted to the largest exponent and truncated
-    toward zero to `fraction_bits`; the exact sum of the truncated terms is rounded once. The
-    semantics page explains all clauses.
+    One instruction computes a chain of fused sums. A fused sum has one term for each product or, if
+    `group` is above 1, one term for each group of products. The addend may be another term. A term
+    is a signed significand times a power of two and is not normalized. The unit shifts all terms to
+    the largest exponent and truncates them toward zero to `fraction_bits`. It adds the truncated
+    terms exactly and rounds the sum once. The semantics page explains all clauses.
 
     Examples
     --------
@@ -72,35 +73,38 @@ class MatrixUnit:
     name: str
     #: The formats of operands. The two operands of a product may have different formats.
     operands: tuple[str, ...]
-    #: The values of K of the unit's instructions, in ascending order. `matmul` chains instructions
-    #: of the largest K.
+    #: The values of K of the unit's instructions, in ascending order. `matmul` uses only
+    #: instructions with the largest K, in a chain.
     k: tuple[int, ...]
     #: The number of products of one fused sum.
     terms: int
     #: The number of fraction bits that an aligned term keeps.
     fraction_bits: int
-    #: The number of fraction bits of a result, at most as many as the accumulator has.
+    #: The number of fraction bits to which a result is rounded. It is at most the number of
+    #: fraction bits of the type `accumulator`.
     result_bits: int = 23
     #: The rounding of a result: "rtz" (toward zero) or "rne" (to nearest even).
     rounding: str = "rtz"
     #: The type of the addend and of the result: "float32" or "float16".
     accumulator: str = "float32"
-    #: "term": the addend is a term of the first fused sum. "after": the sums start from zero, and
-    #: their result plus the addend is rounded to nearest even in the accumulator's type.
+    #: "term": the addend is a term of the first fused sum. "after": the sums start from zero. The
+    #: addend is added to their result, and this sum is rounded to nearest even in the type
+    #: `accumulator`.
     addend: str = "term"
-    #: The indices of an instruction's products in the order of addition; () means ascending.
+    #: The indices of an instruction's products, in the order in which the unit adds the products.
+    #: () means ascending order.
     order: tuple[int, ...] = ()
-    #: The number of products that are added exactly to make one term. If a term adds several
-    #: products, the term's exponent is the sum of the exponents of both scales.
+    #: The number of products that are added exactly to make one term. If this number is above 1,
+    #: the exponent of a term is the sum of the exponents of the two block scales.
     group: int = 1
     #: The pairs (scale format, block length) of MX operands; () if the unit has no scales.
     scales: tuple[tuple[str, int], ...] = ()
-    #: After every `promotion` products (0: never), software adds the accumulator to a float32
-    #: total, to nearest even, and restarts the accumulator from zero. Operands may have float32
-    #: scales in blocks of `promotion` products. With float32 scales, the total becomes fma(scale of
-    #: a * scale of b, accumulator, total).
+    #: The number of products after which software adds the accumulator to a float32 total, rounded
+    #: to nearest even, and resets the accumulator to zero. 0 means that software never does this.
+    #: The operands may have float32 scales in blocks of `promotion` elements. The new total is then
+    #: fma(scale of a * scale of b, accumulator, total).
     promotion: int = 0
-    #: The evidence for each clause. A clause that is left out counts as assumed.
+    #: The evidence for clauses. A clause that has no evidence here counts as assumed.
     evidence: tuple[Evidence, ...] = ()
 
     def __post_init__(self) -> None:
@@ -151,10 +155,11 @@ class MatrixUnit:
 
     @property
     def most_fraction_bits(self) -> int:
-        """The most fraction bits with which a sum of terms fits in `SUM_BITS` bits."""
-        # A significand is below 2, so a product is below 4. The exact sum of a group is not
-        # normalized: it needs integer bits for products of the largest elements. Float scales have
-        # significands below 2.
+        """The maximum number of fraction bits for which a sum of terms fits in `SUM_BITS` bits."""
+        # A significand is below 2, so the product of two significands is below 4. The exact sum of
+        # a group is not normalized: it needs enough integer bits for products of the largest
+        # elements. Float scales have significands below 2, so the product of two scales adds two
+        # integer bits.
         product, scale = 2, 2 if any(SCALES[name].number for name, _ in self.scales) else 0
         if self.group > 1:
             product = 2 * max(OPERANDS[name].emax + 1 for name in self.operands) + (self.group - 1).bit_length()
@@ -173,15 +178,17 @@ class MatrixUnit:
             blocks = errors.joined(f"{scale} scales in blocks of {block}" for scale, block in self.scales)
             return f"an MX array of {names} elements with {blocks}"
         promoted = (
-            f", or an MX array of them with float32 scales in blocks of {self.promotion}" if self.promotion else ""
+            f", or an MX array of {names} elements with float32 scales in blocks of {self.promotion}"
+            if self.promotion
+            else ""
         )
         return f"an array of {names}{promoted}"
 
     def but(self, **changes: object) -> MatrixUnit:
         """Return a copy of this unit with some fields changed.
 
-        The copy has only the evidence in `changes`, because this unit's evidence is about another
-        rule. If only the name changes, the copy keeps this unit's evidence.
+        The copy does not keep this unit's evidence, which is about another rule. Its only evidence
+        is the evidence in `changes`. If only the name changes, the copy keeps this unit's evidence.
         """
         errors.known_fields(changes, MatrixUnit, "a unit")
         if set(changes) - {"name"}:
@@ -237,7 +244,7 @@ _warned: set[tuple[str, str]] = set()
 
 
 def warn_of(unit: MatrixUnit, clauses: Iterable[str]) -> None:
-    """Warn once about each clause that affects a result and that no output of a GPU confirms."""
+    """Warn once about each of the given clauses that no output of a GPU confirms."""
     new = [c for c in clauses if unit.status(c).status != "replayed" and (unit.name, c) not in _warned]
     if not new:
         return

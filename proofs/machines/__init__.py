@@ -1,1 +1,1 @@
-"""Machines that run functions symbolically: on bit-vectors, ratios and floats, or as IR and PTX."""
+"""Machines that run kernels on symbolic inputs, as Python functions or as compiled IR or PTX."""

@@ -1,7 +1,7 @@
 """A symbolic element format with a given number of mantissa bits and a given kind.
 
-Exponent bits, bias and the meaning of the last codes are symbolic words. A theorem about the
-symbolic format therefore holds for every format of at most eight bits with the same number of
+The number of bits, the bias and the code of the largest value are symbolic words. A theorem about
+the symbolic format therefore holds for every format of at most eight bits with the same number of
 mantissa bits and the same kind (see `any_element`).
 """
 
@@ -15,14 +15,17 @@ import z3
 from mxnum.formats import ElementFormat
 from mxnum.prove.sym import Sym
 
-#: The largest number of bits of a code, since loops store a code in a byte.
+#: The largest number of bits of a code. Loops store each code in one byte.
 MOST_BITS = 8
-#: A bound that is larger than the magnitude of any bias of an `ElementFormat`.
+#: An upper bound of the magnitude of the bias of any `ElementFormat`.
 _BIAS = 1100
 
 
 class _Small(Sym):
-    """A word whose value is at most `MOST_BITS`; comparing it with a larger int needs no solver."""
+    """A symbolic word whose value is at most `MOST_BITS`.
+
+    Comparing the word with a larger int therefore needs no solver.
+    """
 
     __slots__ = ()
     __hash__ = None
@@ -48,16 +51,16 @@ class AnyElement(SimpleNamespace):
     __eq__ = object.__eq__
 
     premises: list[z3.BoolRef]
-    #: The symbolic words; a witness shows the value of each.
+    #: The symbolic words, whose values a counterexample shows.
     words: tuple[z3.BitVecRef, ...]
 
 
 def any_element(mantissa_bits: int, kind: str, width: int = 32) -> AnyElement:
-    """Return a symbolic element that stands for every element of a kind.
+    """Return a symbolic element that represents every element of a kind.
 
     The kinds are "integer", "float" (any float), "nan" (floats with a NaN but no infinity) and
-    "ieee" (floats with both). In the kind "float", the largest value may have any code; theorems
-    may use this kind only if they involve no codes above the largest value's code.
+    "ieee" (floats with a NaN and infinities). In the kind "float", the code of the largest value is
+    arbitrary. A theorem may therefore use this kind only if it involves no code above that code.
     """
     obligations: list[z3.BoolRef] = []
     bits, bias, largest = (z3.BitVec(f"{name}_{width}", width) for name in ("bits", "bias", "max_code"))
@@ -96,10 +99,10 @@ def any_element(mantissa_bits: int, kind: str, width: int = 32) -> AnyElement:
 
 
 def kinds(mantissa_bits: int, specials_met: bool) -> tuple[str, ...]:
-    """Return the kinds of elements of at most `MOST_BITS` bits, for `any_element`.
+    """Return the kinds for `any_element` that together cover all elements of a theorem.
 
-    `specials_met` is True for a theorem that involves special codes. The result then contains only
-    kinds with special codes.
+    The elements have at most `MOST_BITS` bits. `specials_met` is True for a theorem that involves
+    special codes. For such a theorem, the result contains only kinds with special codes.
     """
     integers = ("integer",) if 1 <= mantissa_bits <= MOST_BITS - 2 else ()
     if not specials_met:
@@ -111,7 +114,7 @@ def kinds(mantissa_bits: int, specials_met: bool) -> tuple[str, ...]:
 
 
 def stands_for(element: AnyElement, concrete: ElementFormat) -> bool:
-    """Return True if a format satisfies the premises and agrees with every symbolic field."""
+    """Return True if a concrete format satisfies the premises and equals each symbolic field."""
     solver = z3.Solver()
     values = dict(zip(element.words, (concrete.bits, concrete.bias, concrete.max_code), strict=True))
     solver.add(*element.premises, *(word == value for word, value in values.items()))

@@ -10,7 +10,7 @@ from typing import Any
 from proofs.machines.ratios import Hidden
 from proofs.theorem import Outcome, Verdict
 
-#: Replacements of `store` and `load` that use a dictionary as the table.
+#: Replacements for `store` and `load`; their table is a dictionary.
 ON_DICTIONARIES: dict[str, Any] = {
     "store": lambda table, index, value: table.__setitem__(index, value),
     "load": lambda table, index: table[index],
@@ -31,7 +31,7 @@ def patched(module: Any, **names: Any) -> Iterator[None]:
 
 
 def outcome_of(problems: Iterator[str], solver: str, detail: Callable[[], str] = lambda: "") -> Outcome:
-    """Return "refuted" with the first problem, or "proved" if there is none."""
+    """Return the outcome: "refuted" with the first problem, or "proved" if there is no problem."""
     started = time.perf_counter()
     try:
         problem = next(problems, "")

@@ -1,8 +1,9 @@
-"""Symbolic arguments of a kernel, as wide as the values that callers pass.
+"""Symbolic arguments of a kernel, with as many bits as the values that callers pass.
 
-Theorems therefore need no hypotheses about ranges. The argument "scale", for example, has eight
-bits, so it stands for any scale code. A pattern that is narrower than the kernel's word is either
-sign- or zero-extended, because kernels have to accept both.
+Theorems therefore need no hypotheses about ranges. For example, the argument "scale" has eight
+bits, so a theorem covers exactly the scale codes. A bit pattern that is narrower than the kernel's
+word may be extended by copies of its sign bit or by zeros. Theorems cover both extensions, because
+kernels have to accept both.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ EXTENSION = "extension"
 
 
 def pattern(name: str, bits: int) -> z3.BitVecRef:
-    """Return a symbol for any pattern of `bits` bits."""
+    """Return a symbolic bit pattern of `bits` bits."""
     return z3.BitVec(name, bits)
 
 
 def scale(name: str = "scale") -> z3.BitVecRef:
-    """Return a symbol for any E8M0 code, 0xFF included."""
+    """Return a symbolic E8M0 code, which may also be 0xFF (NaN)."""
     return z3.BitVec(name, 8)
 
 
 def random(name: str = "random") -> z3.BitVecRef:
-    """Return a symbol for any random integer below 2**30."""
+    """Return a symbolic random integer, which may be any integer from 0 to 2**30 - 1."""
     return z3.BitVec(name, RANDOM_BITS)
 
 
@@ -42,7 +43,7 @@ def word(value: z3.BitVecRef, width: int) -> z3.BitVecRef:
 
 
 def natural(value: z3.BitVecRef, width: int) -> z3.BitVecRef:
-    """Return a nonnegative integer (scale code, random bits) zero-extended to the kernel's word."""
+    """Return a scale code or random bits, extended by zeros to the width of the kernel's word."""
     return z3.ZeroExt(width - value.size(), value)
 
 

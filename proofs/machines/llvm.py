@@ -23,8 +23,8 @@ STATEMENT = (
     "returns what the Python function object returns. No undefined behaviour occurs, and no poison value affects the "
     "result."
 )
-#: Families of kernels that only tests check, because no solver answered within minutes for them
-#: or for similar families.
+#: Families of kernels without a proof, which only tests check. For each of these families or for a
+#: similar one, no solver answered within minutes.
 _UNANSWERED = (
     "encode_over/sr/",
     *(f"float_scale/{rule}/{source}/" for rule in ("nearest", "rceil") for source in ("float32", "float64")),
@@ -32,7 +32,7 @@ _UNANSWERED = (
 
 
 def theorems() -> list[Theorem]:
-    """Return theorems about kernels that array loops call, or that are called with Python ints."""
+    """Return theorems about kernels that array loops call, or that Python code calls with ints."""
     answered = [family for family in families() if not family.name.startswith(_UNANSWERED)]
     return [theorem(family, "llvm", STATEMENT, machine) for family in (*answered, *plain_families())]
 

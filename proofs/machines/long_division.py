@@ -31,7 +31,7 @@ class Division:
     digits: list[Digit] = field(default_factory=list)
 
     def cut(self, value: z3.ArithRef) -> z3.ArithRef:
-        """Check that a remainder lies in [0, divisor); return a new unknown for the remainder."""
+        """Check that a remainder is in [0, divisor), and return a new unknown that equals it."""
         name = z3.Int(f"remainder{len(self.remainders)}")
         nearby = [*self.known[:2], *self._of_the_last()]
         self.require(z3.And(value >= 0, value < self.divisor), nearby, f"remainder {len(self.remainders)}")
@@ -53,7 +53,7 @@ class Division:
 
 
 class Whole:
-    """An integer; a quotient also stores its product with the divisor."""
+    """A symbolic integer. For a quotient, `times` is the product of quotient and divisor."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -102,7 +102,7 @@ class Digit(Whole):
 
 @dataclass
 class Answer:
-    """The outcome of a comparison; for ==, `of` is the left operand."""
+    """The outcome of a comparison. For ==, `of` is the left operand; for <, `of` is None."""
 
     division: Division
     holds: z3.BoolRef
@@ -123,13 +123,13 @@ word.SELECT[Answer] = _select
 
 
 def divide(function: Callable[..., tuple[Any, Any]], widths: tuple[int, int], digits: int) -> list[str]:
-    """Return the reasons why a division of normalized numbers is not proved, or an empty list.
+    """Prove a division of normalized numbers; return the goals that are not proved.
 
     `widths` are the positions of the leading bits of dividend and divisor. `function` takes the
     dividend and the divisor and returns (exponent, significand). The significand without its last
-    bit must be the greatest integer q with q * divisor <= shifted dividend. The dividend is shifted
-    by `digits` digits, and by one more if the quotient is below 1. The last bit of the significand
-    must be 1 exactly if there is a remainder.
+    bit must be the greatest integer q with q * divisor <= shifted dividend. The shift is `digits`
+    binary digits, and one more if the quotient is below 1. The last bit of the significand must be
+    1 if there is a remainder, and 0 if there is none.
     """
     a, d = z3.Ints("dividend divisor")
     ranges = [z3.And(n >= 1 << w, n < 2 << w) for n, w in ((a, widths[0]), (d, widths[1]))]

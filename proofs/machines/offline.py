@@ -1,4 +1,7 @@
-"""Compile kernels for a GPU on a machine without one; numba-cuda is imported when needed."""
+"""Compile kernels for a GPU on a machine that has no GPU.
+
+The functions import numba-cuda themselves, so this module loads without numba-cuda.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,10 @@ from typing import Any
 
 @contextmanager
 def offline(capability: tuple[int, int]) -> Iterator[None]:
-    """Make numba-cuda compile for a compute capability, in a `with` statement, without a GPU.
+    """Let numba-cuda compile for a compute capability within a `with` statement, without a GPU.
 
     numba-cuda compiles nested functions for the current device, so this function replaces the
-    current device by one of the given capability.
+    current device by an object that has the given capability.
     """
     from numba.cuda import dispatcher
 

@@ -1,6 +1,6 @@
-"""Random functions that the definition could contain, to test the executors of compiled code.
+"""Random functions in the definition's dialect, to test the executors of compiled code.
 
-The executors of IR and PTX must reproduce the results of the compiled programs.
+The executors of LLVM IR and of PTX must reproduce the results of the compiled functions.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import z3
 from mxnum.definition.word import dialect, select
 from mxnum.prove.execution import Execution
 
-#: numba types of the arguments a, b and c of every program. Programs mix these types because array
-#: loops mix types, too.
+#: numba types of the arguments a, b and c of every program. The types differ because the array
+#: loops of the library also mix integer types.
 TYPES = ("int32", "int64", "uint8")
 _BITS = {"int32": 32, "int64": 64, "uint8": 8}
 _RELATIONS = ("<", "<=", ">", ">=", "==", "!=")
@@ -46,7 +46,8 @@ def program(seed: int) -> Callable[..., Any]:
     source = random.Random(seed)
     lines = [
         "def program(a, b, c):",
-        # Adding 0 converts each argument to int64. In numba, int64 + uint64 would be a float64.
+        # Adding 0 converts each argument to int64, so that no sum mixes int64 with uint64: numba
+        # would compute such a sum in float64.
         "    a, b, c = a + 0, b + 0, c + 0",
         # Without `zero`, Python could fold constants to integers that do not fit in a word.
         "    zero = a & 0",
@@ -83,7 +84,7 @@ for _name in ("add", "sub", "and", "or", "xor", "lshift", "rshift"):
 
 
 def reference(function: Callable[..., Any], values: Sequence[int]) -> int | None:
-    """Return a program's result, or None if it overflows: compiled code may then do anything."""
+    """Return a program's result, or None if it overflows, because overflow is undefined in LLVM."""
     try:
         return int(function(*map(_Word, values)))
     except OverflowError:

@@ -1,10 +1,10 @@
 """Translation validation for CUDA, without a GPU: execute the PTX of a kernel on bit-vectors.
 
 `mxnum.prove.ptx` executes the PTX. The proof treats the float operations of
-`mxnum.engine.cuda.scaled` as uninterpreted functions: it assumes that equal operands give equal
-results, and that additions and multiplications commute, but nothing else. So the PTX must have the
-same float operations as the Python function. The proof trusts that ptxas and the device execute the
-PTX correctly.
+`mxnum.engine.cuda.scaled` as uninterpreted functions. It assumes only that equal operands give
+equal results, and that additions and multiplications commute. So a proof succeeds only if the PTX
+has the same float operations as the Python function. The proof trusts that ptxas and the device
+execute the PTX correctly.
 
 numba-cuda is an optional dependency, which is imported only when something is compiled.
 """
@@ -45,7 +45,10 @@ _UNANSWERED = (
 
 
 def theorems() -> list[Theorem]:
-    """Return one theorem for every kernel; raise ModuleNotFoundError without numba-cuda."""
+    """Return one theorem for each family of kernels, and one for each function of `scaled`.
+
+    Families in `_UNANSWERED` have no theorem. Raise ModuleNotFoundError if numba-cuda is missing.
+    """
     if importlib.util.find_spec("numba_cuda") is None:
         raise ModuleNotFoundError('The PTX proofs need numba-cuda, which comes with: pip install -e ".[cuda]"')
     found = [
@@ -68,7 +71,7 @@ def _with_words(kernel: Kernel) -> Kernel:
 
 
 def _in_fast_tier(name: str) -> bool:
-    """Return True if a family's PTX theorem keeps the family's tier, False if it gets `full`."""
+    """Return True if the PTX theorem of a family is in the family's tier, not in the full tier."""
     return not name.endswith("/ieee") and (not name.startswith("shared_scale/") or name.endswith("/e4m3"))
 
 
@@ -88,8 +91,8 @@ def compile_to_ptx(function: Callable[..., Any], types: tuple[str, ...]) -> str:
     from mxnum.engine.cuda import driver  # noqa: F401  (registers how float operations compile)
     from mxnum.engine.machine.jit import register
 
-    # Only the function itself must be registered. numba-cuda finds `select`, and the functions that
-    # `function` calls, in numba's registry.
+    # `register` also registers the functions that `function` calls. numba-cuda finds these
+    # functions and `select` in numba's registry.
     register(function)
     if "lane" in types:
         function, types = _on_lanes(function), ("int32",) * len(types)
@@ -109,7 +112,7 @@ def compile_to_ptx(function: Callable[..., Any], types: tuple[str, ...]) -> str:
 
 
 def _on_lanes(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that converts int32 arguments to lanes."""
+    """Return a function that converts its int32 arguments to lanes and calls `function`."""
     from mxnum.engine.machine.lanes import integer, lane
 
     def on_one(a: Any) -> Any:

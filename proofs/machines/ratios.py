@@ -1,11 +1,11 @@
-"""The ratio machine, which runs a division on two numbers X and D of which only the ratio matters.
+"""The ratio machine, which executes a division for unknown X and D and tracks only their ratio.
 
 A division uses its operands only in comparisons, doublings and subtractions. A `Form` is a number
 a*X + b*D, for unknown positive numbers X and D. To compare two forms, or a form with zero, the
 machine compares X / D with a rational number. `paths` executes a function once for each possible
 sequence of outcomes of its comparisons. A path is one execution of the function. Each path holds
-for one ratio X / D or for an open interval of ratios. All paths together cover all X and D of any
-size. Nothing is sampled, and no solver is needed.
+for one ratio X / D or for an open interval of ratios. Together, the paths cover all X and D whose
+ratio is in the given range. Nothing is sampled, and no solver is needed.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ import numpy as np
 
 #: The number of bits of the word in which each `Form` must fit.
 WORD = 64
-#: The factor by which a normal float32 or bfloat16 number grows if the key is added to its bits.
+#: For each amount that is added to the bits of a normal float32 or bfloat16 number: the factor by
+#: which the number grows.
 DOUBLED = {1 << 23: 2, 2 << 23: 4, 1 << 7: 2, 2 << 7: 4}
 
 
 class Hidden(Exception):
-    """Raised by a comparison whose outcome is not determined by the known facts."""
+    """The known facts do not determine a result, such as the outcome of a comparison."""
 
 
 @dataclass(frozen=True)
 class Ratios:
-    """A set of ratios: the open interval from `low` to `high`, or one ratio if both are equal."""
+    """The open interval from `low` to `high`, or the single ratio `low` if `low` equals `high`."""
 
     low: Fraction
     high: Fraction
@@ -39,9 +40,10 @@ class Ratios:
         return Ratios(self.low * factor, self.high * factor)
 
     def below(self, place: Fraction, or_equal: bool = False) -> bool:
-        """Return True if all ratios are < `place` (<= if `or_equal`), False if none is.
+        """Return True if all ratios are below `place`, and False if no ratio is.
 
-        Raise `Hidden` if only some of the ratios are below `place`.
+        If `or_equal`, a ratio equal to `place` counts as below. Raise `Hidden` if only some of the
+        ratios are below `place`.
         """
         if self.low == self.high:
             return self.low <= place if or_equal else self.low < place
@@ -53,7 +55,7 @@ class Ratios:
 
 
 class _Explorer:
-    """The outcomes of comparisons in one execution, and the sequences of outcomes still to try."""
+    """The outcomes of one execution's comparisons, and the sequences of outcomes left to try."""
 
     def __init__(self, low: Fraction, high: Fraction) -> None:
         self.start = Ratios(low, high)
@@ -65,7 +67,7 @@ class _Explorer:
         self.bits, self.divisor = bits, (Fraction(1 << (bits[1] - 1)), Fraction(1 << bits[1]))
 
     def is_divisor_below(self, bound: Fraction) -> bool:
-        """Return True if D < bound on this path; drop the ratios that contradict the outcome."""
+        """Return True if D < bound on this path, and drop the ratios that this excludes."""
         low, high = self.divisor
         if high <= bound or low >= bound:
             return high <= bound
@@ -150,7 +152,10 @@ class Form:
 def paths(
     function: Callable[[Form, Form], Any], bits: tuple[int, int], low: Fraction, high: Fraction
 ) -> Iterator[tuple[Ratios, Any]]:
-    """Yield (ratios X / D, result) for each path; all ratios together cover `low` to `high`."""
+    """Yield (ratios X / D, result) for each path.
+
+    The ratios of all paths together cover `low` to `high`.
+    """
     explorer = _Explorer(low, high)
     while explorer.left:
         explorer.begin(bits)
@@ -188,7 +193,7 @@ class Place:
 
 
 class Size:
-    """A float of known sign, with only the ratio of its magnitude to a factor known."""
+    """A float of which only the sign and the ratio of its magnitude to a factor are known."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -224,5 +229,6 @@ def leading(ratios: Ratios, digits: int) -> tuple[int, int]:
     return exponent, 2 * whole + int(scaled.low != whole or scaled.low != scaled.high)
 
 
-#: All exponents of x / factor, for float64 numbers x and factors that are products of two floats.
+#: A range that contains every exponent of x / factor, where x is a float64 number and the factor is
+#: the product of a scale and a tensor scale.
 EXPONENTS = np.arange(-1400, 1401)

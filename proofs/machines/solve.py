@@ -1,12 +1,13 @@
 """Ask solvers whether a theorem holds, and judge their answers.
 
-A theorem is proved if its hypotheses and the negated goal are unsatisfiable together. If two
-solvers can answer, both are asked, and a disagreement is an error; `unknown` never counts as
-proved. Each proof also shows that its hypotheses are satisfiable, because hypotheses that
-contradict each other imply every goal.
+A theorem is proved if its hypotheses and the negated goal are unsatisfiable together. Each proof
+names one or both solvers, and every named solver must answer "unsat". A disagreement between
+solvers is an error, and `unknown` never counts as proved. Each proof also shows that its hypotheses
+are satisfiable, because hypotheses that contradict each other imply every goal.
 
 bitwuzla's wheel rejects wide floats, so z3 translates floating-point terms to bit-vectors. z3's SAT
-core and bitwuzla then answer the same question. The proofs trust z3's translation.
+core and bitwuzla then answer the same question. No solver checks the translation, so the proofs
+rely on z3 to translate correctly.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ import z3
 from mxnum.prove.solvers import ask_bit_vectors, bit_vectors
 from proofs.theorem import Outcome
 
-#: Seconds a solver may take on one question.
+#: The time limit of a solver for one question, in seconds.
 TIMEOUT = 240
-#: Both solvers, for `engines=`.
+#: The value of `engines` with which `prove` asks both solvers.
 BOTH = ("z3", "bitwuzla")
 
 
@@ -43,9 +44,8 @@ def prove(
     """Prove that the hypotheses imply the goal; every engine must confirm the proof.
 
     If the goal is refuted, the outcome shows a counterexample: the values of the inputs in `show`.
-    `example` has values of inputs that satisfy the hypotheses, so it is cheap to check that the
-    hypotheses are satisfiable. Without `example`, a solver searches for inputs that satisfy the
-    hypotheses.
+    `example` holds values of inputs that satisfy the hypotheses. With these values, it is cheap to
+    check that the hypotheses are satisfiable. Without `example`, a solver searches for such values.
     """
     started = time.perf_counter()
     hypotheses = list(hypotheses)
@@ -69,9 +69,9 @@ def prove(
 def together(cases: Iterable[tuple[str, Callable[[], Outcome]]]) -> Outcome:
     """Return one outcome for a family of cases.
 
-    The outcome is "proved" if every case is proved, and "error" if there are no cases. If a case is
-    not proved, the outcome is that of the first unproved case; the case's label precedes the
-    detail.
+    The outcome is "proved" if every case is proved, and "error" if there are no cases. If cases are
+    not proved, the function returns the outcome of the first of them. The label of this case is put
+    before the outcome's detail.
     """
     seconds, solvers = 0.0, dict[str, None]()
     for label, check in cases:
@@ -100,7 +100,7 @@ def follows(goal: z3.BoolRef, *premises: z3.BoolRef) -> bool:
 
 
 def witness(assertions: Sequence[z3.BoolRef], show: Sequence[z3.ExprRef], timeout: int = TIMEOUT) -> str:
-    """Return the values of `show` in a model of the solver, in hexadecimal."""
+    """Return values of the terms in `show` that satisfy the assertions, in hexadecimal."""
     solver = z3.Solver()
     solver.set("timeout", timeout * 1000)
     solver.add(*assertions)

@@ -1,9 +1,9 @@
-"""Run functions of float numbers on the solver's IEEE floats.
+"""Run functions that compute with floats on the IEEE floats of a solver.
 
-A `Number` is a float of the solver. A `Word` is a symbolic bit pattern that may also have a
-`Number`. Each operation is one IEEE operation, rounded to nearest even. numpy's scalars and
-functions accept a `Number` in place of an array. The bit pattern of a symbolic NaN may be that of
-any NaN.
+A `Number` is a float of the solver. A `Word` is a symbolic bit pattern; if a float operation
+computed it, the `Word` also stores the float. Each float operation is one IEEE operation, rounded
+to nearest even. numpy's scalars and functions accept a `Number` in place of an array. A symbolic
+NaN can have the bit pattern of any NaN.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Machine:
         return Word(self, z3.BitVecVal(value, 32))
 
     def of_number(self, value: z3.FPRef, name: str = "bits") -> Word:
-        """Return a word that is a bit pattern of a float32 number."""
+        """Return a word with the bit pattern of a float32 number."""
         bits = z3.FreshConst(z3.BitVecSort(32), name)
         self.definitions.append(z3.fpBVToFP(bits, z3.Float32()) == value)
         return Word(self, bits, value)
@@ -82,7 +82,7 @@ class Number:
         return self if same else Number(self.machine, z3.fpFPToFP(RNE, self.value, sort))
 
     def lift(self, other: Any) -> z3.FPRef:
-        """Return another number as a solver term of this number's type."""
+        """Return `other` as a term of the solver; raise TypeError if it has another float type."""
         if isinstance(other, Number):
             value = other.value
         elif isinstance(other, np.generic | np.ndarray):
@@ -158,7 +158,7 @@ class Condition(SymBool):
 
 
 class Word(Sym):
-    """A symbolic word of 32 bits, with its float32 number if a float operation made the word."""
+    """A symbolic word of 32 bits, and its float32 number if a float operation computed the word."""
 
     __slots__ = ("machine", "number")
 
@@ -194,7 +194,7 @@ def _select_word(condition: Condition, if_true: Any, if_false: Any) -> Word:
 
 
 def number_of(bits: Any) -> Any:
-    """Return the number of a word.
+    """Return the float32 number whose bits are a word.
 
     In proofs, this function replaces `mxnum.engine.machine.float32_numbers.number_of`.
     """
@@ -202,7 +202,7 @@ def number_of(bits: Any) -> Any:
 
 
 def bits_of(number: Number) -> Word:
-    """Return the bits of a number.
+    """Return the bits of a float32 number as a word.
 
     In proofs, this function replaces `mxnum.engine.machine.float32_numbers.bits_of`.
     """
@@ -210,7 +210,7 @@ def bits_of(number: Number) -> Word:
 
 
 def value_of(bits: Any) -> z3.FPRef:
-    """Return the number of a word or of an integer, as a term of the solver."""
+    """Return the float32 number whose bits are a word or an integer, as a term of the solver."""
     if not isinstance(bits, Word):
         return z3.FPVal(float(np.int32(bits).view(np.float32)), z3.Float32())
     return z3.fpBVToFP(bits.value, z3.Float32()) if bits.number is None else bits.number

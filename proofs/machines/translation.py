@@ -48,7 +48,7 @@ from proofs.machines.solve import BOTH, TIMEOUT, ask, prove
 from proofs.theorem import Outcome, Theorem
 
 Tier = Literal["fast", "full"]
-#: For kernels on which z3 takes several times as long as bitwuzla, bitwuzla is the only solver.
+#: Proofs about kernels for which z3 takes several times as long as bitwuzla use only bitwuzla.
 QUICK = ("bitwuzla",)
 
 
@@ -62,7 +62,8 @@ class Argument:
     signed: bool
     #: The name of the numba type, or "lane" for 32-bit lanes.
     type: str
-    #: True if the domain lacks the most negative integer, which has no negation.
+    #: True if the domain lacks the most negative integer, whose negation does not fit in `bits`
+    #: bits.
     symmetric: bool = False
 
     @property
@@ -93,10 +94,10 @@ class Argument:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A Python function of `mxnum.definition`, and the arguments of a compiled call."""
+    """A Python function of `mxnum.definition`, and the arguments of its compiled code."""
 
     make: Callable[[], Callable[..., Any]]
-    #: Bits of the word (32 or 64) in which the Python function is executed.
+    #: The number of bits (32 or 64) of the words with which the Python function is executed.
     word: int
     arguments: tuple[Argument, ...]
 
@@ -111,7 +112,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Family:
-    """Kernels that one theorem is about."""
+    """A group of kernels that one theorem covers."""
 
     name: str
     kernels: tuple[Kernel, ...]
@@ -139,7 +140,7 @@ def theorem(family: Family, prefix: str, statement: str, machine: Machine) -> Th
 
 
 def check(family: Family, machine: Machine) -> Outcome:
-    """Check that a family has kernels, and that compiled code of every kernel is right."""
+    """Check that a family is not empty, and that the compiled code of every kernel is right."""
     started = time.perf_counter()
     if not family.kernels:
         return Outcome("error", "-", 0.0, "there is no kernel: nothing was checked")
@@ -160,8 +161,8 @@ def compare(kernel: Kernel, machine: Machine, engines: Sequence[str]) -> Outcome
     except UnsupportedCode as problem:
         return Outcome("error", "-", time.perf_counter() - started, f"not understood: {problem}")
     result, _ = run(function, *(argument.widened(kernel.word) for argument in arguments))
-    # By the theorems of `proofs.theorems.safety`, the function gives the same integer in its own
-    # word and in every wider word.
+    # By the theorems of `proofs.theorems.safety`, the function returns the same integer in a word
+    # of `kernel.word` bits and in every wider word.
     expected = z3.SignExt(compiled.result.size() - kernel.word, result)
     conditions = [compiled.result == expected, *compiled.obligations]
     goal = z3.And(*conditions) if len(conditions) > 1 else conditions[0]
@@ -171,11 +172,11 @@ def compare(kernel: Kernel, machine: Machine, engines: Sequence[str]) -> Outcome
 def _decide(
     hypotheses: list[z3.BoolRef], goal: z3.BoolRef, engines: Sequence[str], arguments: Sequence[Argument]
 ) -> Outcome:
-    """Prove like `prove`, but first try the question without z3's simplifications.
+    """Prove a goal as `prove` does, but first ask the solvers without z3's simplifications.
 
     `prove` applies z3's simplifications to every question, because questions with floats need them.
-    Without these simplifications bitwuzla is three times as fast, because it recognizes that
-    compiled code and Python function are nearly the same circuit.
+    Without these simplifications bitwuzla is three times as fast, because it recognizes that the
+    compiled code and the Python function are nearly the same circuit.
     """
     started = time.perf_counter()
     question = z3.Goal()
@@ -222,9 +223,10 @@ def _pattern(source: ElementFormat, name: str = "x", type_: str | None = None) -
 
 
 def _encoders_of(source: ElementFormat, target: ElementFormat) -> list[tuple[str, Kernel]]:
-    """Return pairs of a name "rounding/overflow" and an encoder.
+    """Return pairs: the name "rounding/overflow" of an encoder, and the encoder.
 
-    An element without special values has the same encoder for both overflow modes.
+    An element without special values has the same encoder for both overflow modes, so the list has
+    this encoder once.
     """
     overflows = [Overflow.SATURATE] if target.specials == "none" else list(Overflow)
     return [
@@ -348,10 +350,10 @@ _OVER_FLOATS: tuple[tuple[str, str, Iterable[str], Iterable[Rounding]], ...] = (
 
 
 def _float_scales() -> list[Family]:
-    """Return families of kernels that find float scales, compute factors, encode and decode.
+    """Return the families of kernels for formats whose scales are floats.
 
-    The kernels that find scales and factors are checked for NVFP4 only: for float32 scales, no
-    solver answered within minutes.
+    These kernels find scales, compute factors, encode and decode. The kernels that find scales and
+    factors are checked for NVFP4 only: for float32 scales, no solver answered within minutes.
     """
     found = []
     for element_name, scale_name, sources, roundings in _OVER_FLOATS:

@@ -10,7 +10,10 @@ from mxnum.prove.sym import Sym, SymBool
 
 
 class Factor(Sym):
-    """A word whose products become new unknowns; `products` lists (factor, factor, product)."""
+    """A symbolic word whose products are not computed: each product is a new unknown.
+
+    `products` lists each multiplication as (factor, factor, unknown product).
+    """
 
     products: list[tuple[z3.BitVecRef, z3.BitVecRef, z3.BitVecRef]]
 
@@ -50,7 +53,7 @@ class Lane(Sym):
 def select(condition: SymBool | bool, if_true: Any, if_false: Any) -> Any:
     """Return `if_true` if `condition` holds, else `if_false`.
 
-    For a symbolic condition, return a symbolic word.
+    If the condition is symbolic, the result is a symbolic word.
     """
     if isinstance(condition, bool):
         return if_true if condition else if_false

@@ -1,4 +1,4 @@
-"""Mutants of encoding, decoding and the scale rules, each with one small, plausible mistake."""
+"""Mutants of encoding, decoding and scale rules; each mutant has one small, plausible mistake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mistakes planted in a module's text, each with a theorem that must then be refuted."""
+"""Theorems which state that a proof notices a mistake planted in a module's text (a mutant)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ from typing import Any
 
 from proofs.theorem import Outcome, Theorem, Verdict
 
-#: The type of a function that checks a module; it is called with the changed module.
+#: The type of a function that checks a module. Its argument is the mutant: the module with a
+#: mistake.
 Check = Callable[[ModuleType], Outcome]
 
 
 def stated(name: str, statement: str, module: ModuleType, old: str, new: str, theorem: Check) -> Theorem:
-    """Return a new theorem, which is proved if `theorem` is refuted when it runs on the mutant."""
+    """Return a theorem which states that `theorem` is false for the mutant.
+
+    The mutant is the module with `old` replaced by `new`.
+    """
     return Theorem(
         name=name,
         statement=statement,
@@ -28,12 +32,15 @@ def stated(name: str, statement: str, module: ModuleType, old: str, new: str, th
 
 
 def given_as(argument: str, theorem: Callable[..., Outcome]) -> Check:
-    """Return a check that passes the mutant to `theorem`, as the keyword that `argument` names."""
+    """Return a check that calls `theorem` with the mutant as the keyword argument `argument`."""
     return lambda changed: theorem(**{argument: changed})
 
 
 def check(module: ModuleType, old: str, new: str, theorem: Check) -> Outcome:
-    """Run `theorem` on the mutant; return "proved" if `theorem` is refuted, else "refuted"."""
+    """Run `theorem` on the mutant, and return the outcome with the opposite verdict.
+
+    The verdict is "proved" if `theorem` is refuted, because the theorem then notices the mistake.
+    """
     started = time.perf_counter()
     outcome = theorem(variant(module, old, new))
     verdict: Verdict = "proved" if outcome.verdict == "refuted" else "refuted"

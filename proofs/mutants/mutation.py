@@ -1,10 +1,10 @@
 """Make mutants of the definition, and judge them.
 
 A mutant is a module of `mxnum.definition` whose text has one change. The changed text is executed
-in a namespace of its own; the factories in this text make the mutant's functions. A solver searches
-for an input on which mutant and original differ; the exact reference then confirms that the
-original is right for this input and the mutant wrong. If mutant and original differ on no input,
-two solvers prove that they are the same function.
+in a namespace of its own, and its factory functions build the mutant's kernels. A solver searches
+for an input for which mutant and original return different results. The exact reference then
+confirms that the original's result is right and that the mutant's result is wrong. If there is no
+such input, two solvers prove that mutant and original compute the same function.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from proofs.machines.solve import BOTH, TIMEOUT, prove
 from proofs.mutants.probes import ConcreteProbe, Modules, Probe
 
 PACKAGE = "mxnum.definition"
-#: The modules that can be changed; a module comes after the modules that it imports. The module
-#: `word` has no arithmetic, so it is never changed.
+#: The modules that a mutant may change, each after the modules that it imports. The module `word`
+#: is not listed, because it has no arithmetic.
 ORDER = ("unpack", "pack", "convert", "scale", "add", "random", "offset")
 
 Fate = Literal["refuted", "unsafe", "equivalent"]
@@ -36,9 +36,10 @@ Fate = Literal["refuted", "unsafe", "equivalent"]
 class Mutant:
     """A change to one module of `mxnum.definition`, tried on one kernel.
 
-    `fate` is the verdict that the mutant must get. "refuted": some input has a wrong result.
-    "unsafe": results are right in the kernel's word, but Python ints, int32 and int64 may give
-    different results. "equivalent": the mutant computes the same function.
+    `fate` is the verdict that the mutant must get. "refuted": the result is wrong for some input.
+    "unsafe": all results are right in the kernel's word, but an intermediate overflows, so Python
+    ints, int32 and int64 may give different results. "equivalent": the mutant computes the same
+    function as the original.
     """
 
     module: str
@@ -47,12 +48,12 @@ class Mutant:
     new: str
     probe: Probe | ConcreteProbe
     fate: Fate = "refuted"
-    #: For an equivalent mutant, why it is equivalent; for an unsafe one, which promise it breaks.
+    #: Why an equivalent mutant is equivalent, or which promise an unsafe mutant breaks.
     reason: str = ""
 
 
 def of_module(module: str, *entries: tuple[Any, ...]) -> list[Mutant]:
-    """Return a mutant for each entry: (name, old, new, probe) or (..., fate, reason)."""
+    """Return a mutant for each entry: (name, old, new, probe) or (..., probe, fate, reason)."""
     return [Mutant(module, *entry) for entry in entries]
 
 
@@ -69,7 +70,7 @@ def _judge(probe: Probe, original: Callable[..., Any], changed: Callable[..., An
     variables = probe.variables()
     right, kept = run(original, *probe.words(variables))
     wrong, obligations = run(changed, *probe.words(variables))
-    # Only the mutant's new obligations count: other theorems prove those of the original.
+    # Drop the obligations that the original has too, because other theorems prove them.
     known = {obligation.get_id() for obligation in kept}
     obligations = [obligation for obligation in obligations if obligation.get_id() not in known]
     inputs = probe.assumptions(variables)
@@ -113,7 +114,7 @@ def _judge_listed(
 
 
 def _model(assertions: list[z3.BoolRef]) -> z3.ModelRef | None:
-    """Return values that satisfy the assertions, or None if there are none."""
+    """Return a model that satisfies the assertions, or None if they cannot be satisfied."""
     solver = z3.Then("simplify", "solve-eqs", "bit-blast", "sat").solver()
     solver.set("timeout", TIMEOUT * 1000)
     solver.add(*assertions)
@@ -133,7 +134,7 @@ def _shown(probe: Probe, values: list[int]) -> str:
 
 @cache
 def originals() -> Modules:
-    """Return the unchanged modules, whose functions are the objects that mxnum runs."""
+    """Return the unchanged modules, which contain the same function objects that mxnum runs."""
     return {name: vars(importlib.import_module(f"{PACKAGE}.{name}")) for name in ORDER}
 
 
@@ -151,12 +152,12 @@ def source(module: str) -> str:
 
 
 def _load(texts: dict[str, str]) -> Modules:
-    """Return copies of the modules in `ORDER`, some with changed text, that import one another."""
+    """Return copies of the modules in `ORDER`. `texts` holds the texts of the changed modules."""
     modules: Modules = {}
     for name in ORDER:
         namespace: dict[str, Any] = {"__name__": f"{PACKAGE}.{name}"}
         tree = ast.parse(texts.get(name, source(name)))
-        # Names imported from other modules in `ORDER` come from the copies, which may be changed.
+        # A copy must import from the other copies, because the changed module is one of them.
         for statement in [node for node in tree.body if isinstance(node, ast.ImportFrom)]:
             package, _, imported = (statement.module or "").rpartition(".")
             if package == PACKAGE and imported in modules:

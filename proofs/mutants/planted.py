@@ -1,6 +1,7 @@
 """Plant small mistakes in kernels, and check that the solvers find each mistake.
 
-A mistake must be found, unless its `fate` is "equivalent".
+If the `fate` of a change is "equivalent", the change is no mistake, and the solvers must prove that
+it changes no result.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def mutants() -> list[Mutant]:
 
 
 def theorems() -> list[Theorem]:
-    """Return a theorem for each mutant, proved if the verdict equals the mutant's `fate`."""
+    """Return a theorem for each mutant; it is proved if the verdict equals the mutant's `fate`."""
     return [
         Theorem(
             name=f"mutant/{mutant.module}/{mutant.name}",

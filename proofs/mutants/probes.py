@@ -1,4 +1,4 @@
-"""Probes for mutants: a kernel, symbolic inputs, and an exact judge of its results."""
+"""Probes for mutants: a probe has a kernel, symbolic inputs, and a function that judges results."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ from mxnum.modes import Overflow, Rounding, ScaleRule
 from proofs.specs import rational_sums, rationals
 from proofs.specs.rationals import ELEMENTS, FLOATS, RANDOM_BITS
 
-#: The scalar modules of one variant of the source, by name: {"pack": {"make_pack": ..., ...}, ...}.
+#: One variant of the source: a mapping from the name of each scalar module to its functions, such
+#: as {"pack": {"make_pack": ..., ...}, ...}.
 Modules = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Input:
-    """An argument of a kernel, and the number of bits of the values that callers pass."""
+    """An argument of a kernel, with the width and the range of the values that callers pass."""
 
     name: str
     bits: int
-    #: True if the input is sign-extended to the kernel's word, as bit patterns of floats are; False
-    #: if the input is a natural number.
+    #: True if the input is sign-extended to the kernel's word, like the bit pattern of a float;
+    #: False if the input is zero-extended, like a natural number.
     signed: bool = False
-    #: The exclusive end of the values that callers pass; None if callers pass all values.
+    #: Callers pass only values below `end`. If the input is signed, this limit applies to the bits
+    #: without the sign bit. None: callers pass all values.
     end: int | None = None
 
 
@@ -143,7 +145,7 @@ def scale(element: str, rule: str, source: str = "float32") -> Probe:
 
 
 def midpoint(source: str = "float32") -> Probe:
-    """Return a `Probe` of a block's offset, for every finite largest and smallest number."""
+    """Return a `Probe` of a block's offset, for all finite largest and smallest numbers."""
 
     def correct(result: int, largest: int, smallest: int) -> bool:
         return result == rational_sums.midpoint(FLOATS[source], largest, smallest)
@@ -178,7 +180,7 @@ def difference(source: str = "float32") -> Probe:
 
 
 def half_range_scale(element: str, rule: str, source: str = "float32") -> Probe:
-    """Return a `Probe` of the scale for (largest - smallest) / 2, for all finite numbers."""
+    """Return a `Probe` of the scale for (largest - smallest) / 2, if both numbers are finite."""
 
     def correct(result: int, largest: int, smallest: int) -> bool:
         return result == rational_sums.half_range_scale(FLOATS[source], ELEMENTS[element], rule, largest, smallest)
@@ -210,7 +212,10 @@ def decode_offset(element: str, target: str = "float32") -> Probe:
 
 
 def ordered(source: str = "float32") -> Probe:
-    """Return a `Probe` of the conversion to an ordered integer and back; only -0 changes, to +0."""
+    """Return a `Probe` of the conversion to an ordered integer and back.
+
+    The conversion changes only -0, which becomes +0.
+    """
 
     def build(modules: Modules) -> Callable[..., Any]:
         forth = modules["offset"]["make_to_ordered"](_format(source))

@@ -1,14 +1,14 @@
 """The specification of conversions, stated over the reals with SMT-LIB's floating-point theory.
 
 The specification represents a real number by a float that is wide enough for exact operations. To
-multiply a number by a power of two, it adds to the exponent field. This formula gives the value of
-an element of any format, before the overflow rule applies:
+multiply such a number by a power of two, the specification adds the power to the exponent field.
+This formula gives the value of an element of any format, before the overflow rule applies:
 
     round(v / 2**q) * 2**q    with v = x / 2**scale, q = max(floor(log2 |v|), emin) - mantissa bits
 
-The solver's function `fp.roundToIntegral` computes `round`. This module defines only what SMT-LIB
-lacks: parity of e3m0 codes, rounding to odd, and stochastic rounding. This module shares no code
-with `mxnum`.
+The solver's function `fp.roundToIntegral` computes `round`. SMT-LIB lacks the parity of e3m0 codes,
+rounding to odd, and stochastic rounding, so this module defines these three. This module shares no
+code with `mxnum`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def sort_of(float_type: Float) -> z3.FPSortRef:
 
 
 def wide_sort(*types: Float | Element, extra: int = 0) -> z3.FPSortRef:
-    """Return a solver float type that represents x * 2**k exactly, for x in `types` and |k| <= 128.
+    """Return a solver float type that holds x * 2**k exactly, for x in `types` and abs(k) <= 128.
 
     The significand has at least 11 bits.
     """
@@ -106,7 +106,7 @@ def unscaled(x: z3.FPRef, scale: z3.BitVecRef, definitions: Definitions) -> Exac
 
 
 def table(code: z3.BitVecRef, entries: Callable[[int], z3.ExprRef], count: int, otherwise: z3.ExprRef) -> z3.ExprRef:
-    """Return the term that is entries(code) for code < count, and `otherwise` for larger codes."""
+    """Return a solver term: entries(code) for codes below `count`, `otherwise` for other codes."""
     result = otherwise
     for index in range(count):
         result = z3.If(code == index, entries(index), result)
@@ -114,9 +114,9 @@ def table(code: z3.BitVecRef, entries: Callable[[int], z3.ExprRef], count: int, 
 
 
 def sign_and_magnitude(code: z3.BitVecRef, element: Element) -> tuple[z3.BoolRef, z3.BitVecRef]:
-    """Return two terms: the condition that `code` is negative, and its magnitude code.
+    """Return the condition that `code` is negative, and the code of its magnitude.
 
-    `code` and the magnitude code both have `element.bits` bits.
+    `code` and the code of its magnitude both have `element.bits` bits.
     """
     top = element.bits - 1
     negative = z3.Extract(top, top, code) == 1
@@ -128,8 +128,8 @@ def sign_and_magnitude(code: z3.BitVecRef, element: Element) -> tuple[z3.BoolRef
 def element_value(code: z3.BitVecRef, element: Element, sort: z3.FPSortRef, every_code: bool = False) -> z3.FPRef:
     """Return the value of an element code, from the standard's table in `proofs.specs.tables`.
 
-    The value is NaN for a code without a finite value. The most negative code of an integer, which
-    encoders never produce, has the value -2 with `every_code`, else NaN.
+    The value is NaN for a code without a finite value. Encoders never produce the most negative
+    code of an integer format. The value of this code is -2 if `every_code` is True, otherwise NaN.
     """
     negative, magnitude = sign_and_magnitude(code, element)
     values = [element.value(index) for index in range(element.last + 1)]
@@ -164,7 +164,8 @@ def _away_or_not(
     """Return one of the two integers around the quotient, chosen by the rounding mode."""
     size = z3.fpAbs(quotient)
     below = z3.fpRoundToIntegral(z3.RTZ(), size)
-    # If exponents had no limit, the code would be step * 2**mantissa + below; `odd` is its parity.
+    # `odd` is the parity of the code below the number. If exponents had no limit, this code would
+    # be step * 2**mantissa + below.
     odd = z3.Extract(0, 0, z3.fpToUBV(z3.RTZ(), size, z3.BitVecSort(mantissa + 2))) == 1
     if mantissa == 0:
         odd = z3.Xor(odd, z3.Extract(0, 0, step) == 1)
@@ -184,7 +185,11 @@ def _away_or_not(
 
 
 def _chance(size: z3.FPRef, mantissa: int, random: z3.BitVecRef, definitions: Definitions) -> z3.BoolRef:
-    """Return the condition floor(delta * 2**30) + random >= 2**30; delta is `size` mod 1."""
+    """Return the condition that stochastic rounding increases the magnitude `size`.
+
+    The condition is floor(delta * 2**30) + random >= 2**30, where delta is the fractional part of
+    `size`.
+    """
     power = z3.BitVecVal(RANDOM_BITS, size.sort().ebits())
     fixed_point = z3.fpToUBV(
         z3.RTZ(), Exact(size, definitions).times(power).value, z3.BitVecSort(mantissa + 1 + RANDOM_BITS)
@@ -194,9 +199,10 @@ def _chance(size: z3.FPRef, mantissa: int, random: z3.BitVecRef, definitions: De
 
 
 def limits_to_max(rounding: str, overflow: str, below_zero: bool) -> bool:
-    """Return True if a finite number beyond the largest value becomes the largest value.
+    """Return True if a finite number beyond the largest value is limited to the largest value.
 
-    For the overflow mode "ieee", the target must have an infinity or a NaN.
+    Otherwise, the number becomes an infinity, or a NaN. For the overflow mode "ieee", the target
+    must have an infinity or a NaN.
     """
     return overflow == "saturate" or rounding in {"rtz", "rto", "rtp" if below_zero else "rtn"}
 
@@ -316,10 +322,10 @@ class Conversion(Rounding):
 
 
 def element_special(element: Element) -> int | None:
-    """Return the code that overflow="ieee" gives beyond the largest value.
+    """Return the code that a number beyond the largest value gets with overflow="ieee".
 
-    The code is that of infinity, or that of NaN if the element has no infinity, or None if the
-    element has neither.
+    The result is the code of infinity. For an element without infinity, it is the code of NaN, and
+    for an element with neither, it is None.
     """
     return element.nan if element.infinity is None else element.infinity
 
@@ -334,8 +340,8 @@ def decodes(
 ) -> z3.BoolRef:
     """Return the condition that `pattern` is the value of `code`, rounded once to nearest even.
 
-    The exact value is element value * 2**(scale - 127). For the most negative code of an integer,
-    the element value is -2.
+    The exact value is element value * 2**(scale - 127). The most negative code of an integer format
+    has the element value -2.
     """
     negative, magnitude = sign_and_magnitude(code, element)
     number = scaled(element_value(code, element, wide_sort(target), every_code=True), scale, definitions)

@@ -1,8 +1,8 @@
 """Helpers for theorems about float scales: run the definition on ratios, and read leading digits.
 
-A factor is scale times tensor scale. The results of the definition and of the fast formulations
-depend only on the ratio of x to the factor, and `proofs.machines.ratios` covers every ratio
-exactly.
+A factor is the product of a scale and a tensor scale. Both the definition and the fast formulations
+give results that depend only on the ratio of x to the factor. `proofs.machines.ratios` covers every
+ratio exactly.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from proofs.machines.ratios import EXPONENTS, Form, Ratios, leading, paths
 FLOAT32 = formats.FLOATS["float32"]
 FACTOR = "x is any finite number; the factor is any finite product, with a sign bit of 0, of a scale and a tensor scale"
 #: Proofs try all digit sequences of a quotient only for scales with at most this many mantissa
-#: bits, because a quotient of wider scales has too many sequences.
+#: bits. Wider scales have too many digit sequences.
 MOST_DIGITS = 10
 SCALES: Any = tuple(scale for scale in formats.SCALES.values() if scale.number is not None)
 
@@ -30,9 +30,9 @@ SCALES: Any = tuple(scale for scale in formats.SCALES.values() if scale.number i
 def unpacking(make_unpack: Any, *exponents: Any, sign: int = 0) -> Any:
     """Return a stand-in for `make_unpack`, so that a proof can choose the unpacked numbers.
 
-    The n-th call of the stand-in makes a function that returns its argument as the significand, and
-    entry n of `exponents` as the exponent. If entry n is None, the call makes the same function as
-    `make_unpack`.
+    The n-th call of the stand-in returns a function. This function returns its argument as the
+    significand, and entry n of `exponents` as the exponent. If entry n is None, the n-th call
+    returns what `make_unpack` returns.
     """
     left = iter(exponents)
 
@@ -44,12 +44,12 @@ def unpacking(make_unpack: Any, *exponents: Any, sign: int = 0) -> Any:
 
 
 def pack_nothing(*how: Any) -> Any:
-    """Return a stand-in for a packing function: it returns (exponent, significand) unchanged."""
+    """Return a stand-in for a packing function that returns (exponent, significand) unchanged."""
     return lambda sign, exponent, significand, kind, random: (exponent, significand)
 
 
 def packing(over: Any, make: str, *how: Any) -> Any:
-    """Call the factory `make` of the module `over`; return the packing function that it makes."""
+    """Return the packing function that the function `make` of the module `over` creates."""
     kept, make_pack = dict[str, Any](), over.make_pack
     with patched(over, make_pack=lambda *how: kept.setdefault("pack", make_pack(*how))):
         getattr(over, make)(*how)
@@ -59,7 +59,7 @@ def packing(over: Any, make: str, *how: Any) -> Any:
 def over_factors(encode: Any, source: Any, width: int) -> Iterator[tuple[Ratios, Any]]:
     """Yield (ratios of significands, result of `encode`) for every x and every factor.
 
-    A factor has `width` bits after its leading bit.
+    The significand of a factor has `width` bits after its leading bit.
     """
     down = Fraction(2) ** (width - source.mantissa_bits)
 
@@ -71,7 +71,7 @@ def over_factors(encode: Any, source: Any, width: int) -> Iterator[tuple[Ratios,
 
 
 def over_tensor_scales(find: Any, source: Any) -> Iterator[tuple[Ratios, Any]]:
-    """Yield (ratios of significands, scale) for every largest magnitude and every tensor scale."""
+    """Yield (ratios of significands, result of `find`) for all magnitudes and tensor scales."""
     bits = source.mantissa_bits + 1, FLOAT32.mantissa_bits + 1
     unit = Fraction(2) ** (FLOAT32.mantissa_bits - source.mantissa_bits)
     low, high = Fraction(1 << bits[0] - 1, 1 << bits[1]), Fraction(1 << bits[0], 1 << bits[1] - 1)
@@ -80,23 +80,27 @@ def over_tensor_scales(find: Any, source: Any) -> Iterator[tuple[Ratios, Any]]:
 
 
 def is_leading(got: tuple[Any, int], ratios: Ratios, digits: int, down: int = 0) -> bool:
-    """Return True if `got`, a pair (exponents, significand), is right for the ratios.
+    """Return True if `got` holds the leading digits and the exponents of the ratios.
 
-    The right significand is the one that `leading` returns. The right exponents are `EXPONENTS`
-    plus the exponent that `leading` returns, minus `down`.
+    `got` is a pair (exponents, significand). Its significand must be the one that `leading`
+    returns. Its exponents must be `EXPONENTS` plus the exponent that `leading` returns, minus
+    `down`.
     """
     exponent, significand = leading(ratios, digits)
     return got[1] == significand and bool(np.all(got[0] == EXPONENTS + exponent - down))
 
 
 def any_quotient() -> tuple[z3.BitVecRef, list[z3.BoolRef]]:
-    """Return the bits of a symbolic float64, and premises: it is not negative, subnormal or NaN."""
+    """Return the bits of a symbolic float64, and premises about them.
+
+    The premises say that the float64 is not negative, subnormal or NaN.
+    """
     q = z3.BitVec("quotient", 64)
     return q, [q >= 0, q <= 0x7FF << 52, z3.Or(q == 0, q >= 1 << 52)]
 
 
 def leading_of_float64(q: z3.BitVecRef, digits: int) -> tuple[z3.BitVecRef, z3.BitVecRef]:
-    """Return the exponent and the leading digits of a float64; a zero gets the least exponent."""
+    """Return the exponent and the leading digits of a float64 (`ZERO_EXPONENT` and 0 for zero)."""
     fraction, below = q & ((1 << 52) - 1), (1 << (52 - digits)) - 1
     whole = z3.LShR(fraction | (1 << 52), 52 - digits) << 1
     one, zero = z3.BitVecVal(1, 64), z3.BitVecVal(0, 64)

@@ -1,4 +1,4 @@
-"""Exact references for the kernels of asymmetric scaling, which add numbers and then round."""
+"""Exact references for kernels of asymmetric scaling: exact sums that are rounded once."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from proofs.specs.rationals import (
 
 OFFSET = FLOATS["float16"]
 
-#: A number as (negative, magnitude); the magnitude may be "infinity" or "nan". Zeros have a sign.
+#: A number, as a pair (is it negative?, magnitude). The magnitude may be "infinity" or "nan". Zeros
+#: have a sign.
 Number = tuple[bool, Fraction | str]
 
 
 def float_value(source: Float, pattern: int) -> Number:
-    """Return the number of an unsigned bit pattern."""
+    """Return the number that an unsigned bit pattern represents."""
     negative, magnitude = pattern >= source.sign_bit, pattern % source.sign_bit
     if magnitude > source.infinity:
         return negative, "nan"
@@ -64,24 +65,27 @@ def times(number: Number, factor: Fraction) -> Number:
 
 
 def midpoint(source: Float, largest: int, smallest: int) -> int:
-    """Return the float16 pattern of (largest + smallest) / 2, saturated."""
+    """Return the bit pattern in float16 of (largest + smallest) / 2, with saturation."""
     both = total(float_value(source, largest), float_value(source, smallest))
     return rounded(OFFSET, times(both, Fraction(1, 2)), saturate=True)
 
 
 def difference(source: Float, target: Float, x: int, offset: int) -> int:
-    """Return the pattern of x - offset in `target`."""
+    """Return the bit pattern of x - offset, rounded to the format `target`."""
     return rounded(target, total(float_value(source, x), negated(float_value(OFFSET, offset))))
 
 
 def half_range_scale(source: Float, element: Element, rule: str, largest: int, smallest: int) -> int:
-    """Return the scale code for (largest - smallest) / 2; both are finite bit patterns."""
+    """Return the scale code of a block whose largest magnitude is (largest - smallest) / 2.
+
+    `largest` and `smallest` are bit patterns of finite numbers.
+    """
     _, magnitude = total(float_value(source, largest), negated(float_value(source, smallest)))
     return shared_scale(element, rule, Fraction(magnitude) / 2)
 
 
 def decode_offset(element: Element, target: Float, code: int, scale: int, offset: int) -> int:
-    """Return the pattern of element value * 2**(scale - 127) + offset in `target`."""
+    """Return the bit pattern of element value * 2**(scale - 127) + offset, rounded to `target`."""
     if scale == SCALE_NAN:
         return target.nan
     product = times(element_value(element, code), power_of_two(scale - 127))

@@ -1,9 +1,9 @@
 """The exact reference of sweeps and mutants: the standards' tables, and arithmetic on fractions.
 
 This module uses neither `mxnum.formats` nor `mxnum.definition`, and no floating-point operation. So
-an error in a format description or a kernel cannot also be in the reference. A rounding finds the
-two neighbours of a number in the table, then the position of the number between its neighbours, and
-then chooses one neighbour.
+an error in a format description or a kernel cannot also be in the reference. To round a number, the
+reference finds the two table entries on either side of the number, and computes the position of the
+number between them. From this position, it chooses one of the two entries.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RANDOM_BITS = 30
 
 @dataclass(frozen=True)
 class Element:
-    """An MX element, as the table in its standard gives it."""
+    """An MX element format, with the values that its standard lists in a table."""
 
     bits: int
     #: The values of the magnitude codes 0, 1, 2, ... up to the largest finite value.
@@ -45,7 +45,7 @@ class Element:
 
 @dataclass(frozen=True)
 class Float:
-    """A float type of arrays.
+    """A floating-point type, such as float32.
 
     The value of a finite magnitude pattern is an integer multiple of 2**`quantum_exponent`.
     """
@@ -171,13 +171,13 @@ def magnitude_value(source: Float, magnitude: int) -> Fraction:
 def floor_magnitude(source: Float, numerator: int, denominator: int, exponent: int = 0) -> tuple[int, bool]:
     """Return the largest finite magnitude pattern whose value is at most a number.
 
-    The second result is True if the value equals the number. The number is numerator /
-    denominator * 2**exponent.
+    The number is numerator / denominator * 2**exponent. The second result is True if the value
+    equals the number.
 
-    The number is first rounded down to n smallest subnormals, for an integer n. The significand is
-    the leading `fraction_bits` + 1 bits of n; the lower `steps` bits of n are dropped. The pattern
-    is `steps` * 2**fraction_bits + significand. This addition carries the leading bit of a normal
-    number's significand into the exponent field, which becomes `steps` + 1.
+    The number is first rounded down to an integer n times the smallest subnormal number. The
+    significand is the leading `fraction_bits` + 1 bits of n; the lower `steps` bits of n are
+    dropped. The pattern is `steps` * 2**fraction_bits + significand. This addition carries the
+    leading bit of a normal number's significand into the exponent field, which becomes `steps` + 1.
     """
     shift = exponent - source.quantum_exponent
     if shift >= 0:
@@ -255,10 +255,10 @@ def rounded_position(
 def rounds_up(
     rounding: str, negative: bool, is_odd: bool, fraction: Fraction, random: int = 0, random_bits: int = RANDOM_BITS
 ) -> bool:
-    """Return True if a magnitude is rounded up to the upper end of its gap.
+    """Return True if a magnitude between two neighbouring values rounds to the larger value.
 
-    The magnitude lies inside the gap, at `fraction` of its width. `is_odd` tells whether the code
-    of the lower end is odd.
+    `fraction` is the position of the magnitude between the two values, from 0 to 1. `is_odd` is
+    True if the code of the smaller value is odd.
     """
     match rounding:
         case "rne":
@@ -280,7 +280,7 @@ def rounds_up(
 
 
 def overflowed(element: Element, rounding: str, overflow: str, negative: bool) -> int:
-    """Return the magnitude code that an overflow mode gives to numbers beyond the largest value."""
+    """Return the magnitude code of numbers beyond the largest value, under an overflow mode."""
     special = element.nan if element.infinity is None else element.infinity
     if overflow == "saturate" or special is None or rounding in ("rtz", "rto"):
         return element.largest
@@ -319,11 +319,12 @@ def decode(element: Element, target: Float, code: int, scale: int) -> int:
 
 
 def scale_threshold(element: Element, rule: str, code: int) -> tuple[Fraction, bool]:
-    """Return (t, inclusive): the scale code is at least `code` if A > t; if inclusive, if A >= t.
+    """Return (t, inclusive), where t is the threshold of magnitudes for a scale code.
 
-    A is a block's largest magnitude, and `code` is from 1 to 254. The rule `floor` chooses the
-    scale s with 2**emax <= A / s < 2**(emax+1). For every rule, t separates the magnitudes with
-    scale code `code` - 1 from those with `code`.
+    The scale code of a block with largest magnitude A is at least `code` if A > t, or if A = t and
+    `inclusive` is True. `code` is from 1 to 254. The rule `floor` chooses the scale s with
+    2**emax <= A / s < 2**(emax+1). For every rule, t separates the magnitudes with scale code
+    `code` - 1 from the magnitudes with scale code `code`.
     """
     lower = power_of_two(code - 1 - 127)
     match rule:

@@ -2,8 +2,8 @@
 
 For one sign and one scale, a larger magnitude never gets a smaller code. The exact reference for
 2**32 patterns is therefore a list of a few hundred breakpoints. A breakpoint is the smallest
-pattern at or above a rational threshold, found by integer division. The patterns between two
-breakpoints have the same code and form one run.
+pattern that gets a new code; integer division computes it from a rational threshold. The patterns
+between two breakpoints have the same code and form one run.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SCALES = range(SCALE_NAN)
 
 @dataclass(frozen=True)
 class Random:
-    """A fixed random word, whose low `bits` bits are used."""
+    """A fixed random word, of which stochastic rounding uses the low `bits` bits."""
 
     word: int = 0
     bits: int = RANDOM_BITS
@@ -50,12 +50,13 @@ class Random:
 
 @lru_cache(maxsize=64)
 def _floors(source: str, element: str, points: str, random: Random) -> tuple[Array, Array]:
-    """Return where a point of each gap between neighbouring magnitudes lies: arrays [scale, gap].
+    """Find one point in each gap between neighbouring magnitudes, for every scale.
 
-    The first array holds the largest pattern whose value is at most the point. The second array
-    holds True where this value equals the point. `points` selects the point: "start", "middle",
-    "end" or "random". "random" is the least point that stochastic rounding with the word `random`
-    rounds up.
+    `points` selects the point: "start", "middle", "end" or "random". The point "random" is the
+    smallest that stochastic rounding with the word `random` rounds up.
+
+    Return two arrays [scale, gap]. The first array holds the largest pattern whose value is at most
+    the point. The second array holds True where this value equals the point.
     """
     table = (*ELEMENTS[element].magnitudes, ELEMENTS[element].beyond)
     part = {
@@ -73,7 +74,7 @@ def _floors(source: str, element: str, points: str, random: Random) -> tuple[Arr
 
 
 def breakpoints(source: str, element: str, rounding: str, negative: bool, random: Random | None = None) -> Array:
-    """Return, for each scale and magnitude code k, the least pattern that gets a code above k."""
+    """Return the smallest pattern that gets a code above k, for each scale and magnitude code k."""
     if rounding == "sr":
         floor, exact = _floors(source, element, "random", random or Random())
         return np.where(exact, floor, floor + 1)
@@ -82,7 +83,7 @@ def breakpoints(source: str, element: str, rounding: str, negative: bool, random
 
 
 def _breakpoints(source: str, element: str, rounding: str, negative: bool, is_odd: bool) -> Array:
-    """Return each gap's breakpoint as if the gap's lower code were odd (`is_odd`) or even."""
+    """Return the breakpoint of each gap, if all lower codes of gaps are odd (`is_odd`) or even."""
     ups = [rounds_up(rounding, negative, is_odd, Fraction(quarters, 4)) for quarters in (1, 2, 3)]
     point = ("start", "middle", "middle", "end")[3 - sum(ups)]
     floor, exact = _floors(source, element, point, Random())
@@ -92,13 +93,13 @@ def _breakpoints(source: str, element: str, rounding: str, negative: bool, is_od
 
 
 def position_codes(element: Element, rounding: str, overflow: str, negative: bool) -> list[int]:
-    """Return the code for each result of `rationals.rounded_position`."""
+    """Return a list of codes, indexed by the results of `rationals.rounded_position`."""
     beyond = overflowed(element, rounding, overflow, negative)
     return [with_sign(element, code, negative) for code in (*range(element.largest + 1), beyond)]
 
 
 def special_codes(element: Element, overflow: str, negative: bool) -> tuple[int, int]:
-    """Return the codes of an infinite input and of a NaN."""
+    """Return the code of an infinite input and the code of a NaN."""
     infinite = with_sign(element, overflowed(element, "rne", overflow, negative), negative)
     return infinite, element.largest if element.nan is None else with_sign(element, element.nan, negative)
 
@@ -106,7 +107,7 @@ def special_codes(element: Element, overflow: str, negative: bool) -> tuple[int,
 def expected(
     source: str, element: str, rounding: str, overflow: str, magnitudes: Array, negative: bool, random: Random | None
 ) -> Array:
-    """Return the codes for magnitude patterns; row i is converted under the scale code i."""
+    """Return the codes of magnitude patterns; the patterns of row i have the scale code i."""
     float_type, target = FLOATS[source], ELEMENTS[element]
     breaks = breakpoints(source, element, rounding, negative, random)
     codes = np.array(position_codes(target, rounding, overflow, negative), np.uint8)
@@ -129,7 +130,7 @@ class Runs:
 
     @classmethod
     def of(cls, pieces: list[tuple[int, int]], end: int) -> Runs:
-        """Make runs from ordered pairs (start, value); leave out runs without patterns."""
+        """Make runs from sorted pairs (start, value), without empty runs."""
         kept = [
             piece for piece, following in zip(pieces, [*pieces[1:], (end, 0)], strict=True) if piece[0] < following[0]
         ]
@@ -139,7 +140,7 @@ class Runs:
 def encode_runs(
     source: str, element: str, rounding: str, overflow: str, scale: int, random: Random | None = None
 ) -> Runs:
-    """Return the codes of every bit pattern of `source`, infinities and NaNs included."""
+    """Return the code of every bit pattern of `source`, infinities and NaNs included."""
     float_type, target = FLOATS[source], ELEMENTS[element]
     end = 2 * float_type.sign_bit
     if scale == SCALE_NAN:
@@ -156,7 +157,7 @@ def encode_runs(
 
 
 def scale_runs(source: str, element: str, rule: str) -> Runs:
-    """Return, for each finite largest magnitude of a block, the block's scale code."""
+    """Return the scale code of a block for each finite value of the block's largest magnitude."""
     float_type = FLOATS[source]
     pieces = [(0, 0)]
     for code in range(1, SCALE_NAN):
@@ -167,7 +168,7 @@ def scale_runs(source: str, element: str, rule: str) -> Runs:
 
 
 def decode_table(element: str, target: str) -> Array:
-    """Return the bit pattern of each code's value under each scale code: an array [scale, code]."""
+    """Return an array [scale, code] with the bit pattern of each decoded value."""
     rows = [
         [decode(ELEMENTS[element], FLOATS[target], code, scale) for code in range(1 << ELEMENTS[element].bits)]
         for scale in range(256)

@@ -17,7 +17,7 @@ LAST = 254
 
 
 def significand(bound: Fraction, exact: Exact) -> z3.BitVecRef:
-    """Return the fraction field of a significand between one and two."""
+    """Return the fraction field of the significand `bound`, which lies between one and two."""
     scaled = (bound - 1) * (1 << exact.fraction_bits)
     if scaled.denominator != 1:
         raise ValueError(f"{bound} does not fit in {exact.fraction_bits} fraction bits")
@@ -25,12 +25,12 @@ def significand(bound: Fraction, exact: Exact) -> z3.BitVecRef:
 
 
 def exceeds_largest_significand(amax: Exact, element: Element) -> z3.BoolRef:
-    """Return the condition that the significand of A exceeds the largest value's significand."""
+    """Return the condition that A's significand exceeds the largest element's significand."""
     return z3.UGT(amax.fraction, significand(LARGEST_SIGNIFICAND[element.name], amax))
 
 
 def bumps(amax: Exact, element: Element, rule: str) -> z3.BoolRef:
-    """Return the condition that the rule's exponent is one more than that of the rule `floor`."""
+    """Return the condition that a rule's exponent is one above the exponent of the rule `floor`."""
     match rule:
         case "floor":
             return z3.BoolVal(False)
@@ -48,7 +48,7 @@ def bumps(amax: Exact, element: Element, rule: str) -> z3.BoolRef:
 
 
 def unclamped(amax: Exact, element: Element, rule: str) -> z3.BitVecRef:
-    """Return E - emax + 127, plus one if the rule adds one."""
+    """Return the scale code before clamping: E - emax + 127, plus one where `bumps` is true."""
     exponent = amax.exponent
     one, zero = z3.BitVecVal(1, exponent.size()), z3.BitVecVal(0, exponent.size())
     return exponent - element.emax + SCALE_BIAS + z3.If(bumps(amax, element, rule), one, zero)

@@ -1,8 +1,8 @@
 """The operations of software stacks for NVFP4, stated with the solver's IEEE floats.
 
-Each statement repeats the operations of the program that it names. `fminf` is SMT-LIB's fp.min, and
-`torch.clamp` returns NaN for NaN. This module uses nothing of `mxnum`; constants are literal bit
-patterns.
+Each statement repeats the operations of the program that it names. SMT-LIB's fp.min stands for
+`fminf`, and `clamp` (which returns NaN for NaN) for `torch.clamp`. This module uses nothing of
+`mxnum`; constants are literal bit patterns.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def bits(pattern: int) -> z3.FPRef:
 ZERO, ONE, SIX = bits(0), bits(0x3F800000), bits(0x40C00000)
 LARGEST = bits(0x7F7FFFFF)
 SIXTH = bits(0x3E2AAAAB)  # The float32 number that is nearest to 1/6.
-# 448, 2^-9 and 2^-6.
+# E4M3's largest number (448), least positive number (2^-9) and least normal number (2^-6).
 LARGEST_E4M3, LEAST_E4M3, LEAST_NORMAL_E4M3 = bits(0x43E00000), bits(0x3B000000), bits(0x3C800000)
 # 448 * 6, and the float32 number that is nearest to 1 / (448 * 6).
 BOTH, BOTH_INVERSE = bits(0x45280000), bits(0x39C30C31)
@@ -44,8 +44,8 @@ def clamp(x: z3.FPRef, least: z3.FPRef, most: z3.FPRef) -> z3.FPRef:
 class Statement:
     """The formulas of one stack for its global scale, block scales, factors and decoded values."""
 
-    #: `of_tensor(largest magnitude)` is the global scale that the software stores. If `in_type`,
-    #: `of_tensor` computes in the type of its argument, else in float32.
+    #: `of_tensor(largest magnitude)` is the global scale that the software stores. `of_tensor`
+    #: computes in the type of its argument if `in_type` is true, and otherwise in float32.
     of_tensor: Callable[[z3.FPRef], z3.FPRef]
     #: `of_block(largest magnitude, global scale)` is the block's scale before it is rounded to
     #: E4M3. If `in_type`, `of_block` has a third argument, the function that rounds to the tensor's
@@ -57,9 +57,9 @@ class Statement:
     #: `reads(element, block scale, global scale, largest magnitude of the tensor)` is the decoded
     #: value.
     reads: Callable[[z3.FPRef, z3.FPRef, z3.FPRef, z3.FPRef], z3.FPRef]
-    #: True if elements are x / factor, False if they are x * factor.
+    #: True if the stack rounds x / factor to elements, False if it rounds x * factor.
     divides: bool = False
-    #: True if -0 gets the code of +0, even where a negative number underflowed to -0 in float32.
+    #: True if -0 gets the code of +0. The -0 may be a negative number that underflowed in float32.
     zero_loses_sign: bool = False
     in_type: bool = False
     #: The E4M3 code that replaces a scale of zero; 0 if the stack keeps a scale of zero.
@@ -190,8 +190,8 @@ STATEMENTS = {
     ),
 }  # fmt: skip
 
-#: Thresholds between E2M1 codes, each with True if the threshold itself gets the larger code. The
-#: code that a threshold gets is even.
+#: Thresholds between E2M1 codes, each with True if the threshold itself gets the larger code. A
+#: threshold is a tie between two codes, and gets the even code.
 PLACES = (
     (0x3E800000, False), (0x3F400000, True), (0x3FA00000, False), (0x3FE00000, True),
     (0x40200000, False), (0x40600000, True), (0x40A00000, False),

@@ -1,8 +1,8 @@
 """The tables of the standards, typed in as literals.
 
-Elements are those of OCP Microscaling v1.0, section 5, and OFP8 v1.0; e3m0 and int4 are extensions.
-Float types are those of IEEE 754, and bfloat16. Nothing is computed from `mxnum.formats`, so
-theorems reveal wrong fields of formats.
+The elements are those of OCP Microscaling v1.0, section 5, and of OFP8 v1.0, and the extensions
+e3m0 and int4. The float types are those of IEEE 754 and bfloat16. The tables do not use
+`mxnum.formats`, so a theorem fails if a field of a format is wrong there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Element:
     emin: int
     #: Exponent of the largest value.
     emax: int
-    #: Magnitude code c stands for magnitudes[c] * 2**unit.
+    #: The value of magnitude code c is magnitudes[c] * 2**unit.
     unit: int
     magnitudes: tuple[int, ...]
     infinity: int | None = None
@@ -150,7 +150,8 @@ INT8 = Element("int8", bits=8, mantissa=6, emin=0, emax=0, unit=-6, twos_complem
 INT4 = Element("int4", bits=4, mantissa=2, emin=0, emax=0, unit=-2, twos_complement=True, magnitudes=(
     0, 1, 2, 3, 4, 5, 6, 7,
 ))
-#: UE5M3 scales as an `Element`. The ninth bit is a sign bit, which scales do not have.
+#: The format of UE5M3 scales, as an `Element`. The ninth bit is the sign bit of an `Element`,
+#: because scales have only eight bits and no sign.
 E5M3 = Element("ue5m3", bits=9, mantissa=3, emin=-14, emax=16, unit=-17, nan=0xFF, magnitudes=(
     *range(16), *(m << k for k in range(1, 30) for m in range(8, 16)), *(m << 30 for m in range(8, 15)),
 ))
@@ -161,11 +162,12 @@ ELEMENTS = {element.name: element for element in (E4M3, E5M2, E3M2, E2M3, E2M1, 
 #: An E8M0 code means 2**(code - 127); the last code is NaN.
 SCALE_BIAS = 127
 SCALE_NAN = 0xFF
-#: The number of random bits that stochastic rounding compares.
+#: The default number of random bits for each stochastic rounding.
 RANDOM_BITS = 30
 
 #: The significand of each element's largest value. Under the scale rule `floor`, amax / scale
-#: exceeds the largest value iff the significand of amax is larger (OCP MX v1.0, section 6.3).
+#: exceeds the largest value iff the significand of amax exceeds this significand (OCP MX v1.0,
+#: section 6.3).
 LARGEST_SIGNIFICAND = {
     "e4m3": Fraction(7, 4),
     "e5m2": Fraction(7, 4),

@@ -61,7 +61,7 @@ LIMITS = "scales and numbers are in the domain of the float additions (in decodi
 RANDOM = "random in 0..2**30-1"
 NOT_DRAWN = "for float64 numbers, the rounding is not stochastic"
 ENVIRONMENT = "float32 operations round to nearest even"
-#: These theorems ask only bitwuzla, which answers in seconds; z3 takes minutes.
+#: Only bitwuzla proves these theorems, because it takes seconds where z3 takes minutes.
 ENGINES = ("bitwuzla",)
 MANTISSAS = range(MOST_BITS - 1)
 SOURCES = ("bfloat16", "float16", "float64")
@@ -130,9 +130,10 @@ def _check_source(source: Any, mantissa_bits: int, kind: str, rounding: Rounding
 
 
 def _widened(source: Any, mantissa_bits: int, kind: str) -> tuple[Any, Any, list[z3.BoolRef], AnyElement, AnyElement]:
-    """Return a finite x, x as float32, the premises, and a symbolic element in two word widths.
+    """Return a symbolic finite x, x as float32, the premises, and a symbolic element twice.
 
-    The element is returned in words of the width of x, and in words of 32 bits.
+    The words of the first copy of the element have the width of x; those of the second copy have 32
+    bits.
     """
     lanes.LOW_WORD[Sym] = low_word
     width = 64 if source.bits == 64 else 32
@@ -151,16 +152,16 @@ def _widened(source: Any, mantissa_bits: int, kind: str) -> tuple[Any, Any, list
 
 
 def _widening(source: Any) -> Callable[..., Any]:
-    """Return the function that converts a source to float32.
+    """Return the function that converts numbers of the type `source` to float32.
 
-    The function for float64 rounds to odd by integer operations. By the theorem
-    `narrowing/conversion`, the float conversions of loops give the results of these operations.
+    The function for float64 rounds to odd with integer operations. Loops use float conversions
+    instead, which give the same results by the theorem `narrowing/conversion`.
     """
     return as_float32.to_odd if source.name == "float64" else as_float32.make_widen(source)
 
 
 def check_scale(mantissa_bits: int, type_name: str) -> Outcome:
-    """Prove the statement `SCALE` for all rules and elements of `mantissa_bits` mantissa bits."""
+    """Prove `SCALE` for all scale rules and for all elements with `mantissa_bits` mantissa bits."""
     return together(
         (f"{rule} {kind}", partial(_check_scale, formats.FLOATS[type_name], mantissa_bits, kind, rule))
         for rule in RULES
@@ -183,7 +184,7 @@ def _check_scale(source: Any, mantissa_bits: int, kind: str, rule: ScaleRule) ->
 
 
 def check_decoding(mantissa_bits: int, type_name: str) -> Outcome:
-    """Prove the statement `DECODING` for all elements of `mantissa_bits` mantissa bits."""
+    """Prove the statement `DECODING` for all elements with `mantissa_bits` mantissa bits."""
     found = {*kinds(mantissa_bits, specials_met=False), *kinds(mantissa_bits, specials_met=True)}
     return together((kind, partial(_check_decoding, mantissa_bits, kind, type_name)) for kind in sorted(found))
 
@@ -209,7 +210,7 @@ def _codes(element: AnyElement, kind: str, code: Any, scale: Any) -> list[z3.Boo
     least, greatest = map(_value, float_additions.decoding_domain(element))  # type: ignore[arg-type]
     within = [code >= 0, code < z3.BitVecVal(1, 32) << element.bits.value, scale >= 0, scale <= 254]
     within += [scale >= least, scale <= greatest]
-    if kind == "float":  # codes above the largest belong to the kinds "nan" and "ieee"
+    if kind == "float":  # the kinds "nan" and "ieee" cover codes above the largest value's code
         within.append((code & ((z3.BitVecVal(1, 32) << (element.bits.value - 1)) - 1)) <= element.max_code.value)
     return within
 
@@ -217,8 +218,8 @@ def _codes(element: AnyElement, kind: str, code: Any, scale: Any) -> list[z3.Boo
 def check_safety(mantissa_bits: int) -> Outcome:
     """Prove the statement `SAFE`: encoding and decoding meet all obligations of `Sym`.
 
-    An operation adds its obligations to the list of its left operand. If this operand is a field of
-    the element, the list is the element's own, so `_prove_safe` reads that list too.
+    An operation adds its obligations to the list of its left operand. Fields of the element share a
+    list of their own, so `_prove_safe` also reads the element's list.
     """
     # Roundings for which the fast formulation has the same domain are checked together.
     drawn = (Rounding.SR,), tuple(rounding for rounding in ROUNDINGS if rounding != Rounding.SR)
@@ -258,7 +259,7 @@ def _prove_safe(element: AnyElement, premises: list[z3.BoolRef], owed: list[z3.B
 def _converted(value: z3.BitVecRef, target: Any) -> z3.BitVecRef:
     """Convert the bits of a float32 number to bits of the type `target`.
 
-    The conversion is that of IEEE 754; NaN becomes the target's own NaN.
+    The conversion follows IEEE 754. A NaN becomes the NaN code of `target`.
     """
     if target.name == "float32":
         return value

@@ -22,7 +22,7 @@ FLOAT32, E2M1 = FLOATS["float32"], ELEMENTS["e2m1"]
 
 
 def decided(bits: int) -> Callable[..., Outcome]:
-    """Return a function that runs `check_decided` on a changed module, in words of `bits` bits."""
+    """Return a function that runs `check_decided` on a changed module, in `bits`-bit words."""
     return lambda changed: stochastic_over.check_decided(E2M1, bits, changed)
 
 

@@ -49,13 +49,13 @@ DETERMINISTIC = tuple(rounding for rounding in conversions.ROUNDINGS if rounding
 
 
 def encoder(source: str, target: str, rounding: str, overflow: str = "saturate") -> Callable[..., Any]:
-    """Return the Python function of an encoder between named formats."""
+    """Return the Python function that encodes numbers of format `source` in format `target`."""
     formats = {**FLOATS, **ELEMENTS}
     return make_encode(formats[source], formats[target], Rounding(rounding), Overflow(overflow))
 
 
 def innocuous(element: str, rounding: str) -> Outcome:
-    """Prove the statement `INNOCUOUS` for an element and the second of two roundings."""
+    """Prove the statement `INNOCUOUS` for an element and the mode of the second rounding."""
     x, scale, unread = inputs.pattern("x", 32), inputs.scale(), z3.BitVecVal(0, 32)
     wide_scale = inputs.natural(scale, 32)
     narrow, _ = run(encoder("float32", "bfloat16", "rto"), x, z3.BitVecVal(ONE, 32), unread)

@@ -81,9 +81,9 @@ def theorem(source: str, target: str, rounding: str, engines: tuple[str, ...], p
 def in_fast_tier(source: str, target: str, rounding: str) -> bool:
     """Return True if the theorem is in the fast tier, whose proofs take a few minutes.
 
-    In the fast tier, the theorems of `widening` replace those on encoders from 16-bit types to
-    elements. The theorems of `neighbours` replace those on encoders from float64 to elements,
-    except the theorems on stochastic rounding.
+    The fast tier has no theorems on encoders from 16-bit types to elements: the theorems of
+    `widening` replace them. It has no theorems on encoders from float64 to elements, except for
+    stochastic rounding: the theorems of `neighbours` replace them.
     """
     if target in tables.FLOATS:
         return source == "float32" and target != "float64"

@@ -1,8 +1,8 @@
-"""Float scales: why the float operations of fast formulations agree with exact arithmetic.
+"""Float scales: the float operations of fast formulations agree with exact arithmetic.
 
-Products are exact. Comparing float32 numbers with a float32 threshold gives the same results as
-comparing them with the float64 product that the threshold replaces. A quotient rounded to 53 bits
-lies on the same side of every threshold as the exact quotient.
+Products are exact. A float32 threshold replaces a float64 product: comparing float32 numbers with
+either of them gives the same results. A quotient rounded to 53 bits lies on the same side of every
+threshold as the exact quotient.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ DOUBLED_NUMBERS = (
     "halves it. All results fit in 31 bits."
 )
 CONVERSIONS = "conversions between float types round to nearest even"
-#: Fast formulations round a float64 dividend to `LEADING` bits, by rounding to odd.
+#: The number of bits to which fast formulations round a float64 dividend. They round to odd.
 LEADING = 48
 
 
@@ -164,7 +164,7 @@ def check_gap(fast: Any = by_factors) -> Outcome:
         gap, rounded = 1 + Fraction(1, 2**LEADING), Fraction(1, 2**53)
         if not ((1 + rounded) / gap < 1 < (1 - rounded) * gap):
             yield "rounding can move a quotient across a threshold"
-        # Fast formulations round float64 dividends to odd.
+        # Fast formulations round float64 dividends to odd, which must not cross a threshold.
         magnitude, place = z3.BitVec("magnitude", 64), z3.BitVec("place", 64)
         kept, safe = run(fast.make_number(formats.FLOATS["float64"]), magnitude)
         below, above = (kept < place) == (magnitude < place), (kept > place) == (magnitude > place)
@@ -229,7 +229,7 @@ def check_exact(scale: Any, over: Any = float_scale, fast: Any = by_factors) -> 
 
 
 def check_exact_alone(scale: Any, over: Any = float_scale, fast: Any = by_factors) -> Outcome:
-    """Prove the statement `EXACT` by a solver, for a scale format with too many codes to list."""
+    """Prove `EXACT` with a solver, for a scale format that has too many codes to try them all."""
     code, results, obligations = z3.BitVec("code", 64), list[z3.BoolRef](), list[z3.BoolRef]()
 
     def subtract(a: Sym, b: int) -> Sym:

@@ -1,4 +1,4 @@
-"""Check that proofs fail for mistakes in the definition and fast formulations of float scales."""
+"""Check that proofs fail after a mistake in the definition or a fast version of float scales."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ VALUES, VALUES_OF_E3M0 = (partial(factor_values.check_values, ELEMENTS[name], FL
 TENSOR = partial(float_definition.check_tensor, FLOAT32)
 UP = FloatScaleRule.RCEIL
 
-#: (name, one of `MODULES`, text, replacement, the check that must refute the changed module)
+#: (name, a key of `MODULES`, text, its replacement, the check that must refute the changed module)
 MUTANTS: tuple[tuple[str, str, str, str, Callable[..., Outcome]], ...] = (
     ("ties-to-odd", "fast", "code % 2 == 0))", "code % 2 == 1))", places("e2m1", "rne")),
     ("places-of-truncation", "fast", "made.append((high, True))", "made.append((high, False))", places("e2m1", "rtz")),

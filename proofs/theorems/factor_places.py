@@ -1,8 +1,8 @@
-"""Float scales: comparing |x| with thresholds gives the definition's codes of 4-bit elements.
+"""Prove that 4-bit codes under float scales can be found by comparing numbers with thresholds.
 
-A threshold is the factor times the boundary between two codes (named `place`). By the theorems of
-`factor_arithmetic`, thresholds are exact in float64. Before loops compare float32 numbers with
-thresholds, they may round the thresholds up to float32.
+The codes equal those of the definition. A threshold is the factor times the boundary between two
+codes (named `place`). By the theorems of `factor_arithmetic`, thresholds are exact in float64.
+Before loops compare float32 numbers with thresholds, they may round the thresholds up to float32.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def check_places(
 ) -> Outcome:
     """Prove the statement `PLACES` for a source, an element, a scale and a rounding.
 
-    `over` is the module of the definition and `fast` that of the fast formulation; either may be a
-    mutant.
+    The module `over` has the definition, and the module `fast` has the fast formulation. Either
+    module may be a mutant.
     """
     count = [0]
 
@@ -87,10 +87,9 @@ def _code_by_places(
 ) -> tuple[Callable[[Size], int], Callable[[int], int]]:
     """Return two functions that find a code by comparing |x| with thresholds.
 
-    The first function returns the code of a `Size` under the factor 1. A check with this factor
-    covers every nonzero factor: products of thresholds and factors are exact, so only x / factor
-    matters. The second function returns the code of the largest number of a given sign under the
-    factor 0.
+    The first function returns the code of a `Size` under the factor 1. Other nonzero factors need
+    no check of their own: thresholds are exact, so the code depends only on x / factor. The second
+    function returns the code of the largest number of a given sign under the factor 0.
     """
 
     def multiply(factor: int, place: int) -> Any:
@@ -123,9 +122,10 @@ def _code_by_places(
 def _defined_codes(
     over: Any, source: Any, element: Any, scale: Any, rounding: Rounding
 ) -> Iterator[tuple[Ratios, int, Any]]:
-    """Yield (an interval of ratios of significands, sign, the definition's code per exponent).
+    """Yield tuples of an interval of ratios, a sign, and the definition's code for each exponent.
 
-    The intervals together cover every x and every factor.
+    A ratio is the significand of x divided by the significand of the factor. The intervals together
+    cover every x and every factor.
     """
     for sign in (0, 1):
         with patched(over, make_unpack=unpacking(over.make_unpack, EXPONENTS, sign=sign)):

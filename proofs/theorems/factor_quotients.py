@@ -1,7 +1,7 @@
 """Float scales, all elements: the definition and the fast formulation divide correctly.
 
-By the theorems of `factor_arithmetic` a quotient rounded to 53 bits lies on the same side of every
-threshold as the exact quotient.
+The theorems of `factor_arithmetic` say that a quotient rounded to 53 bits lies on the same side of
+every threshold as the exact quotient.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ QUOTIENT_ROUNDINGS = fast_paths.QUOTIENTS.roundings
 
 
 def check_digits(source: Any, mantissa_bits: int, over: Any = float_scale) -> Outcome:
-    """Prove the statement `DIVIDED` for every scale and for `mantissa_bits` mantissa bits."""
+    """Prove `DIVIDED` for every scale format, and elements with `mantissa_bits` mantissa bits."""
     element = formats.ElementFormat("any", 7 - mantissa_bits, mantissa_bits, 1)
     count = [0]
 
@@ -76,10 +76,10 @@ def check_digits(source: Any, mantissa_bits: int, over: Any = float_scale) -> Ou
 def check_rounded(
     element: Any, rounding: Rounding, overflow: Overflow, over: Any = float_scale, fast: Any = by_factors
 ) -> Outcome:
-    """Prove the statement `ROUNDED` by the theorems `magic/code` and `narrowing/conversion`.
+    """Prove the statement `ROUNDED` from the theorems `magic/code` and `narrowing/conversion`.
 
-    These two theorems say that the fast formulation rounds the quotient to odd, and then gives it
-    the definition's code.
+    These two theorems say that the fast formulation rounds the quotient to odd, and then encodes it
+    as the definition does.
     """
     lanes.LOW_WORD[Sym] = low_word
     domain = float_additions.domain(element, rounding)
@@ -111,7 +111,7 @@ def check_rounded(
 
 
 class _Changed:
-    """A wrapper of a module, with other values for some of the module's names."""
+    """A wrapper of a module that replaces some of the module's attributes."""
 
     def __init__(self, module: Any, **names: Any) -> None:
         self.module, self.names = module, names

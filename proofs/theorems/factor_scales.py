@@ -1,8 +1,8 @@
-"""Finding float scales: the definition and the fast formulation give the same scale.
+"""Prove that the definition and the fast formulation find the same float scale.
 
-Definition and fast formulation divide the largest magnitude by (tensor scale * largest value of the
-element). The definition computes the leading digits of the quotient; the fast formulation computes
-a float64 quotient.
+Both divide the largest magnitude of a block by (tensor scale * largest value of the element). The
+definition computes the leading digits of the quotient, whereas the fast formulation computes a
+float64 quotient.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ FOUND_BY: Any = fast_paths.FOUND.rules
 
 
 def check_found(scale: Any, rule: FloatScaleRule, over: Any = float_scale, fast: Any = by_factors) -> Outcome:
-    """Prove the statement `FOUND` for a scale and a rule."""
+    """Prove the statement `FOUND` for a scale format and a scale rule."""
     (q, finite), obligations, results = any_quotient(), list[z3.BoolRef](), list[z3.BoolRef]()
 
     def arithmetic(operation: Any) -> Any:
@@ -87,7 +87,10 @@ def check_found(scale: Any, rule: FloatScaleRule, over: Any = float_scale, fast:
 
 
 def check_scale_digits(source: Any, scale: Any, over: Any = float_scale) -> Outcome:
-    """Prove the statement `DIVIDED` for a source and a scale, by trying all sequences of digits."""
+    """Prove the statement `DIVIDED` for a source type and a scale format.
+
+    The proof tries all sequences of digits.
+    """
     count, digits = [0], scale.number.mantissa_bits + 2
 
     def problems() -> Iterator[str]:
@@ -103,10 +106,10 @@ def check_scale_digits(source: Any, scale: Any, over: Any = float_scale) -> Outc
 
 
 def check_scale_digits_alone(source: Any, scale: Any, over: Any = float_scale) -> Outcome:
-    """Prove the statement `DIVIDED` by a solver, for a scale with too many significands to try all.
+    """Prove the statement `DIVIDED` with a solver, for a scale format with many significands.
 
-    Formats with such scales have no tensor scale, so the divisor is the largest value of an
-    element.
+    There are too many significands to try them all. Formats with such scales have no tensor scale,
+    so the divisor is the largest value of an element.
     """
     return together(
         (element.name, partial(_digits_alone, source, element, scale, over)) for element, _ in _goals().values()
@@ -114,10 +117,10 @@ def check_scale_digits_alone(source: Any, scale: Any, over: Any = float_scale) -
 
 
 def _goals() -> dict[int, tuple[Any, int]]:
-    """Return the largest value of each element: a mapping from significand to (element, exponent).
+    """Return the largest value of each element format.
 
-    If the largest values of several elements have the same significand, the mapping contains only
-    one of these elements.
+    The mapping contains (element format, exponent) for each significand of a largest value. If
+    several formats have the same significand, the mapping contains only one of these formats.
     """
     largest = (
         (element, *float_scale._number_of_code(element, element.max_code)) for element in formats.ELEMENTS.values()
@@ -135,9 +138,9 @@ def _digits_alone(source: Any, element: Any, scale: Any, over: Any) -> Outcome:
     is_less = z3.SignExt(wide, -(exponent.value + shift + last))
     amount, found = z3.ZeroExt(wide, x), z3.ZeroExt(wide, quotient.value)
     whole, rest = z3.LShR(found, 1), found & 1
-    # The dividend is ``x / 2**source.mantissa_bits`` and the divisor ``goal / 2**last``, both in
-    # [1, 2). `exact` is ``q * goal * 2**source.mantissa_bits``, where q is the exact quotient in
-    # units of the last digit of `whole`.
+    # The dividend, ``x / 2**source.mantissa_bits``, and the divisor, ``goal / 2**last``, lie in [1,
+    # 2). Let q be the exact quotient, in units of the last digit of `whole`. Then `exact` is
+    # ``q * goal * 2**source.mantissa_bits``.
     exact = amount << (digits + last + is_less)
     low, high = (whole * goal) << source.mantissa_bits, ((whole + 1) * goal) << source.mantissa_bits
     right = [

@@ -1,4 +1,4 @@
-"""Float scales: the value of a code is the product of factor and element, rounded once."""
+"""Prove that the value of a code under a float scale is factor times element, rounded once."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class _Product:
 
 
 def check_values(element: Any, target: Any, over: Any = float_scale, fast: Any = by_factors) -> Outcome:
-    """Check that definition and fast formulation multiply the factor by the same number.
+    """Check that the definition and the fast formulation multiply the factor by the same number.
 
     `check_narrowed` checks the rounding of the product.
     """
@@ -87,7 +87,7 @@ def check_values(element: Any, target: Any, over: Any = float_scale, fast: Any =
 def _defined_products(over: Any, element: Any, target: Any, scale: Any, code: int) -> Iterator[Any]:
     """Yield the numbers that the definition packs as the value of a code, for all factors.
 
-    Each item is (position of the leading bit, sign, exponent, significand, kind).
+    Each number is a tuple (position of the leading bit, sign, exponent, significand, kind).
     """
     with patched(over, make_pack=lambda *how: lambda *packed: (how[3], *packed[:4])):
         decode = over.make_decode_over(element, scale, target)
@@ -100,7 +100,10 @@ def _defined_products(over: Any, element: Any, target: Any, scale: Any, code: in
 
 
 def _multiply(a: Any, b: Any) -> Any:
-    """Return the factor times a float64 number; `a` or `b` holds the number's bits."""
+    """Return the factor times a float64 number.
+
+    One of `a` and `b` holds the number's bits; the other one represents the factor.
+    """
     bits = a if isinstance(a, int | np.integer) else b
     number = float(np.int64(bits).view(np.float64))
     return _Product(Fraction(number)) if np.isfinite(number) else None
@@ -117,7 +120,7 @@ def _values(fast: Any, element: Any, target: Any) -> Callable[[int], Any]:
 
 
 def _tables_of_values(fast: Any, element: Any, target: Any) -> list[Callable[[int], Any]]:
-    """Return the functions that take a code's value from the table of a block."""
+    """Return the functions that compute a code's value from the table of a block."""
     ways: list[Callable[[int], Any]] = []
     if element in BY_PLACES:
         ways.append(partial(_value_by_places, fast, element, target))
@@ -155,7 +158,7 @@ def _value_by_code(fast: Any, element: Any, code: int) -> Any:
 
 
 def product_of(value: Any) -> Any:
-    """Return `value` if it is a product, and the product 0 if it is the bits of a zero."""
+    """Return `value` as a `_Product`; a value that is not a `_Product` is the bits of a zero."""
     return value if isinstance(value, _Product) else _Product(Fraction(0), int(value != 0))
 
 
@@ -164,7 +167,7 @@ def _unchanged(number: Any) -> Any:
 
 
 def on_products(fast: Any) -> Any:
-    """Patch `fast`: the factor becomes a nonzero symbol, and tables become dicts of products."""
+    """Patch `fast` so that the factor is a nonzero symbol and tables are dicts of `_Product`s."""
     return patched(
         fast,
         _make_factor=lambda scale: lambda code, tensor: _Factor(),

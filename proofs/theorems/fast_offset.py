@@ -29,7 +29,7 @@ TIMEOUT = 3600
 
 
 def difference(source: str) -> Outcome:
-    """Prove the statement `DIFFERENCE` for a source."""
+    """Prove the statement `DIFFERENCE` for numbers of one float type."""
     float_type = FLOATS[source]
     x, offset = z3.BitVec("x", float_type.bits), z3.BitVec("offset", 16)
     wide_x = z3.SignExt(32 - float_type.bits, x) if float_type.bits < 32 else x
@@ -50,7 +50,7 @@ def difference(source: str) -> Outcome:
 
 
 def total(name: str) -> Outcome:
-    """Prove the statement `SUM` for an element."""
+    """Prove the statement `SUM` for one element format."""
     element = ELEMENTS[name]
     least, greatest = float_additions.decoding_domain(element)
     constants, widen = float_additions.constants(element), as_float32.make_widen(OFFSET)

@@ -1,9 +1,9 @@
-"""Float scales: the definition rounds an exact quotient once, as the specification says.
+"""Theorems: with float scales, the definition rounds an exact quotient once, as specified.
 
 The definition divides, keeps the leading digits and a digit that says whether a remainder is left,
-and packs these digits. The digits are right by the theorems of `factor_quotients` (elements),
-`factor_scales` (scales) and this module (tensor scales). This module also proves that packing the
-digits of a quotient rounds the quotient, for elements, scales and tensor scales.
+and packs these digits. The theorems of `factor_quotients` (elements), `factor_scales` (scales) and
+this module (tensor scales) say that the digits are right. This module also proves that packing
+these digits gives the correctly rounded quotient, for elements, scales and tensor scales.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ DIGITS = (
     "the digits are any that `divide` returns, and the exponent is any that x / factor can have; or both are those of "
     "zero"
 )
-#: The greatest exponent of quotients, as in `ratios.EXPONENTS`.
+#: The largest exponent of a quotient, as in `ratios.EXPONENTS`.
 MOST = 1400
-#: The standards' tables of the float formats of scales.
+#: The standards' tables of the elements, and of the float formats of scales.
 NUMBERS: dict[str, Any] = {**tables.ELEMENTS, **tables.FLOATS, "e5m3": tables.E5M3}
 
 
 def check_packed(number: Any, roundings: tuple[tuple[Rounding, Overflow], ...], digits: int, pack_of: Any) -> Outcome:
     """Prove the statement `PACKED` for numbers with `digits` digits after the leading one.
 
-    `pack_of` makes the packing function, or a mutant of it.
+    `pack_of` makes the packing function, or a mutant of the packing function.
     """
     return together((f"{rounding} {over}", partial(_packed, number, rounding, over, digits, pack_of))
                     for rounding, over in roundings)  # fmt: skip
@@ -119,9 +119,9 @@ def _pairs() -> list[tuple[Any, Any]]:
 def _made(source: Any, element: Any, scale: Any, over: Any) -> tuple[Any, list[Any], list[Any]]:
     """Return a function that computes a tensor scale, and two lists that describe its last call.
 
-    The first list holds the arguments of the divisions, and the second those of the packings. The
-    function's arguments are the significand of the largest magnitude, and the code that each
-    packing is to return.
+    The first list holds the arguments of the divisions, and the second list holds the arguments of
+    the packings. The function takes the significand of the largest magnitude, and the code that
+    each packing returns.
     """
     calls, packed, code = list[Any](), list[Any](), [0]
 

@@ -1,10 +1,10 @@
 """Four over six: lemmas about the choice between two scales.
 
 Each block gets the scale with the smaller sum of rounding errors. The loop first sums the errors in
-float32. If the two sums differ by more than their error bound, these sums decide. For undecided
-blocks, the loop sums the errors in pairs of float64 numbers. For blocks that are still undecided,
-the loop's caller sums the errors in rational numbers. This module proves that decisions by float32
-and float64 sums are right.
+float32. If the two sums differ by more than their error bound, the loop chooses the scale with the
+smaller float32 sum. For undecided blocks, the loop sums the errors in pairs of float64 numbers. For
+blocks that are still undecided, the loop's caller sums the errors in rational numbers. This module
+proves that decisions by float32 and float64 sums are right.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ LOST = (
 )
 E2M1 = formats.ELEMENTS["e2m1"]
 RULE = FloatScaleRule.FOUR_OVER_SIX_SQUARED
-#: In float32, the distance between an element and its rounded value has an error of at most `KNOWN`
-#: times the block's largest element.
+#: An upper bound of the error of the distance between an element and its rounded value, if float32
+#: arithmetic computes the distance. The bound is relative to the block's largest element.
 KNOWN = Fraction(2.0**-20.82)
-#: `HALF_UNIT` bounds the relative error of rounding to float32, and `UNDERFLOW` bounds the absolute
-#: error of products below the normal numbers.
+#: `HALF_UNIT` bounds the relative error of rounding to float32. `UNDERFLOW` bounds the absolute
+#: error of products that are smaller than the smallest normal number.
 HALF_UNIT = Fraction(1, 2**24 + 1)
 UNDERFLOW = Fraction(1, 2**150)
 
@@ -85,7 +85,7 @@ def check_aim(source: Any, scale: Any, over: Any = float_scale) -> Outcome:
 
 
 class _Size:
-    """A magnitude that is unknown, except that its ratio to the factor is one of `ratios`."""
+    """An unknown magnitude whose ratio to the factor is in the set `ratios`."""
 
     def __init__(self, ratios: Ratios) -> None:
         self.ratios = ratios
@@ -98,7 +98,10 @@ class _Size:
 
 
 def check_nearest(nearest: Any = four_over_six._nearest) -> Outcome:
-    """Prove the statement `NEAREST` for every magnitude, by the thresholds of E2M1."""
+    """Prove the statement `NEAREST` for every magnitude.
+
+    The proof checks each value and each threshold of E2M1, and each interval between them.
+    """
     table = tables.ELEMENTS["e2m1"]
     values = [table.value(code) for code in range(table.last + 1)]
     ends = sorted({*values, *((a + b) / 2 for a, b in pairwise(values)), Fraction(1 << 20)})
@@ -124,7 +127,7 @@ def _float64(name: str) -> tuple[z3.BitVecRef, z3.FPRef]:
 
 
 def _is_exact(operation: Any, a: z3.FPRef, b: z3.FPRef) -> z3.BoolRef:
-    """Return the condition that the results of an operation, rounded up and down, are equal."""
+    """Return the condition that an operation is exact, so rounding up and down are the same."""
     return z3.fpEQ(operation(z3.RTP(), a, b), operation(z3.RTN(), a, b))
 
 
@@ -221,8 +224,8 @@ def check_added(loop: Any = four_over_six) -> Outcome:
     """
     one = 1 + HALF_UNIT
     levels = 4
-    # Each difference is rounded and goes through four additions in float32. In a block of 2**31
-    # elements, 2**27 sums of 16 differences are then added in float64.
+    # Each difference is rounded once, and four additions in float32 then include it in a sum of 16
+    # differences. In a block of 2**31 elements, 2**27 such sums are then added in float64.
     by_adding = one ** (levels + 1) - 1 + Fraction(1, 2**26)
     slack = 1 - Fraction(1, 2**50)
 
@@ -252,10 +255,11 @@ def check_lost(loop: Any = four_over_six) -> Outcome:
     unit = Fraction(1, 2**53)
 
     def problems() -> Iterator[str]:
-        # An addition with a sum of at most 1 has an error of at most `unit`. `low` is the sum of k
-        # errors, so `low` is at most about k * unit. Each addition to `low` loses at most `unit` *
-        # (new `low`). The first check is the induction step from k to k + 1. Each term causes two
-        # additions to `low`. The second check bounds the sum of what all additions lose.
+        # If a sum is at most 1, its addition has an error of at most `unit`. `low` is the sum of k
+        # errors, so `low` is at most about k * unit. An addition to `low` has an error of at most
+        # `unit` times the new `low`. The first check is the induction step from k to k + 1. Each
+        # term causes two additions to `low`. The second check bounds the sum of the errors of all
+        # additions to `low`.
         low, error, k, made, lost = z3.Reals("low error k made lost")
         more = 1 + z3.RealVal(Fraction(1, 2**20))
         u = z3.RealVal(unit)

@@ -46,8 +46,8 @@ ROUNDED = (
 )
 #: The number of bits of the integers in the statements.
 WIDE = 128
-#: A bound on the magnitude of exponents of terms and sums. The lowest exponent is that of a product
-#: of four zeros, two of which are scales.
+#: A bound on the magnitude of the exponents of terms and sums. A zero has the exponent -1024, so
+#: the lowest exponent of a term is -4096: the exponent of two zero elements with two zero scales.
 FARTHEST = 1 << 13
 MOST_BITS = 40
 WORD = 64
@@ -148,7 +148,7 @@ def check_sum(name: str, kept: int) -> Outcome:
 
 
 def _product(element: tables.Element, a: z3.BitVecRef, b: z3.BitVecRef) -> tuple[Any, Any]:
-    """Return the sign and the magnitude, in units of 2**-UNIT, of a product of two values."""
+    """Return the sign of a product of two values, and its magnitude in units of 2**-UNIT."""
     significands, shifts = [], []
     for code in (a, b):
         field = z3.Extract(element.bits - 2, element.mantissa, code)
@@ -160,9 +160,9 @@ def _product(element: tables.Element, a: z3.BitVecRef, b: z3.BitVecRef) -> tuple
 
 
 def _float32(c: z3.BitVecRef) -> tuple[Any, Any]:
-    """Return the sign and the magnitude, in units of 2**-UNIT, of a float32.
+    """Return the sign of a float32 number, and its magnitude in units of 2**-UNIT.
 
-    The exponent of the float32 number must be at least -12.
+    The exponent of the number must be at least -12.
     """
     significand = _wide(z3.Extract(22, 0, c)) + (1 << 23)
     return z3.Extract(31, 31, c), significand << (_wide(z3.Extract(30, 23, c)) - 150 + UNIT)

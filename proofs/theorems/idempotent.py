@@ -1,12 +1,11 @@
-"""Quantizing twice gives the same values as quantizing once, in the cases that the docs name.
+"""Quantizing twice gives the same values as quantizing once, under the hypotheses of each theorem.
 
 Let A be the largest magnitude of a block, and T the largest magnitude of its quantized values.
-Rounding is monotone (structure/monotone), so the largest quantized magnitude T is the largest
-magnitude A rounded toward zero or away from zero. In `rne` and `rna`, rounding the largest
-magnitude A gives the largest quantized magnitude T. If the largest magnitude A is an infinity, T is
-the value to which an infinity saturates.
+Rounding is monotone (structure/monotone), so T is A rounded toward zero or away from zero. In `rne`
+and `rna`, T is A rounded in this mode. If A is an infinity, T is the value to which an infinity
+saturates.
 
-The theorem about the largest magnitudes A and T extends to the whole block. The second quantization
+The proofs treat only A and T, but the result holds for the whole block. The second quantization
 uses the scale of the first quantization or half of this scale. Under both scales the element format
 represents all quantized values, so the second quantization does not change them.
 """
@@ -38,34 +37,35 @@ STATEMENT = (
     "quantization changes no value of the block."
 )
 ANY, NEAREST = ("rtz", "rtp"), ("rne", "rna")
-#: In a list of rounding modes, the entry "infinity" stands for the case that the largest magnitude
-#: A is infinite and saturates.
+#: In a list of rounding modes, the entry "infinity" is the case in which the largest magnitude A is
+#: infinite and saturates.
 INFINITY = "infinity"
 
 
-#: The rules for which the theorem holds. Under `half_up` and `floor_plus_one` the largest element
-#: of a block can be rounded up so far that the scale doubles. Under a doubled scale, the small
-#: numbers of the block keep fewer digits.
+#: The rules for which the theorem holds. It is false for `half_up` and `floor_plus_one`: there the
+#: largest element of a block can be rounded up so far that the scale doubles. Under the doubled
+#: scale, the small numbers of the block keep fewer digits.
 RULES = ("floor", "ceil", "even", "rceil")
-#: The pairs (source, element) in the fast tier: an element with NaN, and an element without NaN.
+#: The pairs (float type, element format) in the fast tier of proofs: one element format with a NaN
+#: code, and one without.
 FAST = (("float32", "e4m3"), ("float32", "e2m1"))
 
 
 def roundings(element: str, rule: str) -> tuple[str, ...]:
-    """Return the modes in which the theorem rounds a block's largest magnitude A.
+    """Return the rounding modes of A, the block's largest magnitude, that the theorem covers.
 
     The modes are `ANY`, except for the rule `even` in e4m3, where they are `NEAREST`. In e4m3 under
     `even`, rounding toward zero can make the largest number so small that the second scale is half
-    the first scale. Under this scale the largest number becomes 480, above e4m3's largest value,
-    448. For every rule except `ceil`, the theorem also covers an infinite largest magnitude, so the
-    result includes `INFINITY`. Under `ceil` the theorem is false for an infinity.
+    the first scale. The largest number divided by this second scale is then 480, above e4m3's
+    largest value, 448. Under every rule except `ceil`, A may also be an infinity, so the result
+    includes `INFINITY`. Under `ceil` the theorem is false for infinities.
     """
     modes = NEAREST if (element, rule) == ("e4m3", "even") else ANY
     return modes if rule == "ceil" else (*modes, INFINITY)
 
 
 def kernels(source: str, element: str, rule: str, rounding: str) -> tuple[Callable[..., Any], ...]:
-    """Return the kernels that find a scale, quantize, decode, and quantize again by rtz or rtp."""
+    """Return kernels that find a scale, encode, decode, encode again by rtz, and again by rtp."""
     float_type, target = FLOATS[source], ELEMENTS[element]
     return (
         make_shared_scale(float_type, target, ScaleRule(rule)),
@@ -79,7 +79,7 @@ def kernels(source: str, element: str, rule: str, rounding: str) -> tuple[Callab
 
 
 def check(source: str, element: str, rule: str, rounding: str) -> Outcome:
-    """Prove the theorem for one mode of rounding a block's largest magnitude."""
+    """Prove the theorem for one rounding mode of a block's largest magnitude."""
     float_type, target = tables.FLOATS[source], ELEMENTS[element]
     scale_of, encode, decode, *again = kernels(source, element, rule, rounding)
     width = inputs.conversion_word(FLOATS[source], target)
@@ -104,14 +104,14 @@ def check(source: str, element: str, rule: str, rounding: str) -> Outcome:
 
 
 def doubles(element: str) -> bool:
-    """Return True if twice each value of an element format is a value or exceeds the largest."""
+    """Return True if the double of each element value is also a value or exceeds the largest."""
     e = ELEMENTS[element]
     values = {Fraction(e.value(code)) for code in range(e.max_code + 1)}
     return all(2 * v in values for v in values if 2 * v <= max(values))
 
 
 def check_all(source: str, element: str, rule: str) -> Outcome:
-    """Prove the theorem for all modes."""
+    """Prove the theorem for all rounding modes that `roundings` returns."""
     if not doubles(element):
         return Outcome("refuted", "by hand", 0.0, "twice some value of the element is not a value of the element")
     modes = roundings(element, rule)

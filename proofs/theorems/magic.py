@@ -1,4 +1,4 @@
-"""The fast formulation equals the definition for all inputs for which loops use it."""
+"""The fast formulation (float32 additions) equals the definition wherever loops use it."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _float_result(name: str, value: z3.FPRef, operand: Sym) -> Sym:
 
 
 def _truncate(a: Sym) -> Sym:
-    """Return the integer part of a float32; record the obligation that it is below 2**31."""
+    """Return the integer part of a float32, and require a proof that it is below 2**31."""
     field = z3.LShR(a.value & 0x7FFFFFFF, 23)
     a.obligations.append(z3.ULT(field, 127 + 31))
     significand = (a.value & 0x7FFFFF) | 0x800000
@@ -192,7 +192,7 @@ def swept(got: Any, want: Any, bits: int, started: float) -> Outcome:
 
 
 def run_fast(function: Callable[..., Any], *arguments: z3.BitVecRef) -> tuple[Any, list[z3.BoolRef]]:
-    """Run a function as `run` does, and record the equations of its float operations."""
+    """Run a function with `run`, and record the equations that define its float operations."""
     _results.clear()
     lanes.FLOAT_ARITHMETIC[Sym] = _float_arithmetic
     return run(function, *arguments)

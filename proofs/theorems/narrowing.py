@@ -44,7 +44,7 @@ HYPOTHESES = (
 
 
 def low_word(word: Sym) -> Sym:
-    """Return a word's low 32 bits; record the obligation that sign extension restores the word."""
+    """Return a word's low 32 bits; record the obligation that they sign-extend to the word."""
     low = z3.Extract(31, 0, word.value)
     word.obligations.append(z3.SignExt(32, low) == word.value)
     return Sym(low, word.obligations)

@@ -1,8 +1,8 @@
 """Rounding, stated without a rounding operator: which real numbers have a given code.
 
-The theorems of this module do not use `proofs.specs.conversions.rounded`. The theorems compare the
-exact x / 2**scale with the element's values, from the standards' tables, and with the exact
-midpoints between values.
+The theorems of this module do not use the rounding function `proofs.specs.conversions.rounded`.
+Instead, the theorems compare the exact x / 2**scale with the element's values, which come from the
+standards' tables, and with the exact midpoints between these values.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ HYPOTHESES = ("x is any finite number of its type", "scale is any E8M0 code but 
 
 
 def bound(code: z3.BitVecRef, sort: z3.FPSortRef, bounds: list[Fraction | None]) -> z3.FPRef:
-    """Return bounds[code] as an exact number; None stands for infinity."""
+    """Return bounds[code] as an exact number; a bound of None means infinity."""
     infinity = z3.fpPlusInfinity(sort)
 
     def entry(index: int) -> z3.FPRef:
@@ -56,7 +56,7 @@ def bound(code: z3.BitVecRef, sort: z3.FPSortRef, bounds: list[Fraction | None])
 def stands_for(code: z3.BitVecRef, size: z3.FPRef, negative: z3.BoolRef, element: Element, rounding: str) -> z3.BoolRef:
     """Return the condition that `code` is the right magnitude code for the magnitude `size`.
 
-    The condition is false for a code without a value.
+    The condition is false for codes above `element.last`, which have no finite value.
     """
     sort = size.sort()
     values = [element.value(index) for index in range(element.last + 1)]

@@ -60,7 +60,10 @@ def word_of(float_type: tables.Float) -> int:
 
 
 def rounded_to_odd(a: z3.FPRef, b: z3.FPRef, definitions: conversions.Definitions) -> z3.FPRef:
-    """Return a + b rounded to odd in their float type; zeros have the sign that IEEE 754 gives."""
+    """Return a + b, rounded to odd in the type of a and b.
+
+    The sign of a zero sum is the sign that IEEE 754 defines.
+    """
     down, up = z3.fpAdd(z3.RTN(), a, b), z3.fpAdd(z3.RTP(), a, b)
     odd = z3.Extract(0, 0, conversions.Exact(down, definitions).bits) == 1
     return z3.If(z3.fpEQ(down, up), z3.fpAdd(z3.RNE(), a, b), z3.If(odd, down, up))
@@ -112,7 +115,10 @@ def difference(source: str) -> Outcome:
 
 
 def half_range_kernels(source: str) -> tuple[Callable[..., Any], ...]:
-    """Return the half-range kernels of a source, for all elements and rules."""
+    """Return the kernels that compute the scale of the half range from numbers of a source type.
+
+    There is one kernel for each pair of an element and a scale rule.
+    """
     pairs = [(element, rule) for element in ELEMENTS.values() for rule in ScaleRule]
     return tuple(kernels.make_half_range_scale(FLOATS[source], element, rule) for element, rule in pairs)
 
@@ -120,7 +126,8 @@ def half_range_kernels(source: str) -> tuple[Callable[..., Any], ...]:
 def half_range(source: str) -> Outcome:
     """Prove the statement `HALF_RANGE` for all elements and rules with one solver question.
 
-    The difference largest - smallest is the hard part, and is the same for all elements and rules.
+    One question suffices, because the difference largest - smallest is the hard part, and this
+    difference is the same for all elements and rules.
     """
     float_type = tables.FLOATS[source]
     width = word_of(float_type)

@@ -52,7 +52,7 @@ def encoder(source: str, element: str, rounding: str, overflow: str) -> Callable
 
 
 class Given:
-    """Symbolic inputs for a source and an element, the exact x / 2**scale, and the codes of x."""
+    """Symbolic inputs of an encoder, the exact x / 2**(scale - 127), and the codes of x."""
 
     def __init__(self, source: str, element: str) -> None:
         self.source, self.element = tables.FLOATS[source], tables.ELEMENTS[element]
@@ -65,7 +65,7 @@ class Given:
         self.premises = [z3.ULE(magnitude, self.source.infinity), self.scale != tables.SCALE_NAN]
 
     def number(self) -> z3.FPRef:
-        """Return x / 2**scale for finite x."""
+        """Return x / 2**(scale - 127) for finite x."""
         wide = conversions.widen(self.x, self.source, conversions.wide_sort(self.source, self.element))
         return conversions.unscaled(wide, self.scale, self.definitions).value
 
@@ -77,11 +77,11 @@ class Given:
         return inputs.code_of(result, self.element.bits)[0]
 
     def magnitude(self, rounding: str, overflow: str) -> z3.BitVecRef:
-        """Return the magnitude code of x in the given modes."""
+        """Return the magnitude part of the code of x, without the sign, in the given modes."""
         return conversions.sign_and_magnitude(self.code(rounding, overflow), self.element)[1]
 
     def prove(self, goal: z3.BoolRef, engines: tuple[str, ...] = BOTH) -> Outcome:
-        """Prove a goal for every x that is not NaN, under every scale code but 0xFF."""
+        """Prove a goal for every x except NaN, and for every scale code except 0xFF."""
         show, example = (self.x, self.scale, self.random), ((self.x, 0), (self.scale, 127))
         return prove([*self.premises, *self.definitions], goal, engines=engines, show=show, example=example)
 

@@ -1,16 +1,18 @@
 """Prove that float and integer instructions add the products of a block exactly.
 
-Measured in the smallest step of their format, elements are integers. Float operations add integers
+Elements are integer multiples of the smallest step of their format. Float operations add integers
 exactly, in any order and with fused or separate multiplication, as long as no partial sum needs
-more bits than the significand has. So a sum of products is exact if the block length times the
-largest product fits in the significand. For a pair of element formats, the library decides how to
-add products (`exactness_of`). From the element values in `proofs/specs/tables.py`, the check
-computes the largest sum that can arise. If the decision depends on the smallest and the largest
-magnitude of a block, the check covers all pairs of these magnitudes.
+more bits than a significand has. So a sum of products is exact if the block length times the
+largest product fits in the significand.
+
+The library's function `exactness_of` decides how to add the products of two element formats. The
+check computes the largest possible sum from the element values in `proofs/specs/tables.py`. If the
+decision depends on the smallest and the largest magnitude of a block, the check covers all pairs of
+these magnitudes.
 
 Integer instructions add modulo 2**32, so only the final sum has to fit in 32 bits. The final sum is
 converted to float32, so it may be at most 2**24 units, like a float32 sum. Some integer
-instructions have operands or sums of 16 bits; the check covers these, too.
+instructions have operands or sums of 16 bits; the check also covers these.
 """
 
 from __future__ import annotations
@@ -43,13 +45,13 @@ STATEMENT = (
     "exactly. If this type is float64, it also represents exactly the product of these two significands and any sum "
     "over a block."
 )
-#: For each number type of the products: sums up to 2**bits units are exact. Sums of int8 or int16
-#: products are converted to float32, so they have the bits of float32.
+#: The number of bits for each number type of the products: sums of up to 2**bits units are exact.
+#: Sums of int8 or int16 products are converted to float32, so float32 limits these sums, too.
 EXACT = {"float32": 24, "float64": 53, "int8": 24, "int16": 24}
 INSTRUCTIONS = ("", "avx2", "vnni")
 LONGEST = 1 << 12
-#: The significand bits of each float format of scales. Under float scales, blocks of up to
-#: `LONGEST_WITH_FLOATS` elements are checked.
+#: The number of significand bits of each float format for scales. If scales are floats, the check
+#: covers blocks of up to `LONGEST_WITH_FLOATS` elements.
 SCALE_BITS = {"e4m3": 4, "ue5m3": 4, "bfloat16": 8, "float16": 11, "float32": 24}
 LONGEST_WITH_FLOATS = 1 << 8
 
@@ -73,8 +75,8 @@ def check(a: str, b: str) -> Outcome:
         planned += 1
         largest = []
         for element, unit in ((first, how.unit_a), (second, how.unit_b)):
-            # In two's complement, the magnitude of the most negative value is one step above the
-            # largest positive value.
+            # In two's complement, the magnitude of the most negative value exceeds the largest
+            # positive value by one step.
             most = element.magnitudes[-1] + (1 if element.twos_complement else 0)
             if element.unit < unit:
                 return outcome("refuted", f"{element.name} has values that are not multiples of 2**{unit}")
@@ -102,9 +104,9 @@ def check(a: str, b: str) -> Outcome:
 
 
 def wrong_extra(a: str, b: str, run: int, total: int) -> str:
-    """Describe the first inexact sum under float scales; return "" if all sums are exact.
+    """Describe the first sum that is inexact if scales are floats; return "" if all are exact.
 
-    One operand or both may have float scales.
+    The check covers float scales of one operand and of both operands.
     """
     for bits_a, bits_b in product((1, *SCALE_BITS.values()), repeat=2):
         if bits_a == bits_b == 1:
@@ -148,7 +150,7 @@ def extremes(element: tables.Element) -> tuple[int, int]:
 
 
 def of(element: tables.Element) -> integers.Integers:
-    """Return the `Integers` of a format for which integer instructions add products."""
+    """Return the `Integers` of a format whose products integer instructions add."""
     found = integers.integers_of(ELEMENTS[element.name])
     assert found is not None
     return found
@@ -183,7 +185,10 @@ def unpacks(element: tables.Element) -> bool:
 
 
 def unpacks_integers(element: tables.Element, codes: np.ndarray[Any, Any]) -> bool:
-    """Return True if `integers.pack` stores the value of each code in units, for both operands."""
+    """Return True if `integers.pack` stores each code's value as a number of units.
+
+    The function checks this for the left and for the right operand.
+    """
     found = integers.integers_of(ELEMENTS[element.name])
     if found is None:
         return True
@@ -215,7 +220,7 @@ def value(element: tables.Element, code: int) -> float:
 
 
 def same(x: float, y: float) -> bool:
-    """Return True if two floats are equal with their signs, or both are NaN."""
+    """Return True if two floats have equal values and signs, or if both are NaN."""
     return (np.isnan(x) and np.isnan(y)) or (x == y and bool(np.signbit(x) == np.signbit(y)))
 
 

@@ -1,8 +1,8 @@
 """No intermediate result leaves its word, so theorems hold for Python ints, int32, int64 and GPUs.
 
-`mxnum.prove.sym` records an obligation for every addition, subtraction, left shift and shift
-amount. This module proves the obligations of every kernel of the eight elements under E8M0 scales,
-for the word in which the compiled kernel computes.
+`mxnum.prove.sym` records an obligation for every addition, subtraction, multiplication, left shift
+and shift amount. This module proves these obligations for every kernel of the eight elements under
+E8M0 scales. Each proof is for the word size of the compiled kernel.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def safe(
     return prove(premises, z3.And(*distinct.values()), engines=ENGINES, show=symbols, example=example)
 
 
-#: bitwuzla alone proves the obligations, in the fast tier and in the full tier.
+#: The only solver that proves the obligations, in the fast tier and in the full tier.
 ENGINES = ("bitwuzla",)
 NATURALS = ("scale", "random")
 

@@ -1,4 +1,7 @@
-"""The formulation of CUDA kernels equals the definition for finite inputs and every scale."""
+"""Theorems that the formulas of CUDA kernels give the results of the definition.
+
+The theorems cover finite inputs, and every scale but NaN.
+"""
 
 from __future__ import annotations
 
@@ -64,14 +67,14 @@ class Floats:
 
 
 def _finite(source: ElementFormat, x: z3.BitVecRef) -> list[z3.BoolRef]:
-    """Return the premises that x is the sign-extended bit pattern of a finite number."""
+    """Return premises which state that x is the sign-extended bit pattern of a finite number."""
     half = 1 << (source.bits - 1)
     within = [] if source.bits == 32 else [x >= -half, x < half]
     return [*within, (x & (half - 1)) <= source.max_code]
 
 
 def check_code(source: ElementFormat, element: ElementFormat) -> Outcome:
-    """Prove the statement `CODE` for a source and an element."""
+    """Prove the statement `CODE` for a source type and an element format."""
     x, scale = z3.BitVec("x", 32), z3.BitVec("scale", 32)
     floats = Floats()
     code = scaled.make_code(source, element)
@@ -82,7 +85,7 @@ def check_code(source: ElementFormat, element: ElementFormat) -> Outcome:
 
 
 def check_value(element: ElementFormat) -> Outcome:
-    """Prove the statement `VALUE` for an element."""
+    """Prove the statement `VALUE` for an element format."""
     x, scale = z3.BitVec("x", 32), z3.BitVec("scale", 32)
     floats = Floats()
     value = scaled.make_value(element)
@@ -94,7 +97,7 @@ def check_value(element: ElementFormat) -> Outcome:
 
 
 def check_decoding(element: ElementFormat) -> Outcome:
-    """Prove the statement `DECODING` for an element."""
+    """Prove the statement `DECODING` for an element format."""
     code, scale = z3.BitVec("code", 32), z3.BitVec("scale", 32)
     floats = Floats()
     decoded = scaled.make_decoded(element)
@@ -105,7 +108,7 @@ def check_decoding(element: ElementFormat) -> Outcome:
 
 
 def check_scale(source: ElementFormat, element: ElementFormat) -> Outcome:
-    """Prove the statement `SCALE` for all rules."""
+    """Prove the statement `SCALE` for all scale rules."""
     return together((rule, partial(_check_rule, source, element, rule)) for rule in ScaleRule)
 
 

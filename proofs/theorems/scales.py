@@ -1,7 +1,7 @@
 """The shared scale: the definition of each rule, and properties on which users rely.
 
-A = f * 2**E with 1 <= f < 2 is the block's largest finite magnitude. f and E are read from the bits
-of A after an exact conversion to a wider float type.
+A = f * 2**E with 1 <= f < 2 is the block's largest finite magnitude. The proofs convert A exactly
+to a wider float type, and read f and E from the bits of the result.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Block:
         self.finite = [z3.Not(conversions.sign_bit(self.amax)), z3.ULE(self.amax, self.source.last)]
 
     def code(self, rule: str) -> z3.BitVecRef:
-        """Return the scale code that the kernel of a rule gives for the largest magnitude A."""
+        """Return the scale code that the kernel of a rule computes from the largest magnitude A."""
         kernel = make_shared_scale(FLOATS[self.source.name], ELEMENTS[self.element.name], ScaleRule(rule))
         width = 64 if self.source.bits == 64 else 32
         return run(kernel, z3.ZeroExt(width - self.source.bits, self.amax) if width > self.source.bits else self.amax)[
@@ -72,12 +72,12 @@ class Block:
         return self.exact.times(z3.BitVecVal(tables.SCALE_BIAS, width) - z3.Extract(width - 1, 0, code)).value
 
     def exceeds(self, code: z3.BitVecRef) -> z3.BoolRef:
-        """Return the condition that A exceeds the largest value under the scale code `code`."""
+        """Return the condition that A exceeds the largest element times the scale of `code`."""
         largest = float(self.element.value(self.element.last))
         return z3.fpGT(self.quotient(code), z3.FPVal(largest, self.exact.sort))
 
     def prove(self, goal: z3.BoolRef) -> Outcome:
-        """Prove a goal for every largest magnitude A."""
+        """Prove a goal for every possible largest magnitude A."""
         one = self.source.infinity >> 1  # a positive finite pattern
         return prove(
             [*self.finite, *self.definitions], goal, engines=BOTH, show=(self.amax,), example=((self.amax, one),)

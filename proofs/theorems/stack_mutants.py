@@ -52,9 +52,9 @@ def reads(stack: str, *at: int) -> Callable[..., Outcome]:
 
 TE = "transformer_engine"
 
-#: (name, "arithmetic" or "fast", text, replacement, the check that must refute the changed module).
-#: Some checks get an input that shows the mistake, because a solver would take long to find such an
-#: input.
+#: Each entry is (name, key of the module in `MODULES`, text to replace, replacement, the check that
+#: must refute the changed module). Some checks get an input that shows the mistake, because a
+#: solver would take long to find such an input.
 MUTANTS: tuple[tuple[str, str, str, str, Callable[..., Outcome]], ...] = (
     ("sixth-last", "arithmetic", "block_largest * (S * _SIXTH)", "(block_largest * S) * _SIXTH",
      scale(TE, 0x41100000, 0x43600000)),

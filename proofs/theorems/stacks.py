@@ -1,7 +1,7 @@
-"""NVFP4 as other software computes it: mxnum runs the same float32 operations in the same order.
+"""Prove that `mxnum` quantizes to NVFP4 with the same float32 operations as other software.
 
-Each theorem compares a function of `mxnum` with the operations of the software's source
-(`proofs.specs.stack_statements`). Both sides use the solver's IEEE operations. For this, the
+Each theorem compares a function of `mxnum` with the operations in the source code of a software
+stack (`proofs.specs.stack_statements`). Both are expressed in the solver's IEEE operations: the
 functions of `mxnum` run on symbolic words and numbers (`proofs.machines.symbolic_floats`).
 """
 
@@ -58,7 +58,10 @@ FLOAT32 = FLOATS["float32"]
 
 
 class _Tensor:
-    """A symbolic word of 64 bits, made of a tensor's global scale and its largest magnitude."""
+    """A symbolic word of 64 bits.
+
+    The low half is a tensor's global scale, and the high half is the tensor's largest magnitude.
+    """
 
     def __init__(self, low: Word, high: Word) -> None:
         self.low, self.high = low, high
@@ -88,7 +91,7 @@ def _kept(name: str, S: z3.BitVecRef) -> list[z3.BoolRef]:
 
 
 def _prove(machine: Machine, premises: list[z3.BoolRef], goal: z3.BoolRef, words: Any, at: Numbers) -> Outcome:
-    """Prove a goal for all inputs that the premises allow; given `at`, only for this input."""
+    """Prove a goal for all inputs that the premises allow, or only for the input `at` if given."""
     premises = [*premises, *machine.definitions, *(word == number for word, number in zip(words, at, strict=False))]
     example = [] if at else [(word, _ONE if word.size() == 32 else 1) for word in words]
     return prove(premises, z3.And(goal, *machine.obligations), engines=("bitwuzla",), show=words, example=example)
@@ -136,7 +139,10 @@ def check_scale(
 
 
 def _e4m3(number: z3.FPRef) -> tuple[list[z3.BoolRef], z3.BitVecRef, z3.BoolRef]:
-    """Return (definitions, code, the condition that `code` is the E4M3 code of `number`)."""
+    """Return definitions, a symbolic code, and a condition.
+
+    If the definitions hold, the condition says that the code is the E4M3 code of `number`.
+    """
     y, code = z3.BitVec("found", 32), z3.BitVec("code", 8)
     one, random = z3.BitVecVal(tables.SCALE_BIAS, 8), z3.BitVecVal(0, tables.RANDOM_BITS)
     conversion = conversions.Conversion(tables.FLOATS["float32"], tables.E4M3, "rne", y, one, random)
@@ -162,14 +168,14 @@ def check_factor(name: str, arithmetic: Any = stack_arithmetic, fast: Any = by_s
 def _tables(scale: Word) -> dict[str, Any]:
     """Return functions that replace those of the module `by_stack` and accept a symbolic scale.
 
-    With the replacements, every scale code stands for the number `scale`, and a dictionary holds a
-    block's constants.
+    The replacements decode every scale code to the number `scale`, and keep a block's constants in
+    a dictionary.
     """
     return {"_number_of_scale": lambda code: number_of(scale), **ON_DICTIONARIES}
 
 
 def check_element(name: str, arithmetic: Any = stack_arithmetic, fast: Any = by_stack, at: Numbers = ()) -> Outcome:
-    """Prove the statement `ELEMENT` for the functions that quantize and that fake-quantize.
+    """Prove the statement `ELEMENT` for the functions of quantization and of fake quantization.
 
     x is a float32 number; other types are widened to float32 first.
     """

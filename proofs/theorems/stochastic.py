@@ -1,9 +1,9 @@
 """Stochastic rounding equals exact integer arithmetic; the proof needs no theory of floats.
 
 The proof represents abs(x) / 2**(scale - 127) and the table's values by integers of 128 bits, in
-units of 2**-30 of the element's smallest step. Smaller digits are dropped. Let delta be the
-position of the number in its gap, from 0 to 1. Dropped digits cannot change floor(delta * 2**30),
-because every gap is a multiple of the smallest step.
+units of 2**-30 of the element's smallest step. Numbers are rounded down to this unit. Let delta be
+the position of the number in its gap, from 0 to 1. Rounding down cannot change
+floor(delta * 2**30), because every gap is a multiple of the smallest step.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ HYPOTHESES = (
 def fixed_point(
     x: z3.BitVecRef, scale: z3.BitVecRef, source: Float, element: Element
 ) -> tuple[z3.BitVecRef, z3.BoolRef]:
-    """Return abs(x) / 2**(scale - 127), rounded down, and the condition that it fits in the word.
+    """Return abs(x) / 2**(scale - 127) as an integer, and the condition that the integer fits.
 
-    The result is in units of 2**(element.unit - 30).
+    The integer has `WIDE` bits. It counts units of 2**(element.unit - 30), rounded down.
     """
     fraction_bits = source.precision - 1
     field = z3.ZeroExt(WIDE - source.exponent_bits, z3.Extract(source.bits - 2, fraction_bits, x))
@@ -63,7 +63,7 @@ def fixed_point(
 
 
 class Gap:
-    """The gap between two values of the element in which abs(x) / 2**(scale - 127) lies."""
+    """The two neighbouring values of the element between which abs(x) / 2**(scale - 127) lies."""
 
     def __init__(self, amount: z3.BitVecRef, element: Element) -> None:
         self.below = z3.FreshConst(z3.BitVecSort(element.bits), "below")

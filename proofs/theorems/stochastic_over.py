@@ -67,7 +67,7 @@ CHOSEN = (
 FAST = tuple(ELEMENTS[name] for name in DRAWN.elements)
 SOURCES = tuple(FLOATS[name] for name in DRAWN.float_types)
 DIGITS_OF_FACTOR = stochastic_over._DIGITS
-#: The range of exponents of factors; a factor of zero gets the greatest exponent.
+#: The least and the greatest exponent of a factor. The greatest is the exponent of a zero factor.
 LEAST_EXPONENT, NO_EXPONENT = -1100, stochastic_over._FAR
 
 
@@ -102,8 +102,8 @@ def check_threshold(element: ElementFormat, over: Any = float_scale) -> Outcome:
     code = z3.If(sign == 0, packed, (1 << element.bits) - packed if element.integer else packed)
     magnitude = z3.Extract(element.bits - 1, 0, code) & ((1 << (element.bits - 1)) - 1)
     # `amount` is floor(quotient * 2**30), for the quotient in units of the smallest step. The last
-    # digit of `significand` says whether a remainder is left. This digit is at most 2**-32 of a gap
-    # between two values, so it does not change `amount`.
+    # digit of `significand` is 1 if the division leaves a remainder. The value of this digit is at
+    # most 2**-32 of a gap between two values, so the digit does not change `amount`.
     power = z3.SignExt(WIDE - 64, exponent) - leading - table.unit + RANDOM_BITS
     wide = z3.ZeroExt(WIDE - 64, significand)
     amount = z3.If(power < 0, z3.LShR(wide, -power), wide << power)
@@ -144,8 +144,8 @@ def check_compared() -> Outcome:
         more = whole - integer
         product = z3.Int("product")  # integer * divisor
         premises = [divisor > 0, whole * divisor <= dividend, dividend < whole * divisor + divisor]
-        # The proof needs only two nonlinear facts: for a nonnegative `more`, the sign of more *
-        # divisor; for a negative `more`, a bound on more * divisor.
+        # The proof needs only two nonlinear facts: more * divisor >= 0 if `more` is nonnegative,
+        # and more * divisor <= -divisor if `more` is negative.
         premises += [z3.Implies(more >= 0, more * divisor >= 0), z3.Implies(more <= -1, more * divisor <= -divisor)]
         premises.append(product == whole * divisor - more * divisor)
         if not follows((integer <= whole) == (product <= dividend), *premises):
@@ -165,10 +165,10 @@ def check_compared() -> Outcome:
 
 
 def check_product(multiply: Any = random.multiply_32x32) -> Outcome:
-    """Prove the statement `PRODUCT` for a * b; symbols stand for the products of a's halves with b.
+    """Prove the statement `PRODUCT` for a * b, with symbols in place of two smaller products.
 
-    Half of a 32-bit factor has 16 bits, so its product with the other factor has 48 bits. The whole
-    product is the product of the lower half plus 2**16 times the product of the upper half.
+    Let a = upper * 2**16 + lower, where both halves have 16 bits. Then a * b is upper * b * 2**16 +
+    lower * b. The symbols replace upper * b and lower * b, which have at most 48 bits.
     """
     a, b = z3.BitVecs("a b", 64)
     left, obligations = Factor(a, []), list[z3.BoolRef]()
@@ -214,8 +214,8 @@ def _decided(element: ElementFormat, bits: int, code: int, fast: Any) -> Outcome
         got = goes_up(arguments[0], code, *arguments[1:]).value
     field, fraction = z3.LShR(x, 23), x & 0x7FFFFF
     significand = z3.ZeroExt(WIDE - bits, z3.If(field == 0, fraction, fraction | 0x800000))
-    # `amount` is |x| * 2**30 / (g * u), where g is the gap's width and the factor is `digits` * u.
-    # If the exponent field is not zero, |x| = significand * 2**(field - 150).
+    # Let g be the width of the gap, and let u be the factor divided by `digits`. Then `amount` is
+    # |x| * 2**30 / (g * u). If the exponent field is not 0, |x| = significand * 2**(field - 150).
     power_of_gap = table.unit + (gap.bit_length() - 1)
     power = z3.If(field == 0, z3.BitVecVal(1, bits), field) - 150 + RANDOM_BITS - power_of_gap
     power = power - (exponent - (DIGITS_OF_FACTOR - 1))
@@ -274,7 +274,7 @@ def check_constants(fast: Any = stochastic_over) -> Outcome:
 
 
 class _Number:
-    """A stand-in for a number x; functions can use only its magnitude and its code."""
+    """A placeholder for a number x, of which only the magnitude and the code can be read."""
 
     def __init__(self, code: int) -> None:
         self.code = code
@@ -284,7 +284,7 @@ class _Number:
 
 
 def check_chosen(element: ElementFormat, target: ElementFormat | None, fast: Any = stochastic_over) -> Outcome:
-    """Check the statement `CHOSEN` for every code, both if x rounds up and if x does not."""
+    """Check the statement `CHOSEN` for every code and for both results of `goes_up`, 0 and 1."""
     source, up = target or FLOAT32, 0
     real, asked, kept = inspect.unwrap(by_factors.by_seven_places), list[tuple[Any, ...]](), ("significand", "exponent")
 

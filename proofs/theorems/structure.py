@@ -70,7 +70,7 @@ class Encoding:
         return inputs.code_of(run(kernel, extended, scale, random)[0], self.element.bits)[0]
 
     def order(self, code: z3.BitVecRef) -> z3.BitVecRef:
-        """Return a signed integer for a code, such that integers are ordered as the numbers are."""
+        """Return a signed integer for a code; the integers have the order of the codes' numbers."""
         negative, magnitude = conversions.sign_and_magnitude(code, self.element)
         magnitude = z3.ZeroExt(1, magnitude)
         return z3.If(negative, -magnitude, magnitude)
@@ -117,7 +117,8 @@ def inverse(source: str, element: str) -> Outcome:
     x, _ = inputs.code_of(decoded, given.source.bits)
     definitions: conversions.Definitions = []
     sort = conversions.wide_sort(given.source, given.element)
-    # The value is NaN for a code without a value, and -2 for an integer's most negative code.
+    # The value is NaN for a code without a finite value, and for an integer's most negative code,
+    # which encoders never produce.
     value = conversions.element_value(code, given.element, sort)
     exact = z3.fpEQ(conversions.scaled(value, given.scale, definitions).value, conversions.widen(x, given.source, sort))
     goals = [

@@ -15,7 +15,7 @@ from mxnum import reference
 from mxnum.analysis.averages import binade_average, sawtooth
 
 PAIRS = list(itertools.product(mx.formats.names("e8m0"), mx.ScaleRule))
-#: One format of each width of floats, one with only powers of two, and integers.
+#: Float formats of 8, 6 and 4 bits, a format with only powers of two, and an integer format.
 SAMPLE = [pair for pair in PAIRS if pair[0] in ("mxfp8_e4m3", "mxfp6_e2m3", "mxfp4_e2m1", "mxfp4_e3m0", "mxint4")]
 
 
@@ -54,7 +54,7 @@ def test_equals_mpmath_quadrature_of_the_reference(name, rule):
 @pytest.mark.parametrize("density", ["log_uniform", "uniform"])
 @pytest.mark.parametrize(("name", "rule"), SAMPLE)
 def test_equals_the_kernel_on_a_fine_grid(name, rule, density):
-    """Check that averages equal sums over a fine grid, up to the midpoint rule's error."""
+    """Check that averages equal means over a fine grid, up to the error of the midpoint rule."""
     steps = 1 << 16
     u = (np.arange(steps) + 0.5) / steps
     f = np.exp2(u) if density == "log_uniform" else 1 + u

@@ -26,8 +26,8 @@ CASES = [
     ("mxfp4_e2m1", "floor", "sr", 0.9, 0.05, 32),
     ("mxfp4_e3m0", "ceil", "rtn", 1.0, 0.02, 2),
     ("mxint4", "rceil", "rne", 0.88, 0.01, 1),
-    # The blocks have one number each, and numbers near zero get scales down to 2**-70. Regression:
-    # integrals near zero lost digits if the mean of the numbers was far from zero.
+    # Regression: integrals near zero lost digits if the mean of the numbers was far from zero. With
+    # one number in each block, numbers near zero get scales down to 2**-70.
     ("mxint4", "floor", "rtz", -2.961437942959335, 2.9132683156496277, 1),
     ("mxfp4_e2m1", "even", "rne", 0.3, 0.5, 2),
 ]
@@ -72,7 +72,7 @@ def test_pieces_cover_the_interval_and_hold_the_moments_of_q():
     x = (found[2].lower + found[2].upper) / 2
     p = found[2]
     assert (p.m0, p.m1) == (0, 1)
-    # At the midpoint between two values, each value has probability one half.
+    # A number at the midpoint between two values is rounded to each with probability one half.
     assert p.s0 + p.s1 * x == (p.lower**2 + p.upper**2) / 2
 
 
@@ -94,7 +94,7 @@ def test_numbers_agree_with_rigorous_enclosures(case, of):
     found = (gamma_bias if of in ("bias", "ratio_of_means", "variance") else block_error)(name, mu, sigma, **options)
     enclosure = found.enclosure(80, of)
     assert enclosure.radius < 1e-20
-    # The mean of |zeta| is at most the root of the mean of zeta**2.
+    # The tolerance is relative to the root mean square of zeta, which bounds the mean of |zeta|.
     size = {"mse": found.mse, "gain": 0.1} if of in ("mse", "gain") else {}
     scale = size.get(of) or (
         found.variance + found.bias**2 if of == "variance" else np.sqrt(found.variance + found.bias**2)
@@ -136,7 +136,10 @@ def test_formula_and_number_agree(of, distribution):
     [("mxint4", 0.5, "sr", "variance"), ("mxint4", 0.5, "rtp", "bias"), ("mxfp4_e2m1", 0.55, "rto", "variance")],
 )
 def test_moments_of_uniform_numbers_near_zero(name, sigma, rounding, of):
-    """Check uniform numbers near zero: integrals must stop at the ends of their interval."""
+    """Check uniform distributions that reach near zero.
+
+    Integrals must stop at the ends of the distribution's interval.
+    """
     pytest.importorskip("flint")
     found = gamma_bias(name, 1, sigma, rounding=rounding, distribution="uniform")
     ball, interval = found.enclosure(of=of), found.enclosure(24, of, backend="iv")

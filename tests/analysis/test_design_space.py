@@ -56,7 +56,7 @@ def test_the_block_of_a_format_is_tried():
 
 
 def test_nvfp4_beside_mxfp4():
-    """Check that nvfp4 and mxfp4 fit in one table, each with its own scale rules."""
+    """Check that one table can compare nvfp4 and mxfp4, each with its own scale rules."""
     x = X.copy()
     x[1, 0] = 3.0
     few = {"roundings": ["rne"], "organisations": ["row"], "block_sizes": [16], "asymmetric": [False, True]}
@@ -104,7 +104,7 @@ def test_ranking_and_frontier():
         found.ranked(roundings="rne")
     with pytest.raises(ValueError, match=r"^Name 'by' in a candidate must be one of \['format', .*\]\.$"):
         found.ranked(by="bias")
-    with pytest.raises(ValueError, match="'wanted' must be fields that some candidate has"):
+    with pytest.raises(ValueError, match="'wanted' must be fields and values of at least one candidate"):
         found.best(format="mxint8")
 
 

@@ -16,8 +16,8 @@ from mxnum.analysis.piecewise import PiecewiseQuantizer
 from mxnum.analysis.scale_theory import scale_threshold
 
 BLOCKS = 100_000
-#: The number of blocks in each of the many samples of the Monte Carlo test. A wrong prediction that
-#: is 10 standard errors away with `BLOCKS` blocks is 5.4 standard errors away with `FEWER` blocks.
+#: The number of blocks in each of the many samples of the Monte Carlo test. If a wrong prediction
+#: is 10 standard errors away with `BLOCKS` blocks, it is about 5.4 away with `FEWER` blocks.
 FEWER = 30_000
 #: Cases (format, scale rule, rounding, mu, sigma, block size): narrow and wide distributions, on
 #: both sides of a power of two, negative numbers, and tiny blocks.
@@ -99,8 +99,8 @@ def test_the_monte_carlo_test_rejects_wrong_models():
     zeta = q / x - 1
     right = {"block_size": 32, "scale_rule": "floor", "rounding": "rne"}
     assert z_score(zeta, gamma_bias("mxfp8_e4m3", 0.975, 0.012, **right).bias) < 5
-    # With "block_size": 1 each number sets its own scale; in a longer block, larger numbers raise
-    # the scale.
+    # With "block_size": 1, each number determines its own scale. In a longer block, the largest
+    # number determines the scale of all numbers.
     for wrong in (
         {"block_size": 1},
         {"block_size": 30},
@@ -114,7 +114,7 @@ def test_the_monte_carlo_test_rejects_wrong_models():
 
 
 def conditioned_on_the_maximum(name, rule, mu, sigma, block, function):
-    """Return E[function(x, Q)] by another method: mpmath integrates over the block maximum."""
+    """Return E[function(x, Q)] by a second method: mpmath integrates over the block maximum."""
     quantizer = PiecewiseQuantizer.of(mx.formats.get(name).element, "rne")
     threshold = float(scale_threshold(name, rule))
 
@@ -200,7 +200,7 @@ def test_claim_m3(element, floor, even):
     ],
 )
 def test_claim_m4(element, claimed):
-    """Check each figure of claim M4: it is right to the last digit unless it is in `DIFFERS`."""
+    """Check that each figure of claim M4 is right to the last digit unless it is in `DIFFERS`."""
     digits = 4 if element == "mxfp4_e3m0" else 5
     for rule, want in zip(("floor", "even", "ceil", "rceil"), claimed, strict=True):
         found = float(block_error(element, scale_rule=rule).mse)
@@ -308,7 +308,7 @@ def test_without_flint_the_error_names_the_extra(monkeypatch):
     import importlib
 
     monkeypatch.setattr(importlib, "import_module", lambda name: no_flint(name))
-    with pytest.raises(ModuleNotFoundError, match=r"needs the package 'flint': pip install \"mxnum\[proofs\]\""):
+    with pytest.raises(ModuleNotFoundError, match=r"Package 'flint' is not installed; .* \"mxnum\[proofs\]\""):
         gamma_bias("mxfp8_e4m3", 0.9, 0.01).enclosure()
 
 

@@ -28,7 +28,7 @@ def nearest(v, table):
 
 
 def naive(x, scales, t, headroom=1.0, up=False, random=None):
-    """Quantize each row as a block of E2M1, in float64, by searches in tables."""
+    """Quantize each row as a block of E2M1 elements, in float64, by table searches."""
     q = headroom * abs(x).max(axis=1, keepdims=True) / (6 * t)
     s = scales[np.minimum(np.searchsorted(scales, q) if up else nearest(q, scales), len(scales) - 1)]
     with np.errstate(all="ignore"):
@@ -46,8 +46,8 @@ def z_score(per_block, expected):
     return abs(per_block.mean() - expected) * np.sqrt(len(per_block)) / per_block.std()
 
 
-#: Cases: format, format of scales, tensor scale, mean, standard deviation, block size, options of
-#: the formula.
+#: Cases: format, values of the scales, tensor scale, mean, standard deviation, block size, options
+#: of the formula.
 CASES = [
     ("nvfp4", E4M3, 5 / 2688, 0.0, 1.0, 16, {}),
     ("nvfp4", E4M3, 5 / 2688, 0.0, 1.0, 16, {"rounding": "sr"}),

@@ -1,4 +1,4 @@
-"""Tests of the public names of mxnum.analysis: they exist, have docstrings and load when used."""
+"""Tests that the public names of mxnum.analysis exist, have docstrings and load when used."""
 
 from __future__ import annotations
 

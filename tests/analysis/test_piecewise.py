@@ -18,7 +18,7 @@ DETERMINISTIC = [mode for mode in Rounding if mode != "sr"]
 
 
 def probes(quantizer):
-    """Yield each breakpoint, a point inside each piece, and points beyond both ends."""
+    """Return 0, each breakpoint, a point inside each piece, and points beyond both ends."""
     points = quantizer.breakpoints
     inside = [(a + b) / 2 for a, b in itertools.pairwise(points)]
     return sorted({*points, *inside, points[0] - 1, points[-1] + 1, Fraction(0)})

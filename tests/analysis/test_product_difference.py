@@ -65,7 +65,7 @@ def test_parts_add_up_exactly_to_the_difference_of_the_results(units):
     for stack in units:
         stack = stack if isinstance(stack, ProductStack) else ProductStack(stack)
         results.append(mx.matmul(stack.operand(a, -1), stack.operand(b, -2), accumulate=stack.accumulate))
-    if TORCHAO not in units:  # torchao multiplies by one tensor scale after the other
+    if TORCHAO not in units:  # torchao multiplies by the two tensor scales one after the other
         assert np.array_equal(results[1].astype(np.float64) - results[0], found.values["total"])
     swapped = compare_products(*operands(), units=units[::-1])
     assert all(np.array_equal(swapped.values[name], -found.values[name]) for name in found.values)

@@ -1,4 +1,4 @@
-"""Tests that counts and sums agree with exact rationals, also if `measure` works chunk by chunk."""
+"""Tests that the counts and sums of `measure` agree with exact rationals, also over many chunks."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def block_of(index, blocks):
 def naive(x, fmt, blocks, random_bits=None, **options):
     """Return the counts, value and error of each element as exact numbers, and the block scales.
 
-    The reference quantizes. Quantizing to elements with one more exponent bit shows which elements
-    were clamped.
+    `mxnum.reference` quantizes the array. It also rounds each number to an element with one more
+    exponent bit. If the result is above the largest value, the number counts as clamped.
     """
     fmt = formats.get(fmt)
     element = fmt.element
@@ -379,7 +379,7 @@ def test_repr_is_for_people():
     assert "SQNR" in text
     assert repr(measure(x, "mxfp8_e4m3", per="block")).startswith("<Statistics of (4, 1) groups: normalized R-MSE")
     assert "nothing measured" in repr(measure(np.full((2, 4), np.nan), "mxint8", per=0))
-    text = "<Statistics of 2 elements: nothing measured: no finite element outside NaN blocks>"
+    text = "<Statistics of 2 elements: nothing measured (no finite element outside NaN blocks)>"
     assert repr(measure([1.0, np.nan], "mxfp8_e4m3")) == text
 
 
@@ -402,8 +402,8 @@ def test_memory_is_bounded_and_a_memory_map_stays_on_disk(tmp_path, monkeypatch)
     assert got.mse == pytest.approx(whole.mse, rel=1e-12)
 
 
-#: Figures of claims M3 and M4 for N(0, 1) in blocks of 32: overflowing elements in percent (floor,
-#: even), and the mean squared error of floor, even, ceil and rceil.
+#: Figures of claims M3 and M4 for N(0, 1) in blocks of 32: the percentage of elements that overflow
+#: under the scale rules floor and even, and the mean squared error of floor, even, ceil and rceil.
 NORMAL = {
     "mxfp8_e4m3": ((0.8574, 0.5482), (0.00086, 0.00076, 0.00070, 0.00070)),
     "mxfp4_e2m1": ((2.3434, 0.6221), (0.01321, 0.01250, 0.02077, 0.01331)),

@@ -33,7 +33,7 @@ def test_layouts_are_resolved_once():
     assert layout == made
     for _ in range(2):
         with pytest.raises(
-            ValueError, match=r"'packed' must be 35 bytes per row for 70 codes of 4 bits, not \(4, 36\)"
+            ValueError, match=r"'packed' must be an array of 35 bytes per row for 70 codes of 4 bits, not \(4, 36\)"
         ):
             arguments.packed_layout("mxfp4_e2m1", (4, 36), 70, None, None, None, None)
         with pytest.raises(ValueError, match="'packed' must be an array of at least one axis"):

@@ -255,7 +255,7 @@ def test_parts_that_are_read_only_are_not_written_to(part):
 
 
 def held(fmt="mxfp4_e2m1", shape=(3, 4, 96), **options):
-    """Return one MX array twice: with a byte for each code, and with packed codes."""
+    """Return the same MX array in two forms: with one byte for each code, and packed."""
     q = example(fmt, shape, **options)
     packed = example(fmt, shape, packed=True, **options)
     assert packed.is_packed

@@ -1,4 +1,4 @@
-"""Tests that saved results load unchanged, and that they suffice for page, tables and plots."""
+"""Tests that saved results load unchanged, and suffice to make the page, tables and plots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of ratios of times, with a clock that only the timed functions advance."""
+"""Tests of the timing of benchmarks, with a fake clock that only the timed functions advance."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks import timing
 
 
 class FakeClock:
-    """A clock in nanoseconds; with `drift` all functions become slower as time passes."""
+    """A fake clock in nanoseconds; with `drift` all functions become slower as time passes."""
 
     def __init__(self, drift=0.0):
         self.now = 0
@@ -19,7 +19,7 @@ class FakeClock:
         self.calls = []
 
     def function(self, name, cost):
-        """Return a function that takes the time `cost` on the fake clock."""
+        """Return a function that advances the fake clock by `cost`."""
 
         def run():
             self.calls.append(name)

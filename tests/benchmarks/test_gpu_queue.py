@@ -13,7 +13,7 @@ pytest.importorskip("numba_cuda", reason="the extra cuda is not installed")
 
 
 def made(name, text):
-    """Return a queued step that runs Python's own module `timeit` once."""
+    """Return a queued step that runs `text` once, with Python's own module `timeit`."""
     return gpu.Step(name, 1, "Nothing.", ("timeit", "-n1", "-r1", text), ("-n1", "-r1", text))
 
 

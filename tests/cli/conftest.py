@@ -1,4 +1,4 @@
-"""Fixtures that run commands in the process of the tests."""
+"""Fixtures that run mxnum commands in the same process as the tests."""
 
 from __future__ import annotations
 

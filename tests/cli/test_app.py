@@ -8,7 +8,7 @@ import pytest
 
 import mxnum.interop.safetensors
 
-#: Commands of the groups "lab" and "unit" with JSON output, and with examples in their help.
+#: The commands of the groups "lab" and "unit" that have JSON output and examples in their help.
 WITH_EXAMPLES = [
     *(("lab", name) for name in ("sweep", "language-model", "ledger", "fit", "project")),
     ("unit", "identify"),
@@ -91,4 +91,4 @@ def test_a_call_loads_the_module_of_its_command_alone():
     assert loaded("lab", "fit") == ["mxnum.cli.lab.command_fit"]
     from mxnum.cli.app import COMMANDS, LAB
 
-    assert len(loaded("--help")) == len(COMMANDS) - 1 + len(set(LAB.values()))  # `unit` has one module
+    assert len(loaded("--help")) == len(COMMANDS) - 1 + len(set(LAB.values()))  # all `unit` commands share a module

@@ -1,4 +1,4 @@
-"""Tests of ``mxnum answer``, which answers a user's own cases."""
+"""Tests of ``mxnum answer``, which computes the right answers to a user's own cases."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_simulation_receives_each_answer_before_it_sends_the_next_case():
         ("", "'# operation: ...'"),
         ("7f 2222 7f 4312\n", "'# operation: ...'"),
         (HEAD + "7f 2222 7f 4312 40A00000\n", "cases.txt must hold 10 numbers"),
-        # No cases follow the header, for example because the program before the pipe failed.
+        # A file has no cases below the header if, for example, the program that wrote it failed.
         (HEAD, "at least one case below the header"),
         (HEAD + "# cases: 2\n7f 2222 7f 4312\n", "There must be 2 cases, as the line '# cases: 2' says, not 1"),
         (HEAD + "7f 2222 7f 99999\n", "cases.txt must give 'b' as hexadecimal digits of 16 bits"),

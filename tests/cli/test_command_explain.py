@@ -58,7 +58,7 @@ def test_mistakes(run):
 
 
 def test_ambiguous_numbers_and_options_without_effect_raise(run):
-    # Regression: 0x3E800001 was read as the number 1048576001, and random bits were accepted
+    # Regression: the command read 0x3E800001 as the number 1048576001. It also accepted random bits
     # without stochastic rounding.
     for typed in ("0x3E800001", "-0x3E800001", "0x1.8"):
         told = run("explain", "--", typed, status=2)
@@ -90,7 +90,7 @@ def test_number_beyond_the_source_type_raises(run):
     ],
 )
 def test_number_too_small_for_the_source_type_raises(run, typed, source):
-    """Check that a number that is not 0, but too small for the source type, raises an error."""
+    """Check that a nonzero number that is too small for the source type raises an error."""
     told = run("explain", "--source", source, "--", typed, status=2)
     assert f"must be numbers in the range of {source}, or 0, not '{typed}'." in told
 
@@ -104,7 +104,7 @@ def test_zeros_of_any_exponent_are_zero(run, typed):
     "typed", ["1.00000005960464477539062500001", "0x1.000001000000000000001p0", "0x10000010000000000.0001p-64"]
 )
 def test_numbers_are_rounded_once(run, typed):
-    """Check that a decimal number is rounded once, to float32, and not first to float64."""
+    """Check that a typed number is rounded directly to float32, and not first to float64."""
     assert run.json("explain", typed)["elements"][0]["bits"] == "0x3F800001"
     assert run.json("explain", "--", f"-{typed}")["elements"][0]["bits"] == "0xBF800001"
 
@@ -134,7 +134,8 @@ def test_neighbours_of_a_negative_number(run):
 
 
 def test_multiple_of_the_step_beyond_the_largest_is_not_representable(run):
-    # Regression: 33554432, which is beyond the largest element, was called "representable".
+    # Regression: the explanation called 33554432 "representable", although this number exceeds the
+    # largest element.
     printed = run("explain", "33554432", "--scale", 127)
     assert "rule      is beyond the largest, 448: it saturates" in printed
     assert "representable" not in printed
@@ -175,7 +176,7 @@ def test_scales_that_are_floats(run):
 
 
 def test_a_page(run, tmp_path):
-    """Check that the page shows the typed numbers, and is replaced only with --force."""
+    """Check that the page shows the typed numbers, and that only --force replaces an old page."""
     path = tmp_path / "page.html"
     assert (
         run("explain", "0.3", "bits:FFC00001", "-f", "nvfp4", "--rounding", "sr", "--random", "3F", "--html", path)

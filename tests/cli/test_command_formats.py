@@ -37,5 +37,5 @@ def test_mistakes(run):
 def test_a_format_of_the_users(run):
     assert "31" in run("formats", "e3m4:bias=3,block=16", "--values")
     assert run.json("formats", "e3m4:bias=3,block=16")["bits/element"] == 8.5
-    assert "must give bias as an integer" in run("formats", "e3m4:bias=three", status=2)
+    assert "must set bias to an integer" in run("formats", "e3m4:bias=three", status=2)
     assert "written out with a colon like 'e2m2:block=32'" in run("formats", "e2m2", status=2)

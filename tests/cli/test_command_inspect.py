@@ -62,7 +62,7 @@ def test_empty(run, tmp_path):
 
 
 def test_options_without_effect_raise(run, tmp_path):
-    # Regression: options without effect were ignored, even `--scale-rule nonsense`.
+    # Regression: the command silently ignored options without effect, even `--scale-rule nonsense`.
     np.save(tmp_path / "x.npy", np.ones((4, 64), np.float32))
     mx.quantize(np.ones((4, 64), np.float32), "mxint8").save(tmp_path / "q.npz")
     of_quantizing = (("--axis", 0), ("--block-size", 4), ("--scale-rule", "rceil"))

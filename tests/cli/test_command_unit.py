@@ -60,7 +60,7 @@ def test_identify_ends_with_status_1_if_no_rule_fits(run, tmp_path):
     assert "No rule that identify knows" in run("unit", "identify", str(path), status=1)
 
 
-#: A stand-in for a compiled probe.cu, on a GPU with one float16 instruction and one int8
+#: A fake compiled probe.cu. It claims to run on a GPU with one float16 instruction and one int8
 #: instruction.
 _PROGRAM = """#!{python}
 import sys
@@ -101,7 +101,7 @@ def test_integer_sums_wrap_or_saturate():
     assert integer_rule(cases, total.clip(-(1 << 31), (1 << 31) - 1) % (1 << 32)) == "the int32 sum saturates"
 
 
-#: The commands in the first comment of probe.cu that compile it.
+#: The commands that compile probe.cu, from the first comment of probe.cu.
 _COMPILE = re.findall(r"^//     ((?:nvcc|hipcc) .*)$", SOURCE.read_text(), re.MULTILINE)
 
 

@@ -87,7 +87,8 @@ def test_headers_have_the_settings_that_decide_answers():
     for operation in OPERATIONS:
         header = make_task(operation, "mxfp8_e4m3", **deciding(operation, rounding="sr")).header()
         header |= {"source": header["result"]} if "result" in header else {}
-        for setting in set(DECIDES) - {"block"}:  # the header of any MX format has "block"
+        # Headers of MX formats have the key "block" for every operation.
+        for setting in set(DECIDES) - {"block"}:
             assert (setting in header) == (operation in DECIDES[setting]), (operation, setting)
 
 

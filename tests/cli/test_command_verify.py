@@ -1,4 +1,4 @@
-"""Tests of `mxnum verify`, also through a pipe to a C program of the documentation."""
+"""Tests of `mxnum verify`, alone and in shell pipes with C programs from the documentation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOWTO = Path(__file__).parents[2] / "docs" / "howto"
 
 @pytest.fixture
 def answers(run, tmp_path):
-    """Return the path of a file with right answers to the cases of an encoder."""
+    """Return the path of a file with cases for an encoder and the right answers."""
     path = tmp_path / "answers.txt"
     run("vectors", "encode", "-f", "mxfp4_e2m1", "-o", path)
     return path
@@ -80,9 +80,9 @@ def programs(language="c", page="check-a-program.md"):
 
 @pytest.mark.parametrize("index", [0, 1])
 def test_the_c_programs_of_the_documentation(tmp_path, index):
-    """Check that `mxnum verify` finds the mistake of the page's first program, and no other.
+    """Check that `mxnum verify` finds the one mistake of the page's first program.
 
-    The second program of the page must pass.
+    The page's second program has no mistake, and must pass.
     """
     pytest.importorskip("typer", reason="the extra cli is not installed")
     compiler = shutil.which("gcc") or shutil.which("cc")
@@ -102,7 +102,7 @@ def test_the_c_programs_of_the_documentation(tmp_path, index):
 def unit_is_mended(request, tmp_path):
     """Write the Verilog unit of the documentation and its testbench to `tmp_path`.
 
-    Return True if the mistake of the unit is mended.
+    Return True if the unit is the version without the mistake.
     """
     if shutil.which("iverilog") is None:
         pytest.skip("Icarus Verilog is not installed")

@@ -23,7 +23,7 @@ def test_a_table_in_a_pipe_is_not_cut(capsys):
 
 
 def test_a_table_on_a_terminal_fits_it(capsys, monkeypatch):
-    """Check that a table is not wider than a terminal of 40 columns, and breaks no number."""
+    """Check that a table fits into a terminal of 40 columns, and that no number is split."""
     monkeypatch.setenv("COLUMNS", "40")
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     console.print_table("a title " * 9, ["name", "a number of bits"], [("mxfp8_e4m3 and a few more", 12345678901)])

@@ -151,8 +151,8 @@ def test_a_numpy_file_that_is_cut(tmp_path):
 
 
 def test_errors_do_not_repeat_numpys_advice(tmp_path):
-    # Regression: for pickles and some damaged archives, messages repeated numpy's advice about its
-    # own arguments.
+    # Regression: for pickles and some damaged archives, the errors repeated numpy's advice to
+    # change arguments of numpy's functions, which the user does not call.
     import pickle
     import zipfile
 

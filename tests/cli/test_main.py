@@ -34,7 +34,8 @@ def test_without_the_extra_one_sentence_names_it(package, monkeypatch, capsys):
         pytest.importorskip("typer", reason="the extra cli is not installed")
     monkeypatch.setitem(sys.modules, package, None)
     assert main(["formats"]) == 2
-    assert capsys.readouterr().err == f'Error: This needs the package {package!r}: pip install "mxnum[cli]".\n'
+    wanted = f'Error: Package {package!r} is not installed; install it with pip install "mxnum[cli]".\n'
+    assert capsys.readouterr().err == wanted
 
 
 def test_errors_are_one_sentence_and_status_two(capsys, tmp_path):
@@ -48,7 +49,7 @@ def test_errors_are_one_sentence_and_status_two(capsys, tmp_path):
 
 
 def test_closed_streams_act_like_empty_streams():
-    """Check that closed streams, as under cron, act like empty streams."""
+    """Check that commands treat closed standard streams like empty streams, for example in cron."""
     pytest.importorskip("typer", reason="the extra cli is not installed")
     command = f"{sys.executable} -m mxnum"
     for redirected, status in (("verify <&-", 2), ("formats e2m1 >&-", 0), ("formats none 2>&-", 2)):

@@ -18,8 +18,8 @@ def test_clamping_counted_element_by_element(fmt, rule):
     counted.add(x)
     q = mx.quantize(x, fmt, scale_rule=rule)
     beyond, clamped, blocks = 0, 0, set()
-    # `tie` is the midpoint between the largest value and the next value. Numbers above the midpoint
-    # round beyond the largest value, and so does the midpoint if the largest value has an odd code.
+    # `tie` is the midpoint between the largest value and the next value. Numbers above `tie` round
+    # to the next value. `tie` itself rounds to the next value if the largest value has an odd code.
     tie, largest_is_odd = {"mxfp8_e4m3": (464, False), "mxfp4_e2m1": (7, True), "mxint8": (127.5 / 64, True)}[fmt]
     for (i, j), v in np.ndenumerate(x):
         scale = int(q.scales[i, j // 32])

@@ -70,11 +70,11 @@ def vllm(x, largest):
 STACKS = {kernel.__name__: kernel for kernel in (torchao, transformer_engine, modelopt, vllm)}
 
 
-# Kernels of the exact definition, with mistakes
+# The exact definition, and kernels with mistakes
 
 
 def exact(x, scales=None, tensor_scale=None):
-    """Quantize by the exact definition in numpy, which compiles nothing."""
+    """Quantize by the exact definition in numpy, without compiling code."""
     tensor = tensor_scale_of(x) if tensor_scale is None else np.array(tensor_scale, F)
     asked = by_numpy.Settings(scale_rule=FloatScaleRule.NEAREST)
     q = by_numpy.quantize(x, NVFP4, (1, 16), asked, scales, None, tensor)

@@ -68,7 +68,7 @@ def one_row_short(x):
 WRONG = [
     (
         lambda x: quantize(contiguous(x)),
-        r"\(5, 31\), transposed, strided: 5 of 5 wrong.*if x is taken for contiguous memory",
+        r"\(5, 31\), transposed, strided: 5 of 5 wrong.*if x is read as contiguous memory",
     ),
     (
         lambda x: quantize(abs(x)),
@@ -160,7 +160,7 @@ def test_dequantize():
     ],
 )
 def test_codes_that_are_read_in_another_order_are_named(change, says, axis):
-    # The report must also name a wrong order of values, not only a wrong order of codes.
+    # The report must name a wrong order of codes also for `dequantize`, which returns values.
     def values(packed, scales):
         return mx.MXArray.from_packed(change(packed), scales, "mxfp4_e2m1", length=32, axis=axis).dequantize()
 
@@ -214,7 +214,7 @@ def test_choices_and_strictness():
         ({"scales": "swizzled", "axis": 0}, "'scales' must be one of"),
         ({"layouts": "strode"}, "'layouts' must be one of"),
         ({"shapes": [5]}, "'shapes' must be pairs of lengths"),
-        ({"packed": True}, "'packed' must be False but for 'dequantize'"),
+        ({"packed": True}, "'packed' must be False unless operation='dequantize'"),
         ({"axis": 2}, "'axis' must be between -2 and 1"),
     ],
 )
@@ -229,13 +229,13 @@ WIDE = "e4m3:block=16,scale=float32"
 
 
 def nvfp4(x, **options):
-    # The copy saves compiling loops for other layouts.
+    # A contiguous copy avoids the compilation of loops for other layouts.
     q = mx.quantize(np.ascontiguousarray(x), "nvfp4", **options)
     return q.codes.copy(), q.scales.copy()
 
 
 def of_blocks_of_rows(x):
-    """Quantize each row with a tensor scale of its own, instead of one for the whole tensor."""
+    """Quantize with the mistake that each row has its own tensor scale."""
     done = [nvfp4(row[None]) for row in x]
     return tuple(np.concatenate(parts) for parts in zip(*done, strict=True))
 
@@ -287,7 +287,7 @@ def test_values_under_scales_that_are_floats(format, packed):
     [
         (of_blocks_of_rows, "wrong"),
         (lambda x: nvfp4(x, arithmetic="torchao"), "All answers, right or wrong, are what torchao computes"),
-        pytest.param(lambda x: nvfp4(contiguous(x)), "if x is taken for contiguous memory", marks=pytest.mark.full),
+        pytest.param(lambda x: nvfp4(contiguous(x)), "if x is read as contiguous memory", marks=pytest.mark.full),
         (lambda x: (nvfp4(x)[0], nvfp4(x)[1].T.copy().reshape(nvfp4(x)[1].shape)), "in column-major order"),
         (lambda x: nvfp4(x, tensor_scale=1.0), "a tensor scale of 1"),
     ],
@@ -305,8 +305,8 @@ def test_arguments_that_float_scales_do_not_allow_raise():
 
 
 def test_a_short_block_is_shown_as_long_as_it_is():
-    # Regression: for a short block with one element, the report also showed the padding: "x = [1 0
-    # x31]".
+    # For a short block with one element, the report must not show the padding. Regression: it
+    # showed "x = [1 0 x31]".
     def kernel(x):
         codes, scales = quantize(x)
         return codes ^ 1, scales
@@ -328,7 +328,7 @@ def test_a_short_block_is_shown_as_long_as_it_is():
     ],
 )
 def test_values_at_scales_that_are_read_in_another_order_are_named(change, says):
-    """Check that the report explains values decoded with scales read in the wrong order."""
+    """Check that the report explains wrong values if the kernel reads scales in a wrong order."""
 
     def values(codes, scales):
         return mx.MXArray.from_parts(codes, np.ascontiguousarray(change(scales)), "mxfp4_e2m1").dequantize()

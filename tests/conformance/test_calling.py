@@ -66,7 +66,7 @@ def test_scales_are_read_from_every_type_and_order():
     assert np.array_equal(read_scale_codes(scales.view(ml_dtypes.float8_e8m0fnu), "scale", (3, 2)), scales)
     assert np.array_equal(read_scale_codes(swizzle_scales(scales), "scale", (3, 2), "swizzled"), scales)
     assert read_scale_codes([1, 2, 3], "scale", (3, 1), others=((3,),)).tolist() == [[1], [2], [3]]
-    with pytest.raises(ValueError, match=r"must be of 512 bytes, the swizzled scales of \(3, 2\), not \(3, 2\)"):
+    with pytest.raises(ValueError, match=r"must be of 512 bytes, as swizzled scales of shape \(3, 2\), not \(3, 2\)"):
         read_scale_codes(scales, "scale", (3, 2), "swizzled")
 
 

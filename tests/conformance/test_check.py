@@ -66,7 +66,7 @@ def test_stochastic():
 
 
 def test_float32_log2_mistake_shrinks_to_a_number_below_a_power_of_two():
-    """Check that the smallest failing input of a float32 log2 is a number below a power of two."""
+    """Check that scales found by a float32 log2 first fail at a number below a power of two."""
 
     def quantize(x):
         q = mx.quantize(x, "mxfp8_e4m3")

@@ -72,7 +72,7 @@ def test_answers_are_those_of_the_reference(fmt, modes):
         for i in range(0, len(tensors), 7):
             largest = as_floats(inputs["largest"][i], task.source)
             whole = reference.quantize(np.append(largest, as_floats(inputs["x"][i], task.source)), task.format)
-            # The case also gives the largest number of the tensor that the block belongs to.
+            # A case has one block, and the largest number of the tensor that the block belongs to.
             assert whole.tensor_scale == tensors[i]
 
 
@@ -110,7 +110,7 @@ def test_fields():
 
 @pytest.mark.parametrize("fmt", ["nvfp4", "mxfp4_e2m1", WIDE])
 def test_rounded_quotients_compare_like_exact_ones(fmt):
-    """Check that rounded quotients compare with values and midpoints as exact quotients do."""
+    """Check that rounding never moves a quotient across a value or midpoint, or onto one."""
     task = make_task("quantize", fmt, source="float64")
     scales = {"nvfp4": 0x2D, "mxfp4_e2m1": 130, WIDE: 0x3FAAAAAB}[fmt]
     t = np.float32(1 / 3)
@@ -126,7 +126,7 @@ def test_rounded_quotients_compare_like_exact_ones(fmt):
             assert (stand_in > p, stand_in < p) == (exact > p, exact < p)
 
 
-# Kernels with the arithmetic of an NVFP4 software stack
+# Kernels that compute NVFP4 as other software does (torchao, vLLM, ...)
 
 
 @pytest.mark.parametrize("name", kernels.STACKS)
@@ -169,7 +169,7 @@ def test_stack_with_a_mistake_is_not_recognized():
 @pytest.mark.parametrize("source", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", stacks.STACKS)
 def test_hypotheses_are_what_stacks_compute(name, source):
-    """Check that a stack's hypothesis gives the same bits as `mxnum.stacks.quantize`."""
+    """Check that the hypothesis about each stack gives the same bits as `mxnum.stacks.quantize`."""
     stack, task = stacks.STACKS[name], make_task("quantize", "nvfp4", source=source)
     dtype = ml_dtypes.bfloat16 if source == "bfloat16" else np.float32
     draw = np.random.default_rng(5)
@@ -245,7 +245,7 @@ def test_the_exact_definition_conforms():
 
 
 def test_quotients_rounded_twice():
-    """Check that the report names a division in float32, which makes only some answers wrong."""
+    """Check that the report names a division in float32, although only some answers are wrong."""
 
     def kernel(x):
         m = np.where(np.isfinite(x).all(axis=1), abs(x).max(axis=1), np.float32(np.nan))
@@ -264,7 +264,7 @@ def test_quotients_rounded_twice():
 
 
 def test_quotients_rounded_twice_are_found_beside_divisions_by_zero():
-    """Check that a mistake is explained although a few extreme blocks show another mistake."""
+    """Check that the report explains a mistake even if a few blocks show a second mistake."""
 
     def kernel(x):
         with np.errstate(all="ignore"):
@@ -282,9 +282,9 @@ def test_quotients_rounded_twice_are_found_beside_divisions_by_zero():
 @pytest.mark.parametrize("operation", ["quantize", "scale", "dequantize"])
 @pytest.mark.parametrize("fmt", ["nvfp4", WIDE])
 def test_each_hypothesis_differs_somewhere_and_fits(fmt, operation):
-    """Check that the answers of each hypothesis have the right shape, and that some are wrong.
+    """Check that each hypothesis gives answers of the right shape, and that some are wrong.
 
-    A few hypotheses, which the test names, may give only right answers in these cases.
+    The hypotheses listed at the end of the test may give only right answers in these cases.
     """
     task = make_task(operation, fmt)
     inputs = joined(list(cases(task)))
@@ -335,7 +335,7 @@ def test_a_function_is_called_once_for_each_tensor_and_told_of_it_by_name():
 
     def kernel(x, largest, tensor_scale):
         assert type(largest) is type(tensor_scale) is np.float32
-        # The kernel gets the tensor scale that follows from x.
+        # `largest` and `tensor_scale` belong to the tensor x.
         assert np.where(np.isfinite(x), abs(x), 0).max() == largest
         assert kernels.tensor_scale_of(x) == tensor_scale
         assert len(x) == 2 or np.isfinite(x).all()
@@ -374,7 +374,7 @@ def test_a_scale_that_does_not_fit():
 
 
 def test_choices():
-    """Check that kernels may choose the scale of zeros and the treatment of infinity."""
+    """Check that a kernel may choose the scale of blocks of zeros, and how to treat infinity."""
     task = make_task("quantize", "nvfp4", nonfinite="block")
 
     def ones_for_zeros(inputs):
@@ -391,7 +391,7 @@ def test_choices():
 
 
 def finite_or(task, other, inputs):
-    """Return right answers of `task`, or of `other` for blocks with infinity but no NaN."""
+    """Return the right answers of `other` for blocks with infinity but no NaN, else of `task`."""
     x = as_floats(inputs["x"], task.source)
     rows = (np.isinf(x).any(axis=1) & ~np.isnan(x).any(axis=1))[:, None]
     first, second = expected(task, inputs), expected(other, inputs)
@@ -437,7 +437,10 @@ def test_vectors_go_out_and_come_back(fmt, operation):
 
 @pytest.mark.parametrize(("fmt", "modes"), TASKS)
 def test_explanations_agree_with_the_reference(fmt, modes):
-    """Check that explained steps lead to the right answers; otherwise `explain_block` raises."""
+    """Check that the steps of explanations lead to the right answers.
+
+    `explain_block` raises an error if they do not.
+    """
     task = make_task("quantize", fmt, **modes)
     inputs = some(task, 6)
     tensors = tensor_scales(inputs)

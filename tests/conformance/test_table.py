@@ -1,4 +1,4 @@
-"""Tests that the conformance table in the documentation has the results of installed libraries."""
+"""Tests that the conformance page of the documentation agrees with the installed libraries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "conformance.md"
 
 
 def published(library):
-    """Return the version and the text that the conformance page has for a library."""
+    """Return the library's version and the text about it on the conformance page."""
     text = PAGE.read_text()
     found = re.search(rf"^## {library} (\S+)\n(.*?)(?=^## |\Z)", text, re.S | re.M)
     assert found, library

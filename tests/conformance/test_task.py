@@ -10,7 +10,7 @@ from mxnum.formats import MXFormat
 
 
 def deciding(operation, **modes):
-    """Return those of `modes` that affect an operation; for `mma`, return a matrix unit instead."""
+    """Return the modes that affect an operation; for `mma`, return only a matrix unit."""
     if operation == "mma":
         return {"accumulate": "blackwell_mxfp8"}
     return {name: mode for name, mode in modes.items() if operation in DECIDES[name]}
@@ -55,7 +55,7 @@ def test_mistakes():
         with pytest.raises(ValueError, match=rf"has a line '# {wrong}: \.\.\.'; did you mean '# {meant}: "):
             task_of(head | {wrong: "rceil"})
     assert task_of(head | {"from": "the simulation of Tuesday"}) == make_task(*head.values())
-    with pytest.raises(ValueError, match=r"must have a line '# sr_bits: \.\.\.' under '# rounding: sr'"):
+    with pytest.raises(ValueError, match=r"must have a line '# sr_bits: \.\.\.' if it has '# rounding: sr'"):
         task_of(head | {"rounding": "sr"})
 
 
@@ -86,7 +86,7 @@ def test_random_bits_that_are_not_drawn_are_refused():
         task_of({"operation": "encode", "format": "e4m3", "sr_bits": "8"})
 
 
-@pytest.mark.parametrize("operation", [name for name in OPERATIONS if name != "mma"])  # units name their formats
+@pytest.mark.parametrize("operation", [name for name in OPERATIONS if name != "mma"])  # a unit fixes the format
 @pytest.mark.parametrize("text", ["e3m4:bias=3,block=16", "e4m3:specials=none", "int6:block=5", "e2m1:bias=-3,block=4"])
 def test_the_header_states_a_format_of_the_users(operation, text):
     task = make_task(operation, text)

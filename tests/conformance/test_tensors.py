@@ -1,4 +1,4 @@
-"""Tests of callables that take and return tensors and never call `.numpy()`."""
+"""Tests of conformance checks of functions that take and return tensors."""
 
 from __future__ import annotations
 

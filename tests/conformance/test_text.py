@@ -73,7 +73,8 @@ def test_answers_may_have_too_many_bits():
 
 
 def test_one_number_may_hold_all_codes():
-    # A bus is one number that holds all codes. Answers and operands of dot products can be buses.
+    # A bus is one number that holds all codes. The operands of a dot product can be buses, and
+    # answers can be buses too.
     task = make_task("dot", "mxfp6_e3m2:block=4", dot_blocks=1)
     fields = (*task.inputs, *task.outputs)
     one_by_one = b"7F 01 02 03 04 80 3F 3E 3D 3C 42000000\n"

@@ -61,7 +61,7 @@ def test_truncated_answers_raise():
     with pytest.raises(Incomplete, match="at least one answer"):
         verify(io.BytesIO(b"".join(head)))
     with pytest.raises(Incomplete, match="the stream of answers is empty"):
-        verify(io.BytesIO(b""))  # empty input, as when the program before the pipe fails
+        verify(io.BytesIO(b""))  # the input is empty if the program before the pipe fails
     with pytest.raises(ValueError, match=r"must repeat the header .* give the vectors as well"):
         verify(io.BytesIO(b"00000000 0\n"))
     with pytest.raises(ValueError, match="must have a line '# operation"):
@@ -69,7 +69,7 @@ def test_truncated_answers_raise():
 
 
 def test_a_mistake_in_the_arguments_writes_nothing():
-    # Regression: wrong arguments raised the error only after the header was written.
+    # Regression: the header was written before wrong arguments raised the error.
     out = io.BytesIO()
     with pytest.raises(ValueError, match="'count' must be left out at level 1"):
         write_vectors(make_task("encode", "mxfp4_e2m1"), out, count=5)
@@ -77,12 +77,12 @@ def test_a_mistake_in_the_arguments_writes_nothing():
 
 
 def test_answers_to_another_task_are_no_answers():
-    # Regression: if no vectors were given, the header of the answers was not checked.
+    # Regression: if the answers did not repeat the inputs, their header was not checked.
     task = make_task("encode", "mxfp4_e2m1")
     alone = b"".join(line.split()[-1] + b"\n" for line in vectors(task).splitlines() if not line.startswith(b"#"))
     head = b"# operation: encode\n# rounding: %s\n"
     assert verify(io.BytesIO(head % b"rne" + alone), io.BytesIO(vectors(task))).is_equal
-    with pytest.raises(ValueError, match="must state the task of the vectors: rounding rne, not rtz"):
+    with pytest.raises(ValueError, match="must state the same task as the vectors: rounding rne, not rtz"):
         verify(io.BytesIO(head % b"rtz" + alone), io.BytesIO(vectors(task)))
 
 
@@ -94,8 +94,7 @@ def test_answers_to_another_task_are_no_answers():
     ],
 )
 def test_tensor_scales_of_zero_or_infinity_raise(case, answer, good, bad):
-    # Regression: vectors with a tensor scale of 0, infinity or below 0 were answered without an
-    # error.
+    # Regression: wrong tensor scales, such as infinity or a negative number, raised no error.
     inputs = {"quantize": "3F800000 40000000 40000000", "dequantize": "38 7 40000000"}[case]
     head = f"# operation: {case}\n# format: nvfp4\n# block: 2\n"
     for tensor in good:
@@ -120,16 +119,16 @@ def test_a_wrong_answer_is_named_by_its_line():
 
 
 def test_answers_to_other_cases_than_the_given_ones_raise():
-    """Check that `verify` raises ValueError for right answers that do not repeat the cases."""
+    """Check that `verify` raises ValueError if the answers are right but omit some of the cases."""
     task = make_task("encode", "mxfp4_e2m1")
     lines = vectors(task).splitlines(keepends=True)
     head, body = lines[: -task_cases(lines)], lines[-task_cases(lines) :]
-    with pytest.raises(ValueError, match=rf"must repeat the cases .* but line {len(head) + 2} does not"):
+    with pytest.raises(ValueError, match=rf"must repeat the cases .* but line {len(head) + 2} holds another"):
         verify(io.BytesIO(b"".join([*head, *[body[0]] * len(body)])))
-    with pytest.raises(ValueError, match=rf"must repeat the cases .* but line {len(lines)} does not"):
+    with pytest.raises(ValueError, match=rf"must repeat the cases .* but line {len(lines)} holds another"):
         verify(io.BytesIO(b"".join([*head, *body[:-1], body[0]])))
     assert verify(io.BytesIO(b"".join([*head, *body[::-1]]))).is_equal  # Answers may be in any order.
-    # The header says that another version of mxnum made the cases.
+    # With the header of another mxnum version, `verify` cannot tell which cases are missing.
     other = [line.replace(b"# mxnum: ", b"# mxnum: 9.") for line in head]
     assert verify(io.BytesIO(b"".join([*other, *[body[0]] * len(body)]))).is_equal
 
@@ -149,7 +148,7 @@ def test_repeated_cases_of_level_2_raise():
 
 
 def test_a_code_that_does_not_fit_is_a_wrong_answer():
-    """Check that a code with too many bits is a wrong answer, from a callable and from a file."""
+    """Check that a code with too many bits is a wrong answer, in lines with and without inputs."""
     task = make_task("encode", "mxfp4_e2m1")
     text = vectors(task).replace(b"\n40000000 4\n", b"\n40000000 A4\n")
     report = verify(io.BytesIO(text))
@@ -219,7 +218,7 @@ def test_report_warns_if_the_number_of_answers_is_unknown():
 
 
 def test_cases_of_another_version_cannot_be_checked():
-    # Regression: --strict accepted answers to other cases.
+    # Regression: --strict accepted cases of another mxnum version, which cannot be checked.
     lines = vectors(make_task("encode", "mxfp4_e2m1")).splitlines(keepends=True)
     lines = [line.replace(b"# mxnum: ", b"# mxnum: 9.") for line in lines]
     whole = b"".join(lines)
@@ -229,8 +228,8 @@ def test_cases_of_another_version_cannot_be_checked():
 
 
 def test_answers_to_other_cases_are_no_answers():
-    # Regression: if no vectors were given, the level and the seed in the header of the answers were
-    # not checked.
+    # Regression: if the answers did not repeat the inputs, the level and the seed in their header
+    # were not checked.
     task = make_task("dequantize", "mxfp4_e2m1")
     first, second = (vectors(task, level=2, count=100, seed=seed) for seed in (0, 1))
     head = b"".join(line for line in first.splitlines(keepends=True) if line[:1] == b"#")
@@ -288,7 +287,7 @@ def test_unknown_bits_do_not_hide_explanations_of_other_answers():
     task = make_task("quantize", "mxfp4_e2m1:block=4")
     lines = vectors(replace(task, rounding=Rounding.RNA), level=2, count=300).replace(b": rna", b": rne").splitlines()
     words = lines[-1].split()
-    lines[-1] = b" ".join([*words[:-5], b"7f", b"0X1z"])  # one number holds all codes of the answer
+    lines[-1] = b" ".join([*words[:-5], b"7f", b"0X1z"])  # "0X1z" has the codes of the whole block
     report = verify(io.BytesIO(b"\n".join(lines)))
     assert report.unknown == 1
     assert "are, given the scales in the answers, what rounding rna gives" in report.text()

@@ -1,4 +1,4 @@
-"""Tests that the definition on numpy equals the oracle."""
+"""Tests that `by_numpy`, the definition on numpy arrays, equals the oracle `mxnum.reference`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DTYPES = ("float64", "float32", "bfloat16", "float16")
 
 
 def numbers(dtype, *key):
-    """Return numbers of many sizes, with zeros, NaN, infinities and subnormals."""
+    """Return numbers of many magnitudes, with zeros, NaN, infinities and subnormals."""
     rng = samples.generator("few", dtype, *key)
     x = rng.standard_normal((9, 20)) * np.exp2(rng.integers(-9, 9, (9, 20))) + rng.choice([0, 3], (9, 1))
     x[0, :8], x[1, 2], x[3, 4], x[5, 6], x[6] = 0, np.nan, np.inf, -np.inf, 1e-42

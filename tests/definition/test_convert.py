@@ -22,7 +22,7 @@ TARGETS = (*samples.ELEMENTS, "bfloat16", "float16")
 
 
 def encode_with_oracle(bits, source, target, rounding, overflow, scale, words=None, sr_bits=30):
-    """Return the codes of bit patterns by the oracle, the exact reference."""
+    """Return the codes that the oracle (the exact reference) computes for bit patterns."""
     values = samples.as_floats(FLOATS[source], bits)
     words = [None] * len(values) if words is None else words.tolist()
     options = {"rounding": rounding, "overflow": overflow, "scale": scale, "sr_bits": sr_bits}
@@ -30,7 +30,7 @@ def encode_with_oracle(bits, source, target, rounding, overflow, scale, words=No
 
 
 def unsigned(values, fmt):
-    """Return bit patterns as unsigned numbers; some of the given patterns are signed words."""
+    """Return bit patterns as unsigned numbers; the arguments may be signed."""
     return np.asarray(values, np.int64) & ((1 << fmt.bits) - 1)
 
 
@@ -114,7 +114,7 @@ def test_every_produced_code_survives_decode_and_encode(name):
             values = make_decode(fmt, target)(codes, np.int64(127))
             back = make_encode(target, fmt, rounding, Overflow.IEEE)(values, np.int64(127), np.int64(5))
             magnitude_nan = np.array([v != v for v in fmt.values()])[codes]
-            # A NaN may lose sign and payload in a float array.
+            # A NaN may lose its sign and payload when it becomes a float.
             expected = np.where(magnitude_nan, fmt.nan_code or 0, codes)
             samples.assert_same(f"{name} via {target.name} {rounding}", codes, back, expected)
 

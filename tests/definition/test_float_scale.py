@@ -1,4 +1,4 @@
-"""Tests that factors, quotients and scales, computed in integers, equal exact rationals."""
+"""Tests that the integer code of factors, quotients and scales agrees with exact rationals."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def signed(bits, width):
 
 
 def near(rng, element, source, factor):
-    """Return the bits of a float near `factor` times a value of `element`.
+    """Return the bits of a float near `factor` times a random value of `element`.
 
-    In half of the cases, the mean of two values replaces the value.
+    In half of the cases, the mean of two random values is taken instead.
     """
     values = [Fraction(element.value(int(rng.integers(0, element.max_code + 1)))) for _ in range(2)]
     magnitude = factor * (sum(values) / 2 if rng.random() < 0.5 else values[0])

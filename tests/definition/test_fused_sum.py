@@ -29,7 +29,8 @@ def test_parts_are_the_value_of_every_code(name):
 
 
 def test_alignment_truncates_magnitudes():
-    # In units of 2**(largest - 2), the number 11 * 2**-3 is 5.5, 2.75, 0.69 and almost 0.
+    # For the four values of `largest`, the number 11 * 2**-3 is 5.5, 2.75, 0.69 and almost 0 in
+    # units of 2**(largest - 2).
     assert [align(0, 0, 11, largest, 0, 1) for largest in (0, 1, 3, 99)] == [5, 2, 0, 0]
     assert [align(1, 0, 11, largest, 0, 1) for largest in (0, 1, 3, 99)] == [-5, -2, 0, 0]
     assert align(1, 0, 11, 0, 4, 0) == -176

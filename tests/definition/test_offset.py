@@ -26,7 +26,7 @@ from tests import samples
 
 
 def finite_bits(data, source, label):
-    """Draw the bits of a finite number; half of the numbers are near the range of float16."""
+    """Draw the bits of a finite number; about half of the draws have exponents near float16's."""
     fmt = FLOATS[source]
     bits = data.draw(st.integers(-(1 << (fmt.bits - 1)), (1 << (fmt.bits - 1)) - 1), label)
     if data.draw(st.booleans(), f"{label} near float16"):

@@ -12,7 +12,7 @@ from mxnum.reference.random import philox4x32 as oracle
 
 WORDS = st.integers(0, 0xFFFFFFFF)
 
-#: The known-answer vectors of philox4x32 with 10 rounds, from kat_vectors of Random123.
+#: The known answers of philox4x32 with 10 rounds, from the file kat_vectors of Random123.
 KNOWN_ANSWERS = [
     ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
     ((0xFFFFFFFF,) * 4, (0xFFFFFFFF,) * 2, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),

@@ -1,4 +1,4 @@
-"""Tests that shared scales equal the oracle's: every rule, element and source type."""
+"""Tests that shared scales equal the oracle's for every rule, element and source type."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_random_float32_maxima_match_the_oracle(bits, element, rule):
 def test_the_value_just_below_a_power_of_two_keeps_the_lower_exponent(element):
     """Check the scales of numbers just below powers of two.
 
-    Computed by log2 in float32, the exponent of 7,382 such numbers is too large.
+    A log2 in float32 would give an exponent that is too large for 7,382 such numbers.
     """
     fmt = ELEMENTS[element]
     floor = make_shared_scale(FLOATS["float32"], fmt, ScaleRule.FLOOR)

@@ -1,4 +1,4 @@
-"""Tests of `select`, and of the rules of the dialect, the Python subset in `mxnum.definition`."""
+"""Tests of `select`, and of the rules of the dialect (the Python subset of `mxnum.definition`)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import mxnum.definition
 from mxnum.definition.word import dialect, is_dialect, select, word_bits, working_width
 from mxnum.formats import ELEMENTS, FLOATS
 
-#: Modules of `mxnum.definition` that are not in the dialect: documentation, helpers, and modules
-#: that run on numpy.
+#: Modules of `mxnum.definition` that are not written in the dialect: documentation, helpers, and
+#: modules that use numpy.
 PLAIN = ("__init__", "word", "by_hand", "by_numpy", "fused_by_numpy", "chunks", "stack_arithmetic")
 MODULES = sorted(p for p in Path(mxnum.definition.__file__).parent.glob("*.py") if p.stem not in PLAIN)
 ALLOWED_CALLS = {"select", "range"}
@@ -42,7 +42,7 @@ def test_is_dialect_recognizes_decorated_functions():
 
 
 def dialect_functions(tree):
-    """Yield the nodes of the dialect functions in a syntax tree."""
+    """Yield the nodes of a syntax tree's functions that have the decorator `dialect`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and any(getattr(d, "id", "") == "dialect" for d in node.decorator_list):
             yield node

@@ -30,12 +30,12 @@ pytestmark = needs_chromium
 NAMES, FLOAT32 = formats.names(), formats.FLOATS["float32"]
 SETTINGS = covering(fmt=NAMES, rounding=modes.Rounding, overflow=modes.Overflow, nonfinite=("block", "element"))
 
-#: The formats with the widest pages: one has elements of 8 bits, the other has long names of scale
-#: rules and more input fields.
+#: The formats with the widest pages: `mxfp8_e5m2` has elements of 8 bits, and `nvfp4` has long
+#: names of scale rules and more input fields.
 WIDE = ("mxfp8_e5m2", "nvfp4")
 
-#: A script that quantizes the blocks of an array in the page. Arrays reach and leave the page as
-#: base64 text.
+#: A script that quantizes the blocks of an array in the page. The script receives and returns
+#: arrays as base64 text.
 QUANTIZE = """(asked) => {
     const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer;
     const text = (array) => {
@@ -87,7 +87,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def answers(browser: Any, address: str) -> Iterator[Page]:
-    """Yield a page that quantizes for all tests of this file; no test changes its state."""
+    """Yield a page that all tests of this file share; no test changes its state."""
     with opened(browser, address, []) as page:
         yield Page(page)
 
@@ -136,9 +136,9 @@ def test_every_boundary(answers, case):
     ("module", "blocks"), [(reference, 100), pytest.param(mx, 10_000, marks=pytest.mark.full)], ids=["some", "all"]
 )
 def test_random_blocks(answers, fmt, module, blocks):
-    """Check random blocks, an equal share for each pair of a rounding mode and a scale rule.
+    """Check an equal number of random blocks with each pair of a rounding mode and a scale rule.
 
-    The fast tier compares a few blocks with the reference, which compiles nothing.
+    The fast tier compares only a few blocks, with the reference, because it needs no compilation.
     """
     generator, length = np.random.default_rng(blocks), formats.get(fmt).block
     exponents = generator.integers(-140, 120, (blocks, 1)) + generator.integers(-6, 6, (blocks, length))
@@ -164,7 +164,7 @@ def test_random_blocks(answers, fmt, module, blocks):
 
 @pytest.mark.parametrize("rule", [rule for rule in modes.FloatScaleRule if rule.error_power])
 def test_four_over_six(answers, rule):
-    """Check blocks whose largest number becomes 4 or 6, and blocks where both errors are equal."""
+    """Check blocks whose largest number becomes 4 or 6, also if both have equal errors."""
     generator = np.random.default_rng(46)
     x = generator.standard_normal((120, 16)).astype(np.float32)
     x[:40] = generator.integers(-12, 13, (40, 16)) / 2
@@ -303,7 +303,7 @@ def test_typed_numbers_are_rounded_once(answers):
     for text, bits in zip(TYPED, got, strict=True):
         try:
             right = parsed(text, FLOAT32)
-        except ValueError:  # beyond float32's range; the page rounds to infinity or zero
+        except ValueError:  # the page rounds numbers outside of float32's range to infinity or zero
             right = np.float32(text).view(np.uint32)
         assert bits == right, text
     assert answers.page.evaluate("['', '1e', 'x', '--1', '0x1', 'bits:', '1.2.3'].map(parse)") == [None] * 7
@@ -323,7 +323,7 @@ def state(page: Any) -> dict[str, Any]:
 
 
 def test_link_holds_the_state(browser, page, address):
-    """Check that opening a page's link in another page gives the same state and text."""
+    """Check that a page opened from the link of another page has the same state and text."""
     page.select_option("#format", "nvfp4")
     page.select_option("#rounding", "sr")
     page.select_option("#rule", "four_over_six_squared")

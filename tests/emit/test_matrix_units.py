@@ -1,4 +1,4 @@
-"""Tests that the emitted models of matrix units compute the reference's bits in all languages."""
+"""Tests that emitted models of matrix units equal the reference bit for bit in all languages."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from tests import samples
 from tests.emit.test_reference_models import needs
 
 NAMES = [name for name in units.names() if units.get(name).group == 1 and not units.get(name).scales]
-#: The units of the fast tier, which accumulate in float32 or float16 and round in different ways.
+#: The units that the fast tier of tests covers. They accumulate in float32 or float16, and round in
+#: different ways.
 SOME = ("hopper_fp8", "ampere_bfloat16", "hopper_fp8_mma_acc16")
 
 
 def codes_of(element, shape, rng):
     """Return random codes of both signs.
 
-    Half of the rows have similar exponents, so that terms cancel. Some rows have zeros, special
-    codes, and the smallest and largest codes.
+    In half of the rows, all codes have similar exponents, so that terms cancel. Some rows contain
+    zeros, special codes, and the smallest and largest codes.
     """
     sign, ends = (
         1 << (element.bits - 1),
@@ -48,8 +49,8 @@ def vectors(unit, a, b, count):
     rng, accumulator = samples.generator("fused model", unit.name), FLOATS[unit.accumulator]
     x, y = codes_of(a, (count, unit.terms), rng), codes_of(b, (count, unit.terms), rng)
     c = codes_of(accumulator, (count, 1), rng)[:, 0]
-    # Give the first addends growing exponents, so that alignment cuts off ever more bits of the
-    # products.
+    # Give the first addends increasing exponents, so that alignment truncates more and more bits of
+    # the products.
     for gap in range(min(40, count // 4)):
         field = max(1, min(accumulator.bias - 10 + gap, accumulator.max_code >> accumulator.mantissa_bits))
         c[gap] = (field << accumulator.mantissa_bits) | (c[gap] & ((1 << accumulator.mantissa_bits) - 1))
@@ -153,11 +154,11 @@ def cases_of(name):
 def test_every_language_equals_the_reference(language, name, tmp_path):
     unit, elements, codes, wanted = cases_of(name)
     assert RUN[language](tmp_path, unit, elements, *codes) == wanted
-    assert len(set(wanted)) > 60  # if nearly all answers were zeros, infinities and NaNs, fewer would differ
+    assert len(set(wanted)) > 60  # results that are mainly zeros, infinities and NaNs test little
 
 
 def test_the_addend_of_a_unit_that_adds_it_after_the_sums():
-    """Check that two fused sums, and then `add` with the addend, give the unit's result."""
+    """Check that two fused sums, followed by `add` with the addend, equal the unit's result."""
     unit, module = units.get("hopper_fp8_mma_acc16"), {}
     exec(matrix_unit_model("python", unit), module)
     element = unit.formats["e4m3"]

@@ -81,7 +81,7 @@ class Built:
 
     @property
     def callable(self):
-        """The quantizer, as a function of the arguments that `check` passes for these settings."""
+        """The quantizer as a function; its parameters are those that `check` expects."""
         if self.tensor and self.random:
             return lambda x, random, tensor_scale: self.quantize(x, random, tensor_scale)
         if self.tensor:
@@ -92,7 +92,7 @@ class Built:
     slow = True
 
     def check(self) -> None:
-        """Check the program at each rounding boundary; if this is slow, check 200 random blocks."""
+        """Check the program at each rounding boundary, or on 200 random blocks if that is slow."""
         cases = {"level": 2, "count": 200} if self.slow and not self.format.scale.power_of_two else {}
         check(self.callable, format=self.format, source=self.source, **self.modes, strict=True, shrink=False, **cases)
 
@@ -127,7 +127,7 @@ class InC(Built):
 
 
 class InJavaScript(Built):
-    """Run by node."""
+    """A model in JavaScript, run by Node.js."""
 
     def build(self) -> None:
         self.write("javascript", "m.mjs")
@@ -155,7 +155,7 @@ class InJavaScript(Built):
 
 
 class InSystemVerilog(Built):
-    """Simulated by Icarus Verilog."""
+    """A model in SystemVerilog, simulated by Icarus Verilog."""
 
     def build(self) -> None:
         self.write("systemverilog", "m.sv")
@@ -195,7 +195,7 @@ class InSystemVerilog(Built):
 
 
 class InPython(Built):
-    """Called here."""
+    """A model in Python, run in the process of the test."""
 
     def build(self) -> None:
         self.module: dict[str, Any] = {}
@@ -216,12 +216,12 @@ def needs(tool: str):
 
 
 def every_seventh(first: int):
-    """Mark a test so that one case in seven is in the fast tier, the others in the full tier."""
+    """Mark a test so that the fast tier runs only one case in seven, starting at case `first`."""
     return fast(*range(first, len(CASES), 7))
 
 
 def fast(*numbers: int):
-    """Mark a test so that the cases with the given numbers are in the fast tier."""
+    """Mark a test so that the fast tier runs only the cases with the given numbers."""
     marks = [() if number in numbers else pytest.mark.full for number in range(len(CASES))]
     cases = zip(CASES, marks, NAMES, strict=True)
     return pytest.mark.parametrize("case", [pytest.param(case, marks=mark, id=name) for case, mark, name in cases])
@@ -240,7 +240,7 @@ def test_javascript_on_every_boundary(case, tmp_path):
 
 
 @needs("iverilog")
-@fast(1, 15, 43, 57, 64)  # sr, a 6-bit float, a tensor scale, no mantissa, and an integer
+@fast(1, 15, 43, 57, 64)  # with sr, a 6-bit float, a tensor scale, no mantissa bits, an integer
 def test_systemverilog_on_every_boundary(case, tmp_path):
     InSystemVerilog(tmp_path, **case).check()
 

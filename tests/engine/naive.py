@@ -100,20 +100,20 @@ def quantize(request):
 
 
 def encoded(x, source, target, scales, rounding, overflow, random):
-    """Return the codes of numbers, given as bit patterns, under given scales."""
+    """Return the codes of numbers for given scales; `x` holds the bit patterns of the numbers."""
     overflow = Overflow.SATURATE if target.specials == "none" else overflow
     codes = make_encode(source, target, rounding, overflow)(x, scales, random)
     return np.broadcast_to(codes, x.shape).astype(np.int64).astype(code_dtype(target.bits))
 
 
 def encode(x, source, target, rounding, overflow, random):
-    """Return the codes of numbers at scale 1."""
+    """Return the codes of numbers for the scale 1."""
     scales = np.full(x.shape, E8M0.bias, np.int64)
     return encoded(bits_of(x), source, target, scales, rounding, overflow, random_of(random, x.shape))
 
 
 def dequantize(codes, scales, offsets, element, blocks, target):
-    """Return the values of codes under their scales and offsets."""
+    """Return the values of codes for given scales and offsets."""
     block = block_of(codes.shape, blocks)
     code, scale = codes.astype(np.int64), scales.astype(np.int64).reshape(-1)[block]
     if offsets is None:

@@ -1,7 +1,7 @@
 """Compare the engine's loops, run as plain Python, with the reference.
 
-`test_plain_python` runs this module with NUMBA_DISABLE_JIT=1. A case takes milliseconds, because
-nothing is compiled, so almost all pairs of parameter values are checked.
+`test_plain_python` runs this module with NUMBA_DISABLE_JIT=1. Nothing is compiled, so a case takes
+only milliseconds. The cases contain, for any two parameters, every pair of their values.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def numbers(dtype, key):
 
 
 def bytes_of(codes, bits):
-    """Return the codes of each row as a little-endian bit stream, and all streams joined."""
+    """Pack the codes of each row into a little-endian bit stream, and join the streams."""
     rows = codes.reshape(-1, codes.shape[-1]).tolist()
     streams = (sum(code << (bits * i) for i, code in enumerate(row)) for row in rows)
     length = -(-codes.shape[-1] * bits // 8)
@@ -43,7 +43,7 @@ def bytes_of(codes, bits):
 
 
 def check(fmt, dtype, rounding, rule, overflow, layout, packed, nonfinite, offset_range):
-    """Check codes, packed bytes, scales, offsets, and values of two types."""
+    """Check codes, packed bytes, scales, offsets, and dequantized values of two float types."""
     told, element = locals().copy(), mx.formats.get(fmt).element
     values = [*DTYPES][[*ScaleRule].index(rule) % len(DTYPES)]
     x = numbers(dtype, fmt)

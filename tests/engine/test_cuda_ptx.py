@@ -32,8 +32,8 @@ pytestmark = [
     pytest.mark.skipif(os.environ.get("NUMBA_ENABLE_CUDASIM") == "1", reason="numba's simulator compiles nothing"),
 ]
 CAPABILITIES = [(9, 0), (10, 0)]
-#: Kernels that must use few registers, because only then can a multiprocessor run all its threads.
-#: Memory bandwidth limits the speed of these kernels, so they need many threads.
+#: Memory bandwidth limits the speed of these kernels, so they need many threads. A multiprocessor
+#: can run its full number of threads only if the kernel uses few registers.
 TUNED = [
     (kind, "float32", element, "rne") for kind in ("quantize", "fake_quantize") for element in ("e4m3", "e2m1", "int8")
 ]
@@ -239,7 +239,7 @@ def test_a_kernel_with_one_instruction_wrong_is_noticed(old: str, new: str, monk
     want = mx.quantize(x, mx.MXFormat("e4m3"))
     try:
         codes, scales = quantized_on_a_warp("quantize", "float32", "e4m3", "rne", x, 64, 2)
-    except AssertionError:  # an address was outside an array, or lanes did not meet at a shuffle
+    except AssertionError:  # an address was outside an array, or a lane missed a shuffle
         return
     assert not (np.array_equal(codes, want.codes) and np.array_equal(scales, want.scales.reshape(-1)))
 

@@ -1,4 +1,7 @@
-"""Tests of the GPU's formulas on Python integers; proofs/theorems/scaled.py proves the formulas."""
+"""Tests that run the GPU's rounding formulas on Python integers.
+
+proofs/theorems/scaled.py proves these formulas.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Tests that NUMBA_DISABLE_JIT=1 runs the loops as plain Python with the same bits.
 
-Tools that measure code coverage see only loops that are not compiled.
+In this mode, tools can measure the code coverage of the loops. They do not see compiled loops.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ WAYS = [
     # With `nonfinite="element"`, int8 needs a scan for NaN. The engine `uncompiled` leaves such
     # calls to the compiled engine.
     {"format": "mxint8", "nonfinite": "element", "overflow": "ieee"},
-    {"format": "nvfp4", "packed": True},  # float scales, also left to the compiled engine
+    {"format": "nvfp4", "packed": True},  # float scales: the compiled engine runs this call, too
 ]
 
 
@@ -69,7 +69,7 @@ def test_random_words_scales_and_out_that_are_given():
 def test_what_is_refused_is_refused():
     with dispatch.uncompiled(), pytest.raises(ValueError, match="free of NaN for int8"):
         mx.quantize([1.0, np.nan], "mxint8", nonfinite="element")
-    assert mx.quantize([1.0], "mxint8").size == 1  # the compiled engine is used again
+    assert mx.quantize([1.0], "mxint8").size == 1  # after the `with` block, the compiled engine runs again
 
 
 @pytest.mark.parametrize("options", [[], ["--values"], ["-f", "mxfp6_e3m2", "--rounding", "sr", "--seed", "1"]])

@@ -17,7 +17,7 @@ def test_arrays_of_numpy_are_taken_as_they_are():
 
 
 def test_gpu_arrays_raise_and_are_not_copied():
-    # Regression: numpy tried to read the GPU array and raised an error of numpy.
+    # Regression: the functions passed the GPU array to numpy, which raised an error of its own.
     part = types.SimpleNamespace(__cuda_array_interface__={}, shape=(32,))
     q = mx.MXArray(part, part, mx.formats.get("mxfp4_e2m1"), (32,))
     for call in (gguf.to_gguf_blocks, gpt_oss.to_gpt_oss, views.to_views):
@@ -51,8 +51,8 @@ def test_offsets_are_not_dropped_in_silence():
     ],
 )
 def test_elements_of_a_known_name_with_other_values_raise(fmt, call):
-    # Regression: only the element's name was compared. So codes of elements with another bias were
-    # written unchanged, and readers decoded them to twice their value.
+    # Regression: the functions compared only the names of elements. So codes of elements with
+    # another bias were written unchanged, and readers decoded them to twice their value.
     q = mx.quantize(np.ones((2, 64), np.float32), fmt)
     with pytest.raises(ValueError, match=r"(of|one of) .*e[24]m[13].*, not .*e[24]m[13]"):
         call(q)

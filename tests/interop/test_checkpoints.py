@@ -1,4 +1,4 @@
-"""Tests of checkpoints from several programs, also of checkpoints larger than memory."""
+"""Tests of reading checkpoints of several programs, and a checkpoint larger than memory."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def example(fmt, shape=(8, 64), **options):
     return mx.quantize(samples.generator("checkpoint", fmt).standard_normal(shape).astype(np.float32), fmt, **options)
 
 
-#: For each layout that can be written: the name that the reader reports, and a function that makes
-#: a weight.
+#: The layouts that can be written, by the name that `Checkpoint.layout` reports. Each entry has the
+#: name that `to_tensors` takes, and a function that makes a weight.
 WRITTEN = {
     "nvfp4 compressed_tensors": ("compressed_tensors", lambda: example("nvfp4", arithmetic="compressed_tensors")),
     "nvfp4 modelopt": ("modelopt", lambda: example("nvfp4")),
@@ -60,7 +60,7 @@ def test_a_folder_with_a_configuration(tmp_path):
     other = example("nvfp4")
     safetensors.save(tmp_path / "model-1.safetensors", to_tensors("a.weight", q, "deepseek"))
     safetensors.save(tmp_path / "model-2.safetensors", to_tensors("b.weight", other, "modelopt"))
-    # Regression: the error message called a folder a file.
+    # Regression: the error message said "File" although the path was a folder.
     with pytest.raises(
         ValueError, match=r"Folder '.*' must hold 'a.weight' in the layout fp8: Argument 'scales' must be of"
     ):
@@ -75,11 +75,11 @@ def test_a_folder_with_a_configuration(tmp_path):
     checkpoint = Checkpoint(tmp_path)
     assert checkpoint.tensor("a.weight").equals(q)
     assert checkpoint.tensor("b.weight").equals(other)
-    # Truncated JSON raises an error, and so does JSON whose content is not a table.
+    # Truncated JSON and JSON whose content is not an object raise an error.
     for text, why in [
         ("{", "Expecting"),
-        ("[]", "its content is a list, not a table"),
-        ('{"quantization_config": "fp8"}', "quantization_config is a str, not a table"),
+        ("[]", "its content is a list, not a JSON object"),
+        ('{"quantization_config": "fp8"}', "quantization_config is a str, not a JSON object"),
     ]:
         (tmp_path / "config.json").write_text(text)
         with pytest.raises(ValueError, match=rf"^File '.*config.json' must be a configuration in JSON: {why}"):
@@ -98,14 +98,14 @@ def test_a_folder_with_a_configuration(tmp_path):
     assert checkpoint.tensor("b.weight").equals(other)
     for text, why in [
         ("{}", "it lacks 'weight_map'"),
-        ("[]", "its content is a list, not a table"),
-        ('{"weight_map": []}', "weight_map is a list, not a table"),
-        # Regression: files in other folders were read, and a number as a file name raised an
-        # unrelated error.
-        ('{"weight_map": {"a": 3, "b": "c"}}', "it says that 'a' is in 3, which is not in the index's folder"),
-        ('{"weight_map": {"a": "../x"}}', "it says that 'a' is in '../x', which is not in the index's folder"),
-        ('{"weight_map": {"a": "b/../../x"}}', "it says that 'a' is in 'b/../../x', which"),
-        (json.dumps({"weight_map": {"a": str(tmp_path / "model-1.safetensors")}}), "it says that 'a' is in '/"),
+        ("[]", "its content is a list, not a JSON object"),
+        ('{"weight_map": []}', "weight_map is a list, not a JSON object"),
+        # Regression: the reader opened files outside the index's folder. If the index had a number
+        # in place of a file name, an unrelated error was raised.
+        ('{"weight_map": {"a": 3, "b": "c"}}', "it lists 'a' in the file 3, which is not in the index's folder"),
+        ('{"weight_map": {"a": "../x"}}', "it lists 'a' in the file '../x', which is not in the index's folder"),
+        ('{"weight_map": {"a": "b/../../x"}}', "it lists 'a' in the file 'b/../../x', which"),
+        (json.dumps({"weight_map": {"a": str(tmp_path / "model-1.safetensors")}}), "it lists 'a' in the file '/"),
     ]:
         (tmp_path / "model.safetensors.index.json").write_text(text)
         with pytest.raises(ValueError, match=rf"index.json' must be an index in JSON: {why}"):
@@ -123,7 +123,7 @@ def test_a_folder_with_a_configuration(tmp_path):
 
 
 def test_an_index_leads_to_links_and_folders(tmp_path):
-    """Check that an index may name a link to a file elsewhere, and files in a subfolder."""
+    """Check an index that names a file in a subfolder, which links to a file in another folder."""
     q = example("mxfp4_e2m1")
     (tmp_path / "blobs").mkdir()
     safetensors.save(tmp_path / "blobs/1", to_tensors("w", q, "gpt_oss"))
@@ -176,8 +176,8 @@ def test_parts_of_a_weight_may_lie_in_two_files(tmp_path):
 @pytest.mark.parametrize("layout", ["deepseek", "modelopt", "compressed_tensors"])
 @pytest.mark.parametrize("tile", [(96, 96), (64, 32), (1, 40)])
 def test_block_shape_sets_the_tiles_under_each_name(tmp_path, layout, tile):
-    # Regression: `block_shape` had an effect only on weight_scale_inv. Tiles of 96 x 96 whose
-    # scales were named weight_scale were read as tiles of 128 x 128.
+    # Regression: `block_shape` had an effect only if the scales were named weight_scale_inv. If
+    # they were named weight_scale, tiles of 96 x 96 were read as tiles of 128 x 128.
     q = example(f"e4m3:block={tile[1]},scale=float32", (192, 192), block_shape=tile)
     rows = example("e4m3:block=192,scale=float32", (192, 192))
     one = example("e4m3:block=192,scale=float32", (192, 192), block_shape=(192, 192))
@@ -206,7 +206,7 @@ def test_direction_of_a_global_scale_comes_from_names_or_the_caller(tmp_path):
         (tmp_path / "config.json").write_text(json.dumps({"quantization_config": {"quant_method": method}}))
         assert Checkpoint(path).tensor("w").equals(q)
     (tmp_path / "config.json").write_text(json.dumps({"quantization_config": {"quant_method": "compressed-tensors"}}))
-    with pytest.raises(ValueError, match=r"must be given for 'w', because its parts are named as in modelopt, but"):
+    with pytest.raises(ValueError, match=r"must be given for 'w', because its tensors are named as in modelopt, but"):
         Checkpoint(path).tensor("w")
     assert Checkpoint(path, direction="decode").tensor("w").equals(q)
     assert Checkpoint(path, direction="encode").tensor("w").tensor_scale == 2.0**3
@@ -233,7 +233,7 @@ def test_similar_tensors_are_not_taken_for_quantized_weights(tmp_path):
 
 @pytest.mark.parametrize(("layout", "missing"), [("modelopt", "w_scale_2"), ("compressed_tensors", "w_global_scale")])
 def test_a_missing_global_scale_raises(tmp_path, layout, missing):
-    # Regression: the packed bytes were returned as a plain weight.
+    # Regression: without the global scale, the packed bytes were returned as a plain weight.
     parts = to_tensors("w", example("nvfp4", arithmetic="compressed_tensors"), layout)
     elements = next(iter(parts))
     safetensors.save(tmp_path / "m.safetensors", {name: part for name, part in parts.items() if name != missing})
@@ -315,7 +315,10 @@ def test_mistakes(tmp_path):
 
 
 def test_the_official_libraries_read_files_that_are_written_here(tmp_path):
-    """Check that safetensors and compressed-tensors' converter for ModelOpt read mxnum's files."""
+    """Check that the packages safetensors and compressed-tensors read the files of mxnum.
+
+    For files in the layout of ModelOpt, compressed-tensors has a converter.
+    """
     load_file = pytest.importorskip("safetensors.torch", reason="the package safetensors is not installed").load_file
     pytest.importorskip("compressed_tensors", reason="compressed_tensors is not installed")
     with warnings.catch_warnings():

@@ -44,7 +44,7 @@ def test_mistakes_raise_before_anything_is_computed(da):
         (TypeError, "'x' must be an array of float64, .*, not bool", lazy.astype(bool), {}),
         (
             ValueError,
-            r"'x' must be an array of chunks of known lengths \(x.compute_chunk_sizes\(\)\)",
+            r"'x' must be an array whose chunk lengths are known \(call x.compute_chunk_sizes\(\)\)",
             lazy[lazy[:, 0] > -1],
             {},
         ),

@@ -34,7 +34,7 @@ def tensors_of(*arrays):
 
 
 def stored(shape, blocks, dtype=np.float32):
-    """Return every finite E4M3 code, and positive scales of all sizes."""
+    """Return random finite E4M3 numbers, and random positive scales of many sizes."""
     rng = samples.generator("fp8", shape, blocks)
     codes = rng.integers(0, 0x7F, shape, np.uint8) | rng.integers(0, 2, shape, np.uint8) << 7
     scales = np.exp2(rng.uniform(-20, 5, scales_shape(shape, blocks)))
@@ -42,7 +42,7 @@ def stored(shape, blocks, dtype=np.float32):
 
 
 def plainly(weight, scales, tile):
-    """Return element * scale in float32, where the elements of a tile share a scale."""
+    """Return each element times the scale of its tile, in float32."""
     for axis, length in enumerate(tile):
         scales = np.repeat(scales, length, axis)
     return weight.astype(np.float32) * scales[: weight.shape[0], : weight.shape[1]].astype(np.float32)

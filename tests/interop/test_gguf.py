@@ -73,7 +73,7 @@ def groups(kind):
     d = d[(np.abs(d) < 1024) & ~np.signbit(d)] if kind == "Q8_0" else d[np.isfinite(d)]
     blocks = rng.integers(0, 256, (len(d), mx_gguf.KINDS[kind][2]), np.uint8)
     blocks[:, :2] = d.view(np.uint8).reshape(-1, 2)
-    # Set one integer to -8, because a block that has no -8 and no 0 may be written with -d.
+    # Set one integer to -8, because mxnum may write -d for a block that contains no -8 and no 0.
     if kind == "Q4_0":
         blocks[:, 2] &= 0xF0
     return blocks
@@ -134,7 +134,7 @@ def test_nvfp4_is_what_the_real_library_reads(gguf):
     wrong = mx.quantize(np.full((1, 64), np.nan), "e2m1:block=16,scale=e4m3")
     for q, message in [
         (mx.quantize(x, "nvfp4"), "without a tensor scale"), (mx.quantize(x[:, :32], wrong.format), "multiple of 64"),
-        (wrong, "free of scales that are NaN"),
+        (wrong, "an array without NaN scales"),
     ]:  # fmt: skip
         with pytest.raises(ValueError, match=f"'q' must be .*{message}"):
             mx_gguf.to_gguf_blocks(q, kind="NVFP4")
@@ -183,7 +183,7 @@ def test_values_without_an_exact_counterpart_raise():
     fmt = "int8:block=32,scale=float16"
     small = mx.MXArray.from_parts(np.ones(32, np.uint8), np.full(1, 2.0**-20, np.float16), fmt)
     with pytest.raises(
-        ValueError, match=r"'q' must be an array whose scales times 0.015625 are float16 numbers, not 9.5"
+        ValueError, match=r"'q' must be an array whose scales times 0.015625 are exact in float16, not 9.5"
     ):
         mx_gguf.to_gguf_blocks(small, kind="Q8_0")
     with pytest.raises(
@@ -241,7 +241,7 @@ def finished(writer):
 
 @pytest.mark.parametrize("big", [False, True])
 def test_the_tensor_scale_that_lies_beside_a_weight(gguf, tmp_path, big):
-    # Regression: the scale that llama.cpp stores beside a weight was ignored.
+    # Regression: mxnum ignored the scale that llama.cpp stores as a tensor beside a weight.
     q = mx.quantize(samples.generator("beside").standard_normal((3, 4, 64)), "e2m1:block=16,scale=e4m3")
     order, kind = gguf.GGUFEndian.BIG if big else gguf.GGUFEndian.LITTLE, gguf.GGMLQuantizationType.NVFP4
     writer = gguf.GGUFWriter(tmp_path / "m.gguf", "test", endianess=order)
@@ -304,8 +304,8 @@ for path in sys.argv[2:]:
 def test_damaged_files_say_so(path, tmp_path):
     # Past the end of a file, gguf's reader returns empty arrays and no error.
     whole, rng = path.read_bytes(), np.random.default_rng(19)
-    # `start` is the position of the length of a text array. Two type numbers of 4 bytes each
-    # precede the length.
+    # `start` is the position at which the length of an array of texts is stored. Two type numbers
+    # of 4 bytes each precede the length.
     start = whole.index(b"tokens") + len(b"tokens") + 8
     damaged = {
         "empty": b"", "magic": b"GGML" + whole[4:], "cut": whole[:-40], "head": whole[:30],
@@ -357,7 +357,7 @@ def test_mistakes():
 
 
 def test_every_scale_of_q8_0_is_written_exactly_or_not_at_all():
-    """Check every scale of Q8_0: d, which is scale / 64, is written exactly or raises an error."""
+    """Check that every scale of Q8_0 is written exactly, as d = scale / 64, or raises an error."""
     patterns = np.arange(1, 0x7C00, dtype=np.uint16)
     scales = patterns.view(np.float16)
     d = (scales.astype(np.float64) / 64).astype(np.float16)
@@ -371,5 +371,5 @@ def test_every_scale_of_q8_0_is_written_exactly_or_not_at_all():
     assert np.array_equal(written[:, :2].copy().view(np.float16)[:, 0], d[fits])
     assert (~fits).sum() > 1000
     for scale in scales[~fits][::97]:
-        with pytest.raises(ValueError, match=r"whose scales times 0\.015625 are float16 numbers"):
+        with pytest.raises(ValueError, match=r"whose scales times 0\.015625 are exact in float16"):
             mx_gguf.to_gguf_blocks(array(np.array([scale])), kind="Q8_0")

@@ -11,7 +11,10 @@ from tests import samples
 
 
 def read_as_published(blocks, scales):
-    """Decode as gpt-oss does: low nibbles have even indices, high nibbles odd indices."""
+    """Decode as gpt-oss does.
+
+    Low nibbles hold the elements with even indices, high nibbles the elements with odd indices.
+    """
     table = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
     values = np.empty((*blocks.shape[:-1], 32))
     values[..., 0::2] = table[blocks & 15]
@@ -62,7 +65,8 @@ def test_a_checkpoint_file(tmp_path, joint):
 
 
 def test_checkpoints_that_lack_something(tmp_path):
-    # Each checkpoint in this test lacks the named weight or one of its parts, or has a wrong part.
+    # In each checkpoint of this test, the requested weight is missing, or one of its two parts
+    # (blocks and scales) is missing or wrong.
     path, blocks = tmp_path / "m.safetensors", np.zeros((2, 16), np.uint8)
     safetensors.save(
         path, {"w.blocks": blocks, "v_blocks": blocks, "v_scales": blocks, "u.blocks": blocks.astype(float)}
@@ -70,7 +74,7 @@ def test_checkpoints_that_lack_something(tmp_path):
     with pytest.raises(ValueError, match=r"must hold 'w\.scales' as well as 'w\.blocks'\.$"):
         gpt_oss.load_tensor(path, "w")
     with pytest.raises(
-        ValueError, match=r"File '.*' must hold 'v' in the form of gpt-oss: Argument 'scales' must be of shape"
+        ValueError, match=r"File '.*' must hold the tensor 'v' in the layout of gpt-oss: Argument 'scales' must be of"
     ):
         gpt_oss.load_tensor(path, "v")
     with pytest.raises(ValueError, match=r"'name' must be one of \['w', 'v', 'u'\], not 'x'"):

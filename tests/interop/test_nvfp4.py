@@ -1,4 +1,4 @@
-"""Tests that mxnum reads and writes NVFP4 files as compressed-tensors and ModelOpt do."""
+"""Tests that mxnum, compressed-tensors and ModelOpt read and write the same NVFP4 files."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_what_modelopt_writes_is_read():
 
 
 def test_modelopt_has_no_tensor_scales_of_rows():
-    """Check the reason why `to_nvfp4` raises: ModelOpt cannot read a tensor scale for each row."""
+    """Check that ModelOpt cannot read a tensor scale for each row, so `to_nvfp4` must raise."""
     tensor = module("modelopt", "modelopt.torch.quantization.qtensor.nvfp4_tensor").NVFP4QTensor
     import torch
 
@@ -188,7 +188,7 @@ def test_global_scales_without_an_exact_reciprocal_raise():
 def test_tensor_scales_of_rows_are_refused(direction, shape):
     q = mx.quantize(np.ones(shape), "nvfp4", tensor_scale="row")
     with pytest.raises(
-        ValueError, match="'q' must be an array with one tensor scale or, with three or more axes, one for each"
+        ValueError, match="'q' must be an array with one tensor scale, or an array of at least three axes with one"
     ):
         nvfp4.to_nvfp4(q, direction=direction)
 

@@ -55,8 +55,8 @@ def test_user_made_formats_and_offsets(tmp_path):
 
 @pytest.mark.parametrize("element", ["e4m3:bias=8", "e2m1:bias=2", "canonical"])
 def test_elements_with_unusual_values_are_stored_as_bytes(tmp_path, element):
-    # Regression: an element with another bias was stored as F8_E4M3, and canonical_nan was read as
-    # False.
+    # Regression: an E4M3 element with an unusual bias was stored as F8_E4M3, and canonical_nan was
+    # read as False.
     own = mx.ElementFormat("e5m2", 5, 2, 15, "ieee", canonical_nan=True)
     q = mx.quantize(np.ones((2, 64)), mx.MXFormat(own) if element == "canonical" else element)
     safetensors.save(tmp_path / "x", {"w": q})
@@ -141,7 +141,7 @@ CRAFTED = [
     (file_of(b'{"x":' * 50_000), "its header is (nested too deeply|not JSON)"),
     (file_of(json.dumps(F32).encode("utf-16"), bytes(8)), "its header is not JSON"),
     (file_of(b'{"x":' + json.dumps(F32["x"]).encode() + b',"x":' + json.dumps(F32["x"]).encode() + b"}", bytes(8)),
-     "not JSON, or has a name twice"),
+     "not JSON, or repeats a name"),
     (file_of({"__metadata__": 3}), "its metadata are not strings"),
     (file_of({"__metadata__": {"k": 3}}), "its metadata are not strings"),
     (file_of({"__metadata__": ["k"]}), "its metadata are not strings"),
@@ -159,7 +159,7 @@ CRAFTED = [
     (file_of({**F32, "y": entry("U8", [8], 4, 12)}, bytes(12)), "data of 'y' begin at 4"),
     (file_of({"x": entry("U8", [8], 4, 12)}, bytes(12)), "data of 'x' begin at 4, not at 0, where"),
     (file_of(F32, bytes(11)), "3 bytes at the end of the file belong to no tensor"),
-    # The safetensors library raises an error for these files, and so must mxnum.
+    # The safetensors library raises an error for these files, so mxnum must raise an error, too.
     *((file_of({"__metadata__": notes, **F32}, bytes(8)), "its metadata are not strings") for notes in ([], 0, "")),
     (file_of({"x": entry("F7", [8], 0, 8)}, bytes(8)), "entry of 'x' makes no sense"),
     (file_of({"x": {**F32["x"], "y": float("nan")}}, bytes(8)), "its header is not JSON"),
@@ -302,7 +302,7 @@ def test_tensors_that_would_be_lost_raise(tmp_path):
     assert list(tmp_path.iterdir()) == []
     safetensors.save(tmp_path / "x", {"w": q}, {"k": "v"})
     file = safetensors.File(tmp_path / "x")
-    # `save` accepts `metadata` that describe an MX array, if the description fits the saved array.
+    # `save` accepts `metadata` with the description of an MX array, if this array is saved, too.
     safetensors.save(tmp_path / "x", safetensors.load(tmp_path / "x"), file.metadata)
     assert safetensors.File(tmp_path / "x").metadata == file.metadata
 

@@ -32,7 +32,7 @@ def test_torchao_has_the_same_order(shape):
 
 
 def test_scales_may_have_8_bit_float_types():
-    # Regression: scales of the types that mxnum's converters return raised an error.
+    # Regression: `swizzle_scales` raised an error for scales that mxnum's own converters return.
     scales = np.arange(20, dtype=np.uint8).reshape(4, 5)
     expected = swizzle_scales(scales)
     ml_dtypes = pytest.importorskip("ml_dtypes")

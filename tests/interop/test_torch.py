@@ -80,8 +80,8 @@ INTEGERS = ["uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uin
 
 @pytest.mark.parametrize("name", INTEGERS)
 def test_stochastic_words_are_integers_by_value(torch, name):
-    # Regression: random words in integer types of other widths than 32 bits were reinterpreted, not
-    # converted by value.
+    # Regression: if random words had an integer type of 8, 16 or 64 bits, their bytes were read as
+    # 32-bit words. The words must be converted by value.
     x = torch.randn(3, 32, generator=torch.Generator().manual_seed(0))
     dtype = getattr(torch, name)
     most = min(torch.iinfo(dtype).max, (1 << 32) - 1)
@@ -134,7 +134,7 @@ def test_a_generator_is_a_seed_that_advances(torch):
 
 
 def test_tensors_that_require_a_gradient_raise(torch):
-    # Accepting a tensor that requires a gradient would silently lose the gradient.
+    # If these functions accepted such a tensor, its gradient would silently be lost.
     weight = torch.nn.Linear(32, 4).weight
     for call in (mx_torch.quantize, mx_torch.fake_quantize):
         with pytest.raises(TypeError, match=r"'tensor' must not require a gradient.*tensor\.detach\(\)"):
@@ -144,7 +144,7 @@ def test_tensors_that_require_a_gradient_raise(torch):
 
 
 def test_what_would_be_read_as_something_else_is_refused(torch):
-    # Regression: tensors of 8-bit types other than the format's were read as codes and scales.
+    # Regression: `from_torch` read tensors of a wrong type as codes and scales.
     q = mx.quantize(np.ones((2, 64), np.float32), "mxfp8_e4m3")
     tensors = mx_torch.to_torch(q)
     for elements in (torch.ones(2, 16), tensors.elements.view(torch.float8_e5m2), torch.ones(2, 64, dtype=torch.int8)):
@@ -162,7 +162,7 @@ def test_what_would_be_read_as_something_else_is_refused(torch):
         mx_torch.to_torch(torch.ones(3))
     with pytest.raises(ValueError, match="'packed' must be an array of at least one axis"):
         mx_torch.from_torch(torch.tensor(3, dtype=torch.uint8), tensors.scales, format="mxfp4_e2m1")
-    # Regression: an element with another bias became a tensor of torch's type for the usual bias.
+    # Regression: for elements with another bias, `to_torch` used torch's type for the usual bias.
     for fmt in ("e2m1:bias=2", "e4m3:bias=8"):
         q = mx.quantize(np.ones((2, 64), np.float32), fmt)
         own = mx_torch.to_torch(q)

@@ -19,7 +19,7 @@ BASE = Experiment(width=32, layers=2, batch=32, steps=12)
 
 @pytest.fixture(autouse=True)
 def interruptible():
-    """Set Python's handler of Ctrl-C, because a shell's background processes ignore Ctrl-C."""
+    """Set Python's handler for Ctrl-C, because processes in a shell's background ignore Ctrl-C."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -83,7 +83,7 @@ def test_an_interrupted_training_goes_on_where_it_was(tmp_path):
     )
     assert steps[0] == 8
     assert resumed[0].losses == train(BASE, (1,))[0].losses
-    # The first measurement depends on losses from before the checkpoint.
+    # Step 7 is measured only if the checkpoint contains the losses of the steps before it.
     assert resumed[0].measured_at == [7, 8, 9, 10, 11]
 
 

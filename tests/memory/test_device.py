@@ -1,4 +1,7 @@
-"""Tests, without a GPU, of how GPU arrays are described; no test reads the fake arrays' memory."""
+"""Tests of the descriptions of GPU arrays. The arrays are fake, so the tests need no GPU.
+
+No test reads the memory of a fake array.
+"""
 
 from __future__ import annotations
 
@@ -142,7 +145,7 @@ def test_tensors_on_the_host_are_arrays_and_gradients_are_refused(torch):
     tensor.requires_grad = True
     with pytest.raises(TypeError, match="'x' must not require a gradient"):
         described("x", tensor)
-    torch.recording = False  # as within torch.no_grad()
+    torch.recording = False  # gradients are disabled, as within torch.no_grad()
     assert described("x", tensor).pointer == 4096
 
 

@@ -1,4 +1,4 @@
-"""Tests that functions accept arrays of JAX and return arrays of JAX."""
+"""Tests that functions accept and return JAX arrays."""
 
 from __future__ import annotations
 

@@ -288,5 +288,5 @@ def test_arrays_that_tensors_cannot_share_are_copied():
 
 def test_error_about_random_bits_names_the_module_that_accepts_them():
     x, words = torch.zeros(4, 32), torch.randint(1 << 32, (4, 32))
-    with pytest.raises(TypeError, match=r"mxnum\.interop\.torch takes integers of any type"):
+    with pytest.raises(TypeError, match=r"mxnum\.interop\.torch accepts integers of any type"):
         mx.fake_quantize(x, "mxfp4_e2m1", rounding="sr", random_bits=words)

@@ -1,14 +1,14 @@
 """``python -m tests.mutants``: plant mistakes in a copy of the repository, and run the tests.
 
-With ``--record``, the program writes the outcome of each mistake to ``fates.json`` at once. The
-record has a hash of the mistake, of the changed file, and of the tests that should notice the
-mistake. ``--stale`` selects the mistakes that have no record for the current code.
+With ``--record``, the program writes the outcome of each mistake to ``fates.json`` as soon as the
+tests end. The record has a hash of the mistake, of the changed file, and of the tests that should
+notice the mistake. ``--stale`` selects the mistakes that have no record for the current code.
 
 With ``--random N --seed S``, the program plants N random changes of the library's syntax trees
 instead. For each change, the program runs the tests that call the changed function, the quickest
-first. A run of all tests records which test calls which function; ``--calls FOLDER`` keeps the
-record. ``--out FILE`` stores each outcome at once; a later run with the same FILE skips mistakes
-that have an outcome.
+first. To find these tests, the program first runs all tests and records which test calls which
+function; ``--calls FOLDER`` keeps the record. ``--out FILE`` stores each outcome as soon as it is
+known. A later run with the same FILE skips mistakes that have an outcome.
 
 Exit status: 0 if the tests find every mistake, 1 if one survives, 2 for invalid arguments or
 mistakes that do not fit the code.
@@ -44,7 +44,7 @@ COPIED = ("mxnum", "tests", "proofs", "docs", "benchmarks", "conftest.py", "pypr
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "_build", ".cache", ".hypothesis")
 
 
-#: The tests of a mistake count as failed after this many seconds, since a mistake may cause an
+#: After this many seconds, the tests of a mistake count as failed, because a mistake may cause an
 #: endless loop.
 LIMIT = 900
 
@@ -81,7 +81,10 @@ def changed(text: str, mutant: Mutant) -> str:
 def run_tests(
     folder: Path, tests: Sequence[str], options: Sequence[str] = ("-x",), limit: float | None = LIMIT
 ) -> tuple[bool, str]:
-    """Run tests in a copy of the repository; return (True if all pass, the test that failed)."""
+    """Run tests in a copy of the repository; return True if all pass, and the test that failed.
+
+    Without a failed test, the second result is the last line of output.
+    """
     settings = {
         "NUMBA_CACHE_DIR": str(folder / "compiled"), "PYTHONDONTWRITEBYTECODE": "1", "PYTEST_ADDOPTS": "",
         "PYTHONPATH": str(folder),
@@ -117,7 +120,7 @@ def fate_of(mutant: Mutant, folder: Path) -> Fate:
 def chosen(patterns: Sequence[str] | None) -> list[Mutant]:
     """Return the planted mistakes that match the patterns, in the order of the patterns.
 
-    A pattern is a glob that matches a mistake's name or file, or a part of either.
+    A mistake matches a pattern if its name or file contains the pattern, or fits it as a glob.
     """
     found = {
         mutant.name: mutant

@@ -19,7 +19,7 @@ from tests.mutants.calls import Calls
 
 #: The folders and files of the library that random mistakes change.
 ROOMS = ("engine", "array", "ops.py", "torch", "interop", "conformance", "analysis", "lab/studies/statistics.py")
-#: The tests that run to find random mistakes.
+#: The folders and files of the tests that are run against random mistakes.
 RECORDED = (
     *(f"tests/{room}" for room in ("analysis", "array", "conformance", "engine", "interop", "torch")),
     *(
@@ -58,11 +58,13 @@ class Drawn:
     def tests(self, calls: Calls) -> list[str]:
         """Return the tests that may notice the mistake, in three groups, each sorted by duration.
 
-        Group 1: tests in the module's test file that call the innermost recorded function around
-        the change. Group 2: tests in other files that call this function, and all other tests in
-        the module's test file, because records lack some calls of compiled or cached functions.
-        Group 3: tests that call other functions of the module, and unrecorded files in the test
-        file's folder.
+        "The function" is the innermost function around the change that a record names.
+
+        Group 1: tests in the module's test file that call the function. Group 2: tests in other
+        files that call the function, and all other tests in the module's test file. (Some calls of
+        compiled or cached functions are missing in the records.) Group 3: tests that call other
+        functions of the module, and test files without a record in the folder of the module's test
+        file.
         """
         name = self.file.removeprefix("mxnum")
         own = f"tests{name.rpartition('/')[0]}/test_{name.rpartition('/')[2]}"
@@ -85,9 +87,9 @@ class Drawn:
 def draw(root: Path, count: int, seed: int) -> list[Drawn]:
     """Return `count` different random mistakes, or all possible mistakes if there are fewer.
 
-    The kind of each mistake is drawn first, so that a rare kind is as likely as the numerous
-    mistakes in constants and arguments. Within a kind, hashes of the labels determine the order of
-    mistakes, so most drawn mistakes stay the same after a change of the library. GPU kernels are
+    The kind of each mistake is drawn first, so that a rare kind is as likely as a frequent kind,
+    such as mistakes in constants. Within a kind, hashes of the labels determine the order of
+    mistakes. If the library changes, most drawn mistakes therefore stay the same. GPU kernels are
     left out, since the tests of GPU kernels need a GPU or a simulator.
     """
     files = sorted(
@@ -117,7 +119,7 @@ def possible_in(text: str, file: str) -> list[Drawn]:
     lines = text.splitlines()
 
     def at(line: int, column: int) -> int:
-        """Return the index in `text` of a position; `column` counts UTF-8 bytes."""
+        """Return the index in `text` of a line and a column; `column` counts UTF-8 bytes."""
         return starts[line - 1] + len(lines[line - 1].encode()[:column].decode())
 
     found, alike = [], Counter[str]()
@@ -137,8 +139,8 @@ _Change = tuple[ast.expr | ast.stmt, tuple[str, ...], str, str]
 def _changes(node: ast.AST, functions: tuple[str, ...], prefix: str) -> Iterator[_Change]:
     """Yield each possible change below a node: (node, functions around the node, kind, new text).
 
-    `prefix` precedes the qualified names of functions defined below the node. Decorators, defaults
-    and annotations are never changed.
+    Qualified names of functions that are defined below the node begin with `prefix`. Decorators,
+    defaults and annotations are never changed.
     """
     if isinstance(node, _SKIPPED) or _is_type_checking(node):
         return

@@ -6,8 +6,8 @@ The columns of each row are name, file, old text, new text, effect, tests.
 from __future__ import annotations
 
 LOOP, FILE = "mxnum/engine/loops/float_scales.py", "tests/test_float_scales.py"
-#: Only `COMPILED` notices mistakes in fast loops. `CASES` runs without compilation, so no fast loop
-#: runs, and the definition computes everything.
+#: `CASES` runs without compilation, so the definition computes everything, and no fast loop runs.
+#: Only `COMPILED` notices mistakes in fast loops.
 CASES, COMPILED = (f"{FILE}::test_random_cases_without_compilation",), (f"{FILE}::test_compiled",)
 ROUNDING, STACKS = "tests/engine/rounding", ("tests/engine/quantizing/test_by_stack.py",)
 
@@ -138,7 +138,7 @@ FLOAT_SCALES = (
         "mxnum/engine/quantizing/by_stack.py",
         "except Left:\n        return otherwise()\n    return codes, scales",
         "except Left:\n        raise\n    return codes, scales",
-        "If the loops cannot convert a block of a tensor, quantizing raises instead of falling back to numpy.",
+        "If the loops cannot convert a block of a tensor, quantizing raises an error instead of using numpy.",
         STACKS,
     ),
     # The machine

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-#: The largest number of bytes that a test may allocate. A planted mistake may make the
-#: library allocate arbitrarily much memory.
+#: The largest number of bytes that the process of the tests may allocate. A planted mistake may
+#: make the library allocate arbitrarily much memory.
 MEMORY = 8 << 30
 
 
@@ -26,7 +26,7 @@ OPTIONS = ("-q", "--no-header", "-p", "no:cacheprovider", "-W", "ignore::pytest.
 
 def import_packages() -> None:
     """Import the packages that most tests use, except the library, and start numba's compiler."""
-    os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"  # a process with threads cannot fork
+    os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"  # a fork copies no threads
     for package in ("hypothesis", "pytest", "scipy.stats", "torch"):
         with suppress(ImportError):
             importlib.import_module(package)
@@ -80,7 +80,7 @@ def _run(folder: Path, arguments: Sequence[str], compiled: Path, output: int) ->
 
 
 def _wait(child: int, limit: float) -> int | None:
-    """Return a child process's exit status; after `limit` seconds, kill it and return None."""
+    """Return the exit status of a child process, or None if it runs longer than `limit` seconds."""
     until = time.monotonic() + limit
     try:
         while time.monotonic() < until:

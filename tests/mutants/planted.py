@@ -21,7 +21,7 @@ class Mutant:
     new: str
     #: The effect of the mistake, in one sentence.
     wrong: str
-    #: Tests of the fast tier (files, or names in them), at least one of which must fail.
+    #: Tests of the fast tier (files, or tests in files). At least one of these tests must fail.
     killed_by: tuple[str, ...]
 
 

@@ -15,12 +15,13 @@ from tests.mutants import calls, drawn, forked
 from tests.mutants.drawn import Drawn
 
 #: For each mistake, tests run in two calls of pytest, in the order of `Drawn.tests`. The recorded
-#: times of the tests in the first call add up to at most `FIRST` seconds, and those of both calls
-#: to at most `FIRST` + `SECOND` seconds. The first test runs even if it takes longer.
+#: times of the tests add up to at most `FIRST` seconds in the first call, and to at most `FIRST` +
+#: `SECOND` seconds in both calls together. The first test runs even if it takes longer.
 FIRST, SECOND = 10.0, 60.0
-#: The assumed seconds of a test file without a record.
+#: The time in seconds that is assumed for a test file without a record.
 UNKNOWN = 10.0
-#: The largest number of tests that run for a mistake, and the time limit of a run in seconds.
+#: The largest number of tests that run for a mistake, and the time limit of a call of pytest in
+#: seconds.
 MOST, LIMIT = 300, 240.0
 
 Outcomes = dict[str, dict[str, Any]]
@@ -70,7 +71,10 @@ class Copy:
         return f"survived {run} of {len(tests)} tests"
 
     def _portions(self, tests: list[str]) -> list[list[str]]:
-        """Divide tests between two calls of pytest, within the limits `MOST`, `FIRST`, `SECOND`."""
+        """Divide tests between two calls of pytest, and drop tests beyond the limits.
+
+        The limits are `MOST`, `FIRST` and `SECOND`.
+        """
         portions: list[list[str]] = [[], []]
         total = 0.0
         for test in tests[:MOST]:
@@ -82,9 +86,12 @@ class Copy:
         return [some for some in portions if some]
 
     def _first_failure(self, tests: list[str], mistake: Drawn, limit: float) -> str:
-        """Run tests; return an outcome if a test fails or time runs out, else an empty text."""
-        # A mistake in these files may change compiled loops, so the mistake needs its own folder of
-        # compiled code.
+        """Run tests, and return the outcome if a test fails or the time limit is exceeded.
+
+        If all tests pass, return an empty string.
+        """
+        # A mistake in these files may change compiled loops, so its compiled code must not be
+        # stored in the common folder.
         compiles = mistake.file.startswith(("mxnum/engine/", "mxnum/definition/", "mxnum/memory/")) or (
             mistake.file.count("/") == 1
         )

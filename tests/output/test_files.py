@@ -89,7 +89,7 @@ def write(path, content=b"new"):
         partial.write_bytes(content)
 
 
-# The tests below overwrite existing files, also files with unusual permissions.
+# The tests below overwrite existing files, including files with unusual permissions.
 @pytest.mark.parametrize("mode", [0o600, 0o644, 0o755, 0o620])
 def test_a_file_keeps_its_mode(tmp_path, mode):
     path = tmp_path / "x.bin"
@@ -229,7 +229,7 @@ def test_errors_of_readers_become_one_sentence_about_the_file(tmp_path):
 
 
 def test_an_empty_path_is_refused(tmp_path, monkeypatch):
-    """Check that an empty path raises an error, and does not mean the current folder."""
+    """Check that an empty path raises an error and is not taken for the current folder."""
     from mxnum.interop import checkpoints, gguf, gpt_oss, safetensors
     from mxnum.lab import claims
     from mxnum.lab.claims.reproduction import reproduce_into

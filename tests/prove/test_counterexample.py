@@ -1,4 +1,4 @@
-"""Tests that each counterexample names a command which runs and prints the right answer."""
+"""Tests that each counterexample has a command that runs and prints the right answer."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ COMPOSED = ["each product", "the sum of all products"]
 
 @needs_yosys
 def test_two_terms(tmp_path):
-    """Check that a proof has two parts, products and sum, and that a refutation has one part."""
+    """Check that a proof has two parts (products and sum), and that a refutation has one."""
     right = module(ELEMENTS["e2m1"], 2)
     proof = prove(write(tmp_path, right), "dot", "mxfp4_e2m1", terms=2)
     assert proof

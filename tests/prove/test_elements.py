@@ -1,4 +1,4 @@
-"""Tests that conversions between elements are proved in every deterministic rounding mode."""
+"""Tests that `prove` accepts conversions between elements in every deterministic rounding mode."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SETTINGS = {"accept": ["nan_code"]}
 
 
 def converter(source, target, rounding):
-    """Return a function that converts a code to another element by way of float32."""
+    """Return a function that decodes a code to float32, and encodes the float32 in `target`."""
     decode = make_decode(ELEMENTS[source], FLOATS["float32"])
     encode = make_encode(FLOATS["float32"], ELEMENTS[target], rounding, Overflow.SATURATE)
 
@@ -47,7 +47,7 @@ def test_an_element_to_another(pair, rounding):
 @pytest.mark.parametrize("rounding", DETERMINISTIC, ids=str)
 @pytest.mark.parametrize("pair", PAIRS, ids="-".join)
 def test_every_pair_in_c(tmp_path, pair, rounding):
-    """Check conversions in C that call two emitted models: one decodes, and the other encodes."""
+    """Check conversions in C that decode with one emitted model, and encode with another."""
     source, target = pair
     for name, element, mode in (("from", source, "rne"), ("to", target, rounding)):
         text = reference_model("c", FORMATS[element], rounding=mode, name=f"m_{name}")

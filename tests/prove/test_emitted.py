@@ -21,8 +21,8 @@ def case(language, *of, is_fast):
     return pytest.param(language, *of, marks=marks, id="-".join([language, *of]))
 
 
-#: Each format has fourteen cases: seven rounding modes in two languages. The fast tier runs one of
-#: them, whose mode and language vary with the format.
+#: Each format has fourteen cases: seven rounding modes in two languages. The fast tier runs one
+#: case of each format. The rounding mode and the language of this case vary with the format.
 ELEMENTS = [
     case(language, name, str(mode), is_fast=(j, k) == (i % len(Rounding), i % 2))
     for i, name in enumerate(FORMATS)
@@ -112,7 +112,7 @@ def test_a_block_whose_maximum_is_a_tree(tmp_path, block):
 
 @needs_yosys
 def test_a_block_of_two_and_one_whose_scale_is_wrong(tmp_path):
-    """Check that the scale is proved first, and then each element under the module's scale."""
+    """Check that the scale is proved first, and then each element, given the module's scale."""
     name = "mxfp4_e2m1:block=2"
     module = """
     module block (input [63:0] x, output [7:0] scale, output [7:0] codes);
@@ -132,7 +132,7 @@ def test_a_block_of_two_and_one_whose_scale_is_wrong(tmp_path):
 
 @needs_yosys
 def test_at_the_time_limit_it_says_what_was_proved(tmp_path, monkeypatch):
-    """Check that parts of a proof are "open" if the solver has no time for them, else "proved"."""
+    """Check that parts of a proof are "open" if the solver runs out of time, else "proved"."""
     from mxnum.conformance import proving
     from mxnum.prove import solvers
 
@@ -140,7 +140,7 @@ def test_at_the_time_limit_it_says_what_was_proved(tmp_path, monkeypatch):
 
     def solve(assertions, symbols, seconds):
         asked.append(seconds)
-        if len(asked) % 2 == 0:  # the solver has no time for parts 2, 4, ...
+        if len(asked) % 2 == 0:  # the solver runs out of time on parts 2, 4, ...
             return solvers.Answer("unknown", "bitwuzla", seconds, {})
         return real(assertions, symbols, 60)
 

@@ -1,4 +1,7 @@
-"""Tests that right PTX kernels are proved for every thread that stores, and wrong ones refuted."""
+"""Tests that `prove` proves correct PTX kernels and refutes kernels with a mistake.
+
+A proof covers every thread that stores a number.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import pytest
 
 from mxnum.conformance import prove
 
-#: The PTX, without comments, that Triton 3.9 makes of this kernel for compute capability 8.0:
+#: PTX, without comments, to which Triton 3.9 compiles this kernel for compute capability 8.0:
 #:
 #:     code = tl.load(codes + at, mask=at < n, other=0).to(tl.int32)
 #:     sign, step, half = code >> 3, (code >> 1) & 3, code & 1
@@ -184,7 +187,10 @@ def test_tritons_conversion_of_e5m2(tmp_path):
 
 
 def test_parameter_may_be_any_number_unless_ports_sets_it(tmp_path):
-    """Check a kernel that adds its last parameter to a code, and so is right only with 0."""
+    """Check a kernel that adds its last parameter to each code.
+
+    The kernel is correct only if this parameter is 0.
+    """
     path, settings = written(tmp_path, SCALED), {"source": "e2m1", "assume": ["nonnegative"]}
     assert prove(path, "encode", "mxfp4_e2m1", ports={"param_3": 0}, **settings)
     assert prove(path, "encode", "mxfp4_e2m1", ports={"param_3": 1}, **settings).verdict == "refuted"
@@ -197,9 +203,9 @@ def test_parameter_may_be_any_number_unless_ports_sets_it(tmp_path):
         (
             "st.global.u32 [%rd7], %r8;",
             "st.global.u32 [%rd7], %r8;\n st.global.u32 [%rd7+4], %r8;",
-            "a second number stored",
+            "the thread stores more than one number through",
         ),
-        ("add.s32 %r8", "ld.global.u32 %r8, [%rd6+4];\n add.s32 %r8", "a second number loaded through scaled_param_0"),
+        ("add.s32 %r8", "ld.global.u32 %r8, [%rd6+4];\n add.s32 %r8", "more than one number through scaled_param_0"),
         (
             "ld.global.nc.u32 %r7, [%rd6]",
             "ld.global.v2.u32 {%r7, %r8}, [%rd6]",

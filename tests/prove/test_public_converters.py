@@ -1,4 +1,7 @@
-"""Tests that `prove` accepts the converters in the headers of PyTorch and CUDA, if installed."""
+"""Tests that `prove` accepts the converters in the headers of PyTorch and CUDA.
+
+A test is skipped if its package is not installed.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ def test_pytorch(tmp_path):
     for element in ("e4m3", "e5m2"):
         how = {"function": f"from_{element}", "include": include, "accept": ["nan_code"]}
         assert prove(path, "decode", element, **how)
-    # PyTorch before 2.13 converts numbers beyond the largest to NaN, later versions to 448.
+    # PyTorch before 2.13 converts numbers beyond 448, the largest, to NaN; later versions saturate.
     saturates = prove(path, "encode", "e4m3", function="e4m3", include=include)
     assert saturates or prove(path, "encode", "e4m3", function="e4m3", include=include, overflow="ieee")
 

@@ -1,4 +1,4 @@
-"""Literal tables of the semantics, and helpers that tests of the oracle share.
+"""Handwritten tables of format properties, and helpers that tests of the oracle share.
 
 Nothing in this module is computed from the descriptions in `mxnum.formats`.
 """
@@ -64,11 +64,11 @@ def value(code: int, element: Any, scale: int = 127) -> float:
 
 
 def rounded(x: Any, element: Any, rounding: str = "rne", **options: Any) -> float:
-    """Return a number after rounding to an element."""
+    """Return the value to which an element format rounds a number."""
     return value(encode(x, element, rounding=rounding, **options), element)
 
 
 def random_floats(rng: np.random.Generator, n: int, low: float, high: float) -> list[float]:
-    """Return numbers of both signs, with exponents spread evenly between two powers of two."""
+    """Return numbers of both signs whose magnitudes are log-uniform in 2**low to 2**high."""
     magnitude = np.exp2(rng.uniform(low, high, n))
     return [float(v) for v in magnitude * rng.choice([-1.0, 1.0], n)]

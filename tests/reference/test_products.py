@@ -1,4 +1,4 @@
-"""Tests of the oracle's products, which round once, or after each term or block."""
+"""Tests of the oracle's products: rounded once, after each term, or after each block."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def test_dot_of_blocked_operands() -> None:
     a = blocked("mxfp8_e5m2", [4096, 1, 1], [127], 3)
     results = {how: float(dot(a, a, accumulate=how)) for how in ("exact", "block", "sequential")}
     assert results == {"exact": 2**24 + 2, "block": 2**24 + 2, "sequential": 2**24}
-    # If blocks have one element, the mode `block` rounds each term and adds the terms in float32,
-    # in order.
+    # With one element in each block, the mode `block` rounds each product, and adds the products in
+    # float32, in order.
     a = blocked("mxfp4_e2m1", [1, 1, 1], [151, 127, 127], 1)
     b = blocked("mxint8", [1, 1, 1], [127] * 3, 1)
     results = {how: float(dot(a, b, accumulate=how)) for how in ("exact", "block", "sequential")}
@@ -109,7 +109,7 @@ def test_special_values_of_block_accumulation() -> None:
     assert run(blocked("mxfp8_e5m2", [INF, 0], [127], 2), blocked("mxfp8_e5m2", [0, 1], [127], 2)) == 0x7FC00000
     assert run(blocked("mxfp8_e5m2", [], [], 4), blocked("mxfp8_e5m2", [], [], 4)) == 0
     assert run(blocked("mxfp8_e5m2", [-0.0, -0.0], [127, 127], 1), ones) == 0
-    # The mode `block` lets each term overflow or underflow separately.
+    # In the mode `block`, the term of each block overflows or underflows separately.
     huge = blocked("mxfp8_e5m2", [1, 1], [254, 254], 1)
     assert run(huge, blocked("mxfp8_e5m2", [1, -1], [254, 254], 1)) == 0x7FC00000
     assert bits_of(dot(huge, blocked("mxfp8_e5m2", [1, -1], [254, 254], 1))) == [0]

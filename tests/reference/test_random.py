@@ -1,4 +1,4 @@
-"""Tests of the oracle's random words: published vectors, and the counter of each element."""
+"""Tests of the oracle's random words: published Philox vectors, and each element's counter."""
 
 from __future__ import annotations
 

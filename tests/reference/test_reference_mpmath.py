@@ -1,4 +1,4 @@
-"""Tests that the oracle equals a third formulation, in mpmath with its nint, floor and ceil."""
+"""Tests that the oracle equals a third implementation, which uses mpmath's nint, floor and ceil."""
 
 from __future__ import annotations
 

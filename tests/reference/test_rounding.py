@@ -1,4 +1,4 @@
-"""Tests that the oracle rounds once, in every mode, with overflow, zeros and special values."""
+"""Tests that the reference rounds once, in every mode, with overflow, zeros and special values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.reference.tables import CANONICAL_NAN, ELEMENTS, INF, MODES, NAN, SIG
 
 @functools.cache
 def unbounded_magnitudes(name: str) -> list[Fraction]:
-    """Return the magnitudes of a format, continued four binades past the largest."""
+    """Return the magnitudes of a format, extended by four binades past the largest magnitude."""
     m, emax, emin, *_ = TABLE[name]
     grid = [Fraction(q, 2**m) * Fraction(2) ** emin for q in range(2**m)]
     for exponent in range(emin, emax + 5):
@@ -26,10 +26,10 @@ def unbounded_magnitudes(name: str) -> list[Fraction]:
 
 
 def by_table(x: Fraction, name: str, mode: str, overflow: str, random: int, r: int) -> float:
-    """Round by a list of magnitudes that extends four binades past the element's largest value.
+    """Round x with a list of magnitudes that extends four binades past the largest value.
 
-    The function chooses one of the two neighbours in the list, and then compares the choice with
-    the largest value.
+    The function picks one of the two neighbours of x in the list, and then compares the chosen one
+    with the largest value.
     """
     a, largest, grid = abs(x), TABLE[name][3], unbounded_magnitudes(name)
     i = bisect.bisect_right(grid, a) - 1
@@ -172,8 +172,8 @@ def test_most_negative_integer_is_never_produced() -> None:
 
 
 def test_stochastic_rounding_by_its_definition() -> None:
-    # In e2m1, 2.25 lies at a quarter of the gap from 2 to 3. Of the four possible random
-    # words of 2 bits, only the largest makes 2.25 round up.
+    # In e2m1, 2.25 lies at a quarter of the gap from 2 to 3. Of the four possible random words of 2
+    # bits, only the largest makes 2.25 round up.
     assert [rounded(2.25, "e2m1", "sr", random_bits=r, sr_bits=2) for r in range(4)] == [2, 2, 2, 3]
     assert [rounded(-2.25, "e2m1", "sr", random_bits=r, sr_bits=2) for r in range(4)] == [-2, -2, -2, -3]
     # With one random bit, the fraction 1/4 is truncated to 0, so 2.25 never rounds up.
@@ -209,7 +209,7 @@ def test_scale_is_part_of_the_one_rounding() -> None:
     assert encode(2.0**127, "e4m3", scale=numpy_scale) == 0x38
     assert value(0x38, "e4m3", numpy_scale) == 2.0**127
     assert value(encode(1e308, "e4m3", scale=254), "e4m3") == 448
-    # 5 + 2**-40, if first rounded to float32, would become the tie 5 and round to 4 instead of 6.
+    # 5 + 2**-40 rounds to 6. After a rounding to float32 it would be the tie 5, which rounds to 4.
     assert rounded(5 + 2.0**-40, "e2m1") == 6
     assert [encode(x, "e4m3", scale=255, overflow="ieee") for x in (1.0, INF, NAN)] == [0, 0, 0]
 

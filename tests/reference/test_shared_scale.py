@@ -1,4 +1,4 @@
-"""Tests that the oracle's shared scales equal those of a search and of known hard cases."""
+"""Tests of the reference's shared scales: comparisons with a search, and known hard cases."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_scale_just_below_powers_of_two(name: str) -> None:
             below = float(np.nextafter(numpy_type(2.0**k) if k < 128 else numpy_type(INF), numpy_type(0)))
             if numpy_type is np.float64:
                 below = math.nextafter(2.0**k, 0.0)
-            if math.frexp(below)[0] < 1 - 2.0**-12:  # subnormal floats are too far apart
+            if math.frexp(below)[0] < 1 - 2.0**-12:  # subnormal: not close enough to 2**k
                 continue
             codes = [shared_scale([below], name, scale_rule=rule) for rule in RULES]
             assert codes == [clamp(k - 1 - emax)] + 5 * [clamp(k - emax)]
@@ -55,10 +55,10 @@ def test_scale_of_known_traps() -> None:
     # The element int8 has emax 0, so a maximum of 1 has the scale 1, code 127.
     assert shared_scale([1.0], "int8") == 127
     assert fake_quantize(f32([-1.9999]), "mxint8").tolist() == [-1.984375]
-    # The largest number that fits under scale code 0, and the next float32 number.
+    # 448 * 2**-127 is the largest number with scale code 0. The next float32 number has code 1.
     assert shared_scale([float.fromhex("0x1.cp-119")], "e4m3", scale_rule="rceil") == 0
     assert shared_scale([float.fromhex("0x1.c00002p-119")], "e4m3", scale_rule="rceil") == 1
-    # The scale has its smallest value, and the elements still represent the numbers exactly.
+    # With the smallest scale, 2**-127, the first two numbers are exact, and 2**-149 becomes 0.
     q = quantize(f32([2.0**-120]), "mxfp8_e4m3")
     assert q.scales.tolist() == [0]
     assert value(int(q.codes[0]), "e4m3") == 128

@@ -17,7 +17,7 @@ from mxnum.torch import amx  # noqa: E402
 
 @pytest.fixture
 def counted(monkeypatch):
-    """Record the products that would go to AMX units, and compute them without the units."""
+    """Record the products for AMX units, and compute these products without the units."""
     seen = []
 
     def multiply(left, right, out=None):

@@ -66,7 +66,7 @@ def test_padding_rows_are_shifted_but_do_not_count_in_the_mean():
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_narrow_weights_are_summed_in_float32(dtype):
-    """Check a weight whose sum of rows, 81,920, overflows float16, but whose mean is exact."""
+    """Check a weight whose mean row is exact, although the sum of its rows overflows float16."""
     model = nn.Sequential(nn.Linear(4, 40, bias=False).to(dtype))
     with torch.no_grad():
         model[0].weight[:20], model[0].weight[20:] = 1024.0, 3072.0
@@ -95,7 +95,7 @@ def test_a_wrapped_model_has_the_wrapper_in_its_names():
 def test_a_tied_weight_is_refused_unless_asked_for():
     model = Model(tied=True)
     before = copy.deepcopy(model)
-    with pytest.raises(ValueError, match="that no other module has, unless tied=True: 'embedding' has it too"):
+    with pytest.raises(ValueError, match="another module unless tied=True, but 'embedding' has the same weight"):
         mxt.center_output_weights(model, "head")
     assert torch.equal(model.head.weight, before.head.weight)
     mxt.center_output_weights(model, "head", tied=True)
@@ -116,7 +116,7 @@ def with_weight(weight):
 
 
 class Transposed(nn.Module):
-    """A layer whose weight has a column for each symbol, as Conv1D of transformers has."""
+    """A layer whose weight has a column for each symbol, like transformers' class Conv1D."""
 
     def __init__(self):
         super().__init__()
@@ -131,7 +131,7 @@ class Transposed(nn.Module):
         (lambda: nn.ModuleDict({"head": Transposed()}), "head", {}, "not 'head, a Transposed'"),
         (Model, "head", {"vocabulary": 41}, "'vocabulary' must be between 1 and 40, not 41"),
         (Model, "head", {"vocabulary": 0}, "'vocabulary' must be between 1 and 40, not 0"),
-        (parametrized, "head", {}, "must have a parameter 'weight', but computes it from other"),
+        (parametrized, "head", {}, "must store 'weight' as a parameter of its own, but derives it"),
         (
             lambda: with_weight(torch.zeros(640)),
             "head",

@@ -11,7 +11,7 @@ from mxnum.recipe import Recipe
 torch = pytest.importorskip("torch", reason="the extra torch is not installed")
 mxt = pytest.importorskip("mxnum.torch")
 nn = torch.nn
-pytestmark = pytest.mark.filterwarnings("ignore:emulate\\(\\) leaves alone")
+pytestmark = pytest.mark.filterwarnings("ignore:emulate\\(\\) did not emulate")
 attend = nn.functional.scaled_dot_product_attention
 
 
@@ -193,9 +193,9 @@ def test_one_warning_names_modules_that_multiply_by_their_own_weights():
     with pytest.warns(UserWarning, match="emulate") as seen:
         emulation = mxt.emulate(model)
     assert [str(each.message) for each in seen] == [
-        "emulate() leaves alone modules that may multiply by their weights: layers.*.gru (GRU) is of a class that "
+        "emulate() did not emulate modules that may multiply by their weights: layers.*.gru (GRU) is of a class that "
         "emulate() does not know; layers.*.experts (Experts) is of a class that emulate() does not know; bilinear "
-        "(Bilinear) is of a class that emulate() does not know. If this is intended, leave them out by filter= or the "
+        "(Bilinear) is of a class that emulate() does not know. If this is intended, exclude them by filter= or the "
         "recipe None; emulation.coverage(inputs) shows their share of the FLOPs."
     ]
     assert seen[0].filename == __file__
@@ -207,7 +207,7 @@ def test_one_warning_names_modules_that_multiply_by_their_own_weights():
 
 
 class Inner(nn.Module):
-    """Attention by torch's function, or written out as two products and a softmax."""
+    """Attention computed by torch's function, or as two products with a softmax between them."""
 
     def __init__(self, written_out=False):
         super().__init__()
@@ -218,7 +218,7 @@ class Inner(nn.Module):
 
 
 def test_attention_inside_a_module_that_is_named_is_not_called_left_alone():
-    # Regression: the attention in `outer` was emulated, but listed as left alone.
+    # Regression: the attention in `outer` was emulated, but `left_alone` listed it.
     model = nn.Sequential()
     model.outer, model.other = nn.Sequential(Inner()), Inner()
     model.outer.__class__ = type("Outer", (nn.Sequential,), {})

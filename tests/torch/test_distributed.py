@@ -34,7 +34,7 @@ def test_two_processes_train_the_model_of_one(how, tmp_path):
 
 
 def test_a_sharded_head_is_centered_as_a_whole_one(tmp_path):
-    """Check a last layer of 33 rows, of which two processes hold 17 and 16.
+    """Check a last layer of 33 rows. One process holds 17 rows, and the other holds 16 rows.
 
     The vocabulary has only 32 symbols, so the 33rd row belongs to no symbol.
     """
@@ -51,7 +51,7 @@ def test_a_sharded_head_is_centered_as_a_whole_one(tmp_path):
 
 
 def in_two_processes(how, tmp_path):
-    """Run two processes of worker.py, and return what each has stored."""
+    """Run worker.py in two processes, and return the results that each process stores."""
     if how in ("fsdp", "center") and torch.__version__ < (2, 6):
         pytest.skip("torch.distributed.fsdp has no fully_shard")
     command = [sys.executable, str(Path(worker.__file__)), how, str(tmp_path)]

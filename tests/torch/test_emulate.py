@@ -16,11 +16,11 @@ mxt = pytest.importorskip("mxnum.torch")
 from mxnum.torch.modules import sites_of  # noqa: E402
 
 nn = torch.nn
-pytestmark = pytest.mark.filterwarnings("ignore:emulate\\(\\) leaves alone")
+pytestmark = pytest.mark.filterwarnings("ignore:emulate\\(\\) did not emulate")
 
 
 class Own(nn.Linear):
-    """A user's class of layers, which computes as Linear does."""
+    """A user-defined subclass of Linear that computes the same."""
 
 
 class Other(nn.Linear):
@@ -189,8 +189,8 @@ def test_recipe_may_change_during_training():
 
 
 def test_recipe_none_is_float32_also_with_sums_by_blocks():
-    # Regression: `set_recipe(None)` led to an error in the next forward pass, because the mode
-    # `block` needs operands in a format.
+    # Regression: after `set_recipe(None)`, the next forward pass raised an error, because
+    # `accumulate="block"` needs operands in an MX format.
     x, changed = torch.randn(4, 64), nn.Sequential(nn.Linear(64, 8))
     plain = copy.deepcopy(changed)
     mxt.emulate(changed, "mxint8", accumulate="block", gradient="clipped")
@@ -264,7 +264,7 @@ def test_attention_names_modules_that_call_torchs_attention():
     torch.manual_seed(0)
     wide, narrow = (nn.Sequential(Attending(), nn.MultiheadAttention(32, 2)) for _ in range(2))
     narrow.load_state_dict(wide.state_dict())
-    # Modules that are already emulated keep their settings in a second call.
+    # The pattern "*" and the name of the module that calls torch's attention give the same outputs.
     emulation = mxt.emulate(wide, "mxfp4_e2m1", attention="*")
     assert set(emulation.modules) == {"", "0", "0.qkv", "1"}
     mxt.emulate(narrow, "mxfp4_e2m1", attention="0")
@@ -319,8 +319,8 @@ WRONG = {
     "seed": (lambda: mxt.emulate(Model(), "mxint8", seed=0.5), "'seed' must be an integer"),
     "worker": (lambda: mxt.emulate(Model(), "mxint8", worker=-1), "'worker' must be between 0 and 2147483647"),
     "compiled": (lambda: mxt.emulate(wrapped(), "mxint8"), "'model' must be emulated before it is compiled or wrapped"),
-    "restore": (lambda: mxt.restore(Model()), "'model' must be one that emulate"),
-    "set": (lambda: mxt.set_recipe(Model(), "mxint8"), "'model' must be one that emulate"),
+    "restore": (lambda: mxt.restore(Model()), "'model' must be a model that emulate"),
+    "set": (lambda: mxt.set_recipe(Model(), "mxint8"), "'model' must be a model that emulate"),
     "float64": (lambda: mxt.emulate(Model().double(), "mxint8", accumulate="block").modules["head"](
         torch.ones(1, 32, dtype=torch.float64)), "'accumulate' must be None for torch.float64, not 'block'"),
 }  # fmt: skip
@@ -363,7 +363,7 @@ def test_layers_that_are_left_alone_say_why():
 @pytest.mark.parametrize("options", [{"filter": lambda name, module: isinstance(module, nn.Linear)},
                                      {"recipe": {"*.self_attn": None, "*": "mxint8"}}])  # fmt: skip
 def test_parts_of_attention_that_is_left_out_are_listed(options):
-    """Check that `left_alone` lists the out_proj of each attention module that is left out."""
+    """Check that `left_alone` lists the layer out_proj of each attention module left out."""
     model = nn.Sequential(nn.TransformerEncoderLayer(32, 2, 64), nn.MultiheadAttention(32, 2))
     emulation = mxt.emulate(model, filter=options.get("filter"), recipe=options.get("recipe", "mxint8"))
     assert {"0.linear1", "0.linear2"} <= set(emulation.modules)
@@ -376,7 +376,7 @@ def test_parts_of_attention_that_is_left_out_are_listed(options):
 def test_convolutions_have_no_defined_sums():
     emulation = mxt.emulate(nn.Sequential(nn.Conv1d(4, 4, 3), nn.Linear(6, 2)), "mxint8", accumulate="block")
     assert str(emulation).endswith(
-        ". Left alone: 0 (Conv1d) is a convolution, whose products only torch or AMX can sum."
+        ". Left alone: 0 (Conv1d) is a convolution, which emulate() supports only with the sums of torch or AMX."
     )
 
 

@@ -1,4 +1,4 @@
-"""Tests of functions of tensors: the bits are those of `mxnum`, and gradients are right."""
+"""Tests that functions of tensors return the same bits as `mxnum`, and right gradients."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def numbers(*shape, seed=0, dtype=torch.float32):
 
 
 def gradients(y, *inputs, seed=9):
-    """Return a random gradient of y, and the inputs' gradients that autograd computes from it."""
+    """Return a random gradient of y, and the gradients of the inputs by autograd."""
     grad = torch.randn(y.shape, generator=torch.Generator().manual_seed(seed)).to(y.dtype)
     return grad, torch.autograd.grad(y, inputs, grad)
 
@@ -85,8 +85,8 @@ def test_a_layer_has_the_bits_of_linear_forward_and_linear_backward(name, accumu
 @pytest.mark.parametrize("accumulate", ["block", "sequential"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_a_bias_is_added_before_the_sum_is_narrowed(dtype, accumulate):
-    # Regression: the bias was added after the product had been rounded to the type of x, which
-    # changes results in types narrower than float32.
+    # Regression: the bias was added after the product had been rounded to the type of x. This
+    # changed results in types narrower than float32.
     x, w, b = numbers(37, 64, dtype=dtype), numbers(40, 64, seed=1, dtype=dtype), numbers(80, seed=2, dtype=dtype)[::2]
     with torch.no_grad():
         b[0], x[0] = torch.inf, torch.nan
@@ -145,7 +145,7 @@ def test_each_operand_of_the_recipe_changes_its_own_product():
 
 def test_fake_quantize():
     x = numbers(6, 70)
-    other = {"axis": np.int64(1)}  # Regression: np.int64 raised "must be an integer, not np.int64(1)"
+    other = {"axis": np.int64(1)}  # Regression: numpy integers raised an error
     for options in ({}, {"axis": 0, "rounding": "rtz", "scale_rule": "even"}, {"block_shape": (4, 4)}, other):
         y = mxt.fake_quantize(x, "mxfp4_e2m1", **options)
         assert torch.equal(y, mx.fake_quantize(x.detach(), "mxfp4_e2m1", **options))
@@ -158,7 +158,11 @@ def test_fake_quantize():
 
 
 def clamped(x, format, rounding="rne"):
-    """Return True where x / scale, rounded with one more exponent bit, exceeds the maximum."""
+    """Return a mask of the numbers of x that are clamped.
+
+    A number is clamped if x / scale, rounded with one more exponent bit, exceeds the largest
+    element value.
+    """
     q, e = mx.quantize(x, format), mx.formats.get(format).element
     unit = mx.MXArray.from_parts(torch.ones_like(q.codes), q.scales, format, tensor_scale=q.tensor_scale)
     scales = unit.dequantize("float64") / e.value(1)
@@ -173,8 +177,8 @@ def clamped(x, format, rounding="rne"):
 @pytest.mark.parametrize("format", ["mxfp4_e2m1", "mxfp8_e4m3", "mxfp8_e5m2", "mxint8", "nvfp4"])
 def test_gradients_of_clamped_numbers_are_cut(format):
     x, w = numbers(8, 64), numbers(16, 64, seed=1)
-    # Under the floor rule, numbers just below a power of two are clamped. Some numbers of x are
-    # exactly where clamping begins.
+    # Under the floor rule, numbers just below a power of two are clamped. Some numbers of x lie
+    # exactly at the thresholds at which clamping begins.
     with torch.no_grad():
         x[:, ::32], w[:, ::32] = 255.9, -127.99
         x[:4, 1:17] = torch.arange(480, 496).ldexp(torch.tensor(-1)) * torch.tensor([[1], [-1], [0.5], [-0.5]])
@@ -196,7 +200,7 @@ def test_gradients_of_clamped_numbers_are_cut(format):
 
 def test_largest_number_of_an_nvfp4_block_keeps_its_gradient():
     # Regression: the gradient of a block's largest number was set to zero if the number was one ulp
-    # above 6 * scale. The number can be that large because scales are rounded.
+    # above 6 * scale. Because scales are rounded, the largest number can be that large.
     for seed in range(200):
         x = numbers(1, 16, seed=seed)
         (dx,) = torch.autograd.grad(mxt.fake_quantize(x, "nvfp4", gradient="clipped").sum(), x)
@@ -229,8 +233,8 @@ def test_an_infinite_gradient_is_cut_too():
 
 @pytest.mark.parametrize("rounding", ["rne", "rna"])
 def test_nan_in_bfloat16_is_canonical(rounding):
-    # Regression: NaN results had the bits of torch's cast, which are not canonical. `torch.equal`
-    # on floats cannot compare the bits of NaN.
+    # Regression: NaN results had the bits of torch's cast, which are not canonical. Compare
+    # integers, because `torch.equal` on floats cannot compare the bits of NaN.
     bits = torch.tensor([0x7F800001, 0x7FFFFFFF, -1, -0x7FFFFF, 0x7F800000, -0x800000], dtype=torch.int32)
     y = mxt.fake_quantize(bits.repeat(8).view(torch.float32), "bfloat16", rounding=rounding)
     want = torch.tensor([0x7FC00000] * 4 + [0x7F800000, -0x800000], dtype=torch.int32)
@@ -247,7 +251,7 @@ def test_quantize_and_dequantize():
     drawn = mxt.quantize(x, "mxint8", rounding="sr", seed=4)
     assert drawn.equals(mx.quantize(x.detach(), "mxint8", rounding="sr", seed=4))
     assert isinstance(mxt.dequantize(mx.quantize(x.detach().numpy(), "mxint8")), torch.Tensor)
-    # Regression: with a stream, `quantize` drew other random words than `fake_quantize`.
+    # Regression: with the argument `stream`, `quantize` and `fake_quantize` drew different words.
     drawn = {"rounding": "sr", "seed": 4, "stream": 3}
     assert torch.equal(mxt.quantize(x, "mxint8", **drawn).dequantize(), mxt.fake_quantize(x, "mxint8", **drawn))
 
@@ -318,7 +322,7 @@ def test_a_recipe_as_for_nvfp4():
 
 
 def test_float64_is_rounded_to_bfloat16_once():
-    x = torch.tensor([[1 + 2**-8 + 2**-40]], dtype=torch.float64)  # rounding to float32 gives a tie
+    x = torch.tensor([[1 + 2**-8 + 2**-40]], dtype=torch.float64)  # rounding to float32 first would make a tie
     one = torch.ones(1, 1, dtype=torch.float64)
     for recipe in (Recipe(vector="bfloat16"), Recipe(activations="bfloat16")):
         assert mxt.linear(x, one, recipe=recipe).item() == 1 + 2**-7
@@ -328,8 +332,8 @@ def test_no_second_derivative():
     x, w = numbers(4, 64), numbers(8, 64, seed=1)
     layer = torch.nn.Conv1d(4, 4, 3)
     mxt.emulate(layer, "mxint8")
-    # Regression: in the second derivative of a norm with rounded steps, the terms from mean and
-    # variance were missing. Second derivatives must raise an error.
+    # Regression: the second derivative of a norm with rounded steps was wrong, because it lacked
+    # the terms from mean and variance. Second derivatives must raise an error.
     norm = mxt.layer_norm(x, 64, w[0], w[1], Recipe(vector="bfloat16", vector_steps=True))
     for y in (mxt.linear(x, w), mxt.fake_quantize(x, "mxint8", gradient="clipped"), layer(x), norm):
         (first,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
@@ -418,7 +422,7 @@ WRONG = {
     "wide": (
         lambda: mxt.linear(empty(), empty(), empty(4, dtype=torch.float64)), "'bias' must be of torch.float32 like"
     ),
-    "steps": (  # Regression: one weight was used for all 32 features
+    "steps": (  # Regression: a single weight was applied to all 32 features
         lambda: mxt.layer_norm(empty(), 1, empty(1), empty(1), Recipe(vector="bfloat16", vector_steps=True)),
         r"'normalized_shape' must be the last axis alone, .* not \(1,\)",
     ),
@@ -515,7 +519,10 @@ def test_users_kernel_replaces_the_rounding():
 
 
 def test_the_clipped_mask_follows_the_blocks_of_each_operand():
-    """Check that gradients are zero where a number is clamped in a block along the summed axis."""
+    """Check that the gradient of a number is zero if the number is clamped.
+
+    Blocks lie along the summed axis of each operand.
+    """
     a, b = torch.randn(64, 32), torch.randn(32, 64)
     a[5] *= 1000
     b[:, 7] *= 1000

@@ -18,7 +18,7 @@ def numbers(*shape, seed=0):
 
 
 def calls():
-    """Return a call of every torch operation, by name."""
+    """Return, by name, calls that cover every torch operation: (operation, arguments)."""
     from mxnum.torch.functions import How
 
     ops, position = torch.ops.mxnum, torch.tensor([3, 1, 2])
@@ -96,7 +96,7 @@ def test_a_compiled_model_has_the_same_bits_and_is_compiled_once():
 def test_torchs_compiler_keeps_every_rounding():
     """Check that compiled models round to bfloat16.
 
-    In compiled code, mxnum rounds by its own operation, because torch's compiler may remove casts.
+    torch's compiler may remove casts, so mxnum has its own operation for this rounding.
     """
     cpp_builder = pytest.importorskip("torch._inductor.cpp_builder")
     try:

@@ -1,7 +1,7 @@
 """Tests against microxcaling, if a checkout is given: `MXNUM_MICROXCALING=path pytest ...`.
 
-All lengths are whole blocks, because microxcaling's padding of other lengths fails with torch from
-2.9 on.
+All lengths are multiples of the block length, because with torch 2.9 and later microxcaling fails
+to pad other lengths.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def specs(theirs, format, mode, bfloat):
 
 
 def recipe(format, mode, bfloat):
-    """Return the recipe that equals the given settings of microxcaling."""
+    """Return the mxnum recipe that corresponds to the given settings of microxcaling."""
     rounding = MODES[mode]
     if not bfloat:
         return Recipe.uniform(format, layer_norm=FLOAT32, rounding=rounding)
@@ -72,7 +72,7 @@ def close(pairs, bits):
     for mine, other in pairs:
         if bits:
             assert torch.equal(mine, other)
-        else:  # microxcaling adds in another order
+        else:  # microxcaling adds the products in another order
             assert (mine - other).abs().max() <= 1e-6 * other.abs().max()
 
 

@@ -1,6 +1,6 @@
-"""Tests that a model in torch has the same loss at each step as mxnum's residual MLP.
+"""Tests that a torch model has the same loss as mxnum's residual MLP in each training step.
 
-Both models use numpy's BLAS (``accumulate="blas"``) and the same loops; only the model in torch
+Both models use numpy's BLAS (``accumulate="blas"``) and the same loops, but only the torch model
 uses autograd. Equal losses show that both models round the same operands at the same points.
 """
 

@@ -1,4 +1,4 @@
-"""Tests that random bits depend on seed, module, operand and step alone."""
+"""Tests that random bits depend only on the seed, the module, the operand and the step."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_restart_continues_with_the_same_bits():
         second.load_state_dict({"seed": 1})
     with pytest.raises(ValueError, match="'step' must be between 0"):
         second.load_state_dict({"seed": 1, "step": -1})
-    assert second.seed == 9  # Regression: the seed changed although the step raised an error
+    assert second.seed == 9  # Regression: a state with a wrong step raised the error, but changed the seed
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
@@ -177,7 +177,7 @@ def test_generators():
 
 
 class Mixed(nn.Module):
-    """A model with one module of each kind whose operands have a batch axis."""
+    """A model with one module of each kind that has operands with a batch axis."""
 
     def __init__(self):
         super().__init__()
@@ -192,7 +192,7 @@ class Mixed(nn.Module):
 
 
 def draws(ids, worker=0, samples=None):
-    """Return for each operand the origin of its bits: seed, stream, first index, size."""
+    """Return the origin of the random bits of each operand: (seed, stream, first index, size)."""
     found = []
 
     def kernel(x, operand, axis, *, seed, stream, first=0):
@@ -224,7 +224,7 @@ def test_samples_draw_the_bits_that_they_have_in_the_whole_batch():
                 assert all(part[2] == 0 for part in these)
                 shared += 1
                 continue
-            for _, _, begin, count in these:  # each part begins where the part before it ends
+            for _, _, begin, count in these:  # each part begins where the previous part ends
                 assert begin == first
                 first += count
             assert first == size
@@ -268,14 +268,14 @@ class Trained(nn.Module):
 
 
 def test_layers_raise_if_the_step_does_not_advance():
-    # Only the forward pass of the whole model advances the step. Regression: training that called
-    # only parts of the model drew the random bits of the first step at every step.
+    # Only the forward pass of the whole model advances the step. Regression: if training called
+    # only parts of the model, every step drew the random bits of the first step.
     model = Trained()
     emulation = mxt.emulate(model, STOCHASTIC, seed=1)
-    with pytest.raises(RuntimeError, match=r"Module 'net' draws .* call the model, or emulation.advance_step\(\)"):
+    with pytest.raises(RuntimeError, match=r"Module 'net' draws .* or call emulation.advance_step\(\)"):
         model.training_step(x())
     model.eval()
-    model.training_step(x())  # in evaluation mode, the step does not advance
+    model.training_step(x())  # no error: in evaluation mode, the step need not advance
     model.train()
     seen = []
     for _ in range(2):

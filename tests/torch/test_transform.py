@@ -35,7 +35,7 @@ def test_products_with_the_hadamard_matrix_equal_the_loops(dtype, inverse):
         want = mx.hadamard(x, axis, signs="transformer_engine", inverse=inverse)
         assert torch.equal(bits(hadamard(x, axis, inverse)), bits(want))
         assert torch.equal(bits(by_products(x, axis, inverse)), bits(want))
-    if dtype != torch.bfloat16:  # numpy has no bfloat16
+    if dtype != torch.bfloat16:  # the reference needs numpy arrays, and numpy has no bfloat16
         row = numbers(16, dtype=dtype)
         exact = reference.hadamard(row.numpy(), signs=SIGNS["transformer_engine"], inverse=inverse)
         assert hadamard(row, 0, inverse).numpy().tobytes() == exact.tobytes()

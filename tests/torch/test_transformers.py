@@ -82,7 +82,7 @@ def test_attention_of_an_unknown_kind_raises():
 @pytest.mark.parametrize("implementation", ["sdpa", "eager"])
 @pytest.mark.parametrize(("make", "attention"), CASES)
 def test_attention_is_listed_where_it_is_not_emulated(make, attention, implementation):
-    # Regression: the search for attention used a name that the code of these models lacks.
+    # Regression: the search for attention looked for a name that these models' code does not use.
     model = make()
     model.set_attn_implementation(implementation)
     emulation = mxt.emulate(model, "mxfp8_e4m3")
@@ -150,7 +150,7 @@ def test_subclass_with_another_forward_is_left_alone():
 def test_tied_weight_with_two_recipes_raises():
     model = gpt2()
     two = {"lm_head": "mxfp8_e4m3", "*": "mxfp4_e2m1"}
-    told = "'recipe' must round the shared weight of 'transformer.wte' and 'lm_head' in one way, not to mxfp4_e2m1 and"
+    told = "weight that 'transformer.wte' and 'lm_head' share in the same way in both modules, not to mxfp4_e2m1 and"
     with pytest.raises(ValueError, match=told):
         mxt.emulate(model, two)
     mxt.emulate(model, {"lm_head": None, "*": "mxfp4_e2m1"})

@@ -1,4 +1,7 @@
-"""Tests that matrix units in models give the bits of `mxnum`: forward, backward and compiled."""
+"""Tests that matrix units in PyTorch models return the bits that `mx.matmul` returns.
+
+The tests cover forward passes, backward passes and compiled models.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +97,7 @@ def test_units_of_your_own_must_be_registered():
 
 def test_convolutions_are_left_alone_and_wide_numbers_raise():
     model = torch.nn.Sequential(torch.nn.Conv1d(8, 8, 3), torch.nn.Linear(8, 8))
-    with pytest.warns(UserWarning, match="is a convolution, whose products only torch or AMX can sum"):
+    with pytest.warns(UserWarning, match=r"is a convolution, which emulate\(\) supports only with the sums of torch"):
         assert list(mxt.emulate(model, "blackwell mxfp8").left_alone) == ["0"]
     with pytest.raises(ValueError, match="'recipe' must be one that rounds operands to bfloat16"):
         mxt.linear(numbers(2, 16), numbers(3, 16), None, "float32", accumulate="hopper_bfloat16")
@@ -158,7 +161,7 @@ def test_scaled_mm_of_blocks_of_128():
         some = slice(128 * k, 128 * k + 128)
         part = mx.matmul(a[:, some], b[some], accumulate="hopper_fp8")
         scale = rows[:, k : k + 1] * tiles[k].repeat_interleave(128)[:200]
-        total = (scale.double() * part.double() + total).float().double()  # exact product: float64 holds 24 + 14 bits
+        total = (scale.double() * part.double() + total).float().double()  # float64 holds the product, 24 + 14 bits
     assert torch.equal(y, total.float())
     padded = torch.cat([tiles, torch.zeros(1, 2)])
     again = mxt.scaled_mm(a, b, rows, "BlockWise1x128", padded, "BlockWise128x128", output_dtype=None)

@@ -25,7 +25,7 @@ def x(step=0):
 
 
 def run(net, steps=1, rate=0.05):
-    """Train a model for some steps."""
+    """Train a model for `steps` steps."""
     optimizer = torch.optim.SGD(net.parameters(), rate)
     for step in range(steps):
         optimizer.zero_grad()
@@ -120,7 +120,7 @@ def test_compare_gives_the_error_of_gradients():
 
 
 def test_compare_works_with_sums_by_blocks():
-    # Regression: float32 operands raised an error, because the mode `block` needs blocks.
+    # Regression: with the mode `block`, which needs blocks, the float32 pass raised an error.
     net = nn.Linear(64, 32)
     mxt.emulate(net, "mxfp4_e2m1", accumulate="block")
     found = mxt.watch(net).compare(net, lambda: net(torch.randn(4, 64)).square().mean())
@@ -319,7 +319,7 @@ def test_figures():
 
 def test_what_is_wrong_is_said_in_a_sentence():
     net = model()
-    with pytest.raises(ValueError, match="'model' must be one that emulate"):
+    with pytest.raises(ValueError, match="'model' must be a model that emulate"):
         mxt.watch(net)
     mxt.emulate(net, "mxint8")
     mxt.watch(net)

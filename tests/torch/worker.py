@@ -1,6 +1,6 @@
 """Train an emulated model as one of several processes, which `test_distributed` starts.
 
-python worker.py how folder rank count
+Usage: python worker.py HOW FOLDER RANK COUNT
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import mxnum.torch as mxt
 from mxnum.recipe import Recipe
 
 #: The recipe rounds every operand stochastically. Products of E2M1 numbers are small multiples of
-#: powers of two, and their float32 sums in this model are exact. Exact sums do not depend on their
-#: order, so any number of processes must give the same result.
+#: powers of two, and their float32 sums in this model are exact. Exact sums do not depend on the
+#: order of addition, so any number of processes must give the same result.
 RECIPE = Recipe.uniform("mxfp4_e2m1", rounding="sr", layer_norm="float32")
-#: For each test case that trains: `accumulate`, which is None or the name of a matrix unit.
+#: The value of `accumulate` in each test case that trains: None, or the name of a matrix unit.
 SUMS = {"ddp": None, "fsdp": None, "ddp, matrix unit": "blackwell_mxfp8"}
 
 

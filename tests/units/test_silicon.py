@@ -1,4 +1,4 @@
-"""Tests that matrix units, and products by them, reproduce outputs of GPUs bit for bit."""
+"""Tests that instructions and products of matrix units reproduce GPU outputs bit for bit."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from mxnum.units.identify import evaluate
 from mxnum.units.identify.registered import rule_of
 from tests import silicon
 
-#: No output shows how a B200 adds 8 products in TF32 and how it groups 32 products in FP8. mxnum
-#: warns of this.
+#: These units raise a warning, because no measured output shows how a B200 adds 8 products in TF32,
+#: or how a B200 groups 32 products in FP8.
 pytestmark = pytest.mark.filterwarnings("ignore:Unit 'blackwell_(tf32|fp8_mma)':mxnum.units.EvidenceWarning")
 NAMES, PROBES = silicon.names(), silicon.probes()
-#: The reference is slow, so it computes only this many cases of each name.
+#: The number of cases of each name that the slow reference computes.
 OF_REFERENCE = 40
 
 
 def test_the_data_cover_every_replayed_row():
     replayed = {name for name in mx.units.names() if mx.units.get(name).status("alignment").status == "replayed"}
     shown = {silicon.case(name).unit for name in NAMES} | {silicon.probe(name).unit for name in PROBES}
-    assert shown | {"hopper_fp8_promoted"} == replayed  # products by cuBLAS show the rule of hopper_fp8_promoted
+    assert shown | {"hopper_fp8_promoted"} == replayed  # cuBLAS products test hopper_fp8_promoted
     assert all(path.stat().st_size <= 1 << 20 for path in silicon.FOLDER.glob("*.npz"))
 
 

@@ -94,7 +94,7 @@ def test_a_clause_without_outputs_warns_once(monkeypatch):
     x = np.ones((1, 64), ml_dtypes.float8_e4m3fn)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        mx.matmul(x, x.T, accumulate="hopper_fp8")  # outputs of GPUs confirm its rules
+        mx.matmul(x, x.T, accumulate="hopper_fp8")  # outputs of GPUs confirm the rules of this unit
     with pytest.warns(EvidenceWarning, match="addend published .*chains published") as caught:
         mx.matmul(x, x.T, accumulate="blackwell_fp8")
     assert caught[0].filename == __file__

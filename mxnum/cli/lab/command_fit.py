@@ -45,14 +45,14 @@ def fit(
         list[str] | None,
         typer.Option(
             metavar="COLUMN=VALUE",
-            help="Fit a second law to the lines in which COLUMN has VALUE, and compare the laws; repeatable.",
+            help="Fit a second law to the lines in which COLUMN has VALUE, and compare it with the first; repeatable.",
         ),
     ] = None,
     at: Annotated[
         list[str] | None,
         typer.Option(metavar="N,D", help="Forecast the loss of a model with N parameters and D tokens; repeatable."),
     ] = None,
-    delta: Annotated[float, typer.Option(help="Huber threshold: larger residuals of log L count linearly.")] = 1e-3,
+    delta: Annotated[float, typer.Option(help="Residual of log L above which the Huber loss is linear.")] = 1e-3,
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.9,
     draws: Annotated[int, typer.Option(min=1, help="Number of resampled tables for the bootstrap.")] = 400,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
@@ -65,9 +65,9 @@ def fit(
     """Fit the scaling law L = A/N^alpha + B/D^beta + E to a table of losses.
 
     The fit minimises the mean Huber loss of the residuals of log L, from a grid of starting points.
-    Lines without a loss are left out, and the output shows their number. The output has two kinds
-    of confidence intervals. Bootstrap intervals come from fits to resampled runs. Profile intervals
-    come from fits in which one parameter is fixed.
+    The fit ignores lines without a loss, and the output shows how many there are. The output has
+    two kinds of confidence intervals. Bootstrap intervals come from fits to resampled runs. Profile
+    intervals come from fits in which one parameter is fixed.
 
     Examples: `mxnum lab fit losses.csv`; `mxnum lab fit losses.csv --loss final --plot law.png`;
     `mxnum lab fit losses.csv --where arm=mxfp8 --against arm=bf16 --at 7e9,2e11 --json`.
@@ -130,7 +130,7 @@ def _conditions(option: str, given: list[str] | None) -> dict[str, str]:
         column, value = column.strip(), value.strip()
         if conditions.setdefault(column, value) != value:
             raise ValueError(
-                f"Option --{option} must give {column!r} once, not as {conditions[column]!r} and {value!r}."
+                f"Option --{option} must give {column!r} only one value, not {conditions[column]!r} and {value!r}."
             )
     return conditions
 
@@ -173,7 +173,7 @@ def _print(found: ScalingFit, facts: dict[str, Any], compared: LawComparison | N
 
     table, level = found.table, facts["level"]
     columns = ", ".join(f"{what} from {name!r}" for what, name in facts["columns"].items())
-    left_out = f" (left out: {table.left_out} without a loss)" if table.left_out else ""
+    left_out = f" (ignoring {table.left_out} without a loss)" if table.left_out else ""
     title = f"L = A/N^alpha + B/D^beta + E over {len(table)} runs{left_out}; {columns}"
     rows = [
         (name, f"{value:.6g}", _interval(facts["bootstrap"][name]), _interval(facts["profile"][name]))
@@ -181,7 +181,7 @@ def _print(found: ScalingFit, facts: dict[str, Any], compared: LawComparison | N
     ]
     exponent = facts["compute_exponent"]
     rows.append(
-        ("N grows as compute to the power", f"{exponent:.4g}", _interval(facts["bootstrap"]["compute_exponent"]), "")
+        ("exponent of compute in best N", f"{exponent:.4g}", _interval(facts["bootstrap"]["compute_exponent"]), "")
     )
     print_table(title, ("", "value", f"bootstrap, {level:.0%}", f"profile, {level:.0%}"), rows)
     print(
@@ -189,7 +189,7 @@ def _print(found: ScalingFit, facts: dict[str, Any], compared: LawComparison | N
         "starting points led to this fit."
     )
     if not found.law.falls:
-        print("This is not a scaling law: the loss does not fall with both parameters and tokens.")
+        print("This is not a scaling law: the loss does not fall both with more parameters and with more tokens.")
     for each in facts["forecasts"]:
         print(
             f"N = {each['parameters']:.4g}, D = {each['tokens']:.4g}: loss {each['loss']:.4f} "
@@ -204,8 +204,9 @@ def _print_comparison(found: LawComparison) -> None:
 
     answer = "differ" if found.told_apart else "do not differ significantly in these runs"
     print(
-        f"\nThe laws {answer}: they lie {found.distance:.2%} apart at sizes that both tables cover "
-        f"(p {found.p:.2g}; upper limit {found.at_most:.2%}). {found.shared_cells} sizes are in both tables."
+        f"\nThe laws {answer}. At sizes within the ranges of both tables, the median difference of their losses is "
+        f"{found.distance:.2%} (p {found.p:.2g}; upper limit {found.at_most:.2%}). {found.shared_cells} sizes are in "
+        "both tables."
     )
     rows = [
         (name.replace("_", " "), f"{value:+.4g}", _interval(interval))

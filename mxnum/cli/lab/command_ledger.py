@@ -14,7 +14,7 @@ from mxnum.cli import options
 def ledger(
     only: Annotated[
         str | None,
-        typer.Option(metavar="IDS", help="Check only these claims, such as I6c,I7; write a page only with --out."),
+        typer.Option(metavar="IDS", help="Check only these claims, such as I6c,I7. A page is written only with --out."),
     ] = None,
     results: Annotated[
         Path | None, typer.Option(help="Folder of the results of training runs (default: docs/lab/results).")
@@ -28,9 +28,10 @@ def ledger(
 ) -> None:
     """Check claims about MX training against stored results, and write the page of claims.
 
-    This command needs a checkout of mxnum. `mxnum reproduce` needs no checkout, because `reproduce`
-    trains runs itself and writes a report to any folder. The exit status is 0 if all checks ran,
-    whatever the verdicts, and 2 if a check raised an error.
+    This command needs a checkout of mxnum, which contains the results and the page. The command
+    `mxnum reproduce` works without a checkout: it trains the runs itself, and writes its report to
+    any folder. The exit status is 0 if all checks ran, whatever the verdicts, and 2 if a check
+    raised an error.
 
     Examples: `mxnum lab ledger`; `mxnum lab ledger --only I1,M4`; `mxnum lab ledger --out page.md`.
     """

@@ -31,11 +31,11 @@ def project(
     width: Annotated[int | None, typer.Option(help="Width of the residual stream.")] = None,
     mlp_width: Annotated[int | None, typer.Option(help="Width within the MLP.")] = None,
     heads: Annotated[int | None, typer.Option(help="Number of attention heads.")] = None,
-    kv_heads: Annotated[int | None, typer.Option(help="Number of heads of keys and values.")] = None,
+    kv_heads: Annotated[int | None, typer.Option(help="Number of heads for keys and values.")] = None,
     vocabulary: Annotated[int | None, typer.Option(help="Number of tokens in the vocabulary.")] = None,
     context: Annotated[int | None, typer.Option(help="Number of tokens in a sequence.")] = None,
     gated: Annotated[
-        bool | None, typer.Option("--gated/--not-gated", help="The MLP has three matrices (gated) or two.")
+        bool | None, typer.Option("--gated/--not-gated", help="Number of matrices in the MLP: three (gated) or two.")
     ] = None,
     attention: Annotated[
         str | None,
@@ -44,13 +44,13 @@ def project(
         ),
     ] = None,
     fp8: Annotated[
-        str, typer.Option(metavar="RATE", help="Rate of fp8 products as a multiple of the bf16 rate, or LOW:HIGH.")
+        str, typer.Option(metavar="RATE", help="Rate of fp8 products relative to bf16: a number, or a range LOW:HIGH.")
     ] = "2",
     fp6: Annotated[
-        str, typer.Option(metavar="RATE", help="Rate of fp6 products as a multiple of the bf16 rate, or LOW:HIGH.")
+        str, typer.Option(metavar="RATE", help="Rate of fp6 products relative to bf16: a number, or a range LOW:HIGH.")
     ] = "2",
     fp4: Annotated[
-        str, typer.Option(metavar="RATE", help="Rate of fp4 products as a multiple of the bf16 rate, or LOW:HIGH.")
+        str, typer.Option(metavar="RATE", help="Rate of fp4 products relative to bf16: a number, or a range LOW:HIGH.")
     ] = "4",
     other: Annotated[
         str, typer.Option(metavar="SHARE", help="Share of a bf16 step's time that is not spent on matrix products.")
@@ -94,9 +94,9 @@ def project(
         print_json({"shape": vars(chosen), "shares": shares, "parameters": ranges, "projections": projections})
         return
     title = (
-        f"Speed-ups of a training step over bf16. Linear layers have {chosen.linear_share:.1%} of the FLOPs, and the "
+        f"Speed-ups of a training step over bf16. Linear layers account for {chosen.linear_share:.1%} of the FLOPs. "
     )
-    title += f"MLPs have {chosen.mlp_share:.1%} of the linear layers' FLOPs."
+    title += f"MLPs account for {chosen.mlp_share:.1%} of the linear layers' FLOPs."
     rows = [(text, f"{low:.2f}" if low == high else f"{low:.2f} to {high:.2f}") for text, (low, high) in found]
     print_table(title, ("forward/backward", "speed-up"), rows)
 

@@ -36,12 +36,12 @@ def reproduce(
     minutes, or for hours with --full. The command writes `report.html` (one file, with
     figures), `claims.md` and the data. The report also lists the claims that the command cannot
     decide, with the reason. If you run the same command again after Ctrl-C or a kill, it continues
-    where it stopped and writes the report again. The output folder must be empty, or made by this
-    command.
+    where it stopped and writes the report again. The output folder must be empty, or from an
+    earlier run of this command.
 
-    The exit status is 0 if all checks and training runs finish, whatever the verdicts. The exit
-    status is 1 if a check or a training run failed, and 130 after an interruption. An interrupted
-    command also writes a report, with the results so far.
+    The exit status is 0 if all checks and training runs finish; it does not depend on the verdicts.
+    The exit status is 1 if a check or a training run failed, and 130 after an interruption. An
+    interrupted command also writes a report, with the results so far.
 
     Examples: `mxnum reproduce --quick`; `mxnum reproduce --only I6c,M4 --out mine`; `mxnum
     reproduce --full --only B2`.

@@ -17,7 +17,7 @@ Results = Annotated[Path | None, typer.Option(help="Folder of the tables (defaul
 def list_studies(
     study: Annotated[str | None, typer.Argument(metavar="[STUDY]", help="Show the arms of this study.")] = None,
 ) -> None:
-    """List the built-in studies, each with its question, or the arms of one study.
+    """List the built-in studies with their questions, or the arms of one study.
 
     The commands `run`, `report` and `sweep` work with studies of the MLP. The command
     `language-model` runs studies of language models.
@@ -60,9 +60,10 @@ def run(
 ) -> None:
     """Run or continue a study. `run quick` trains 3 arms with 16 seeds each within minutes.
 
-    Stored runs are not repeated, so the same command continues after Ctrl-C or a failure. To
-    continue runs that --fresh began, use --first-seed, because --fresh would draw new seeds. The
-    exit status is 0 if all runs are complete, 1 if some runs failed, and 130 after an interruption.
+    After Ctrl-C or a failure, the same command continues the study, because it does not repeat
+    stored runs. To continue runs that --fresh began, use --first-seed, because --fresh would draw
+    new seeds. The exit status is 0 if all runs are complete, 1 if some runs failed, and 130 after
+    an interruption.
     """
     import secrets
 
@@ -111,10 +112,10 @@ def report(
     ] = False,
     seeds: Annotated[
         int | None,
-        typer.Option(min=1, help="Use this many seeds of each arm, the lowest ones (default: set by the study)."),
+        typer.Option(min=1, help="Number of seeds of each arm, from the lowest on (default: set by the study)."),
     ] = None,
 ) -> None:
-    """Write the tables of the stored runs."""
+    """Write the result tables of a study from its stored runs."""
     from dataclasses import replace
 
     from mxnum.lab.studies import report as reports
@@ -126,7 +127,7 @@ def report(
 
 
 def interventions(
-    study: Annotated[str, typer.Option(help="The study with the arm that --base names.")] = "confirm",
+    study: Annotated[str, typer.Option(help="The study that contains the arm --base.")] = "confirm",
     base: Annotated[str, typer.Option(help="The arm whose runs are changed.")] = "E2M1",
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 8,
     lead: Annotated[int, typer.Option(min=1, help="Intervene this many steps before the divergence.")] = 300,
@@ -141,8 +142,8 @@ def interventions(
 ) -> None:
     """Compare the outcomes of interventions, which change a run shortly before it diverges.
 
-    The command starts from the runs that `mxnum lab run STUDY` made in the same folder, and first
-    trains the runs that are missing. After Ctrl-C or a failure, the same command continues.
+    The command uses the runs that `mxnum lab run STUDY` stored in the same folder, and first trains
+    the runs that are missing. After Ctrl-C or a failure, the same command continues the work.
     """
     from mxnum import errors
     from mxnum.cli.lab.watching import continuable
@@ -205,7 +206,7 @@ def _changes(texts: list[str]) -> dict[str, Any]:
 
 
 def _number(text: str) -> int | float | str:
-    """Return a text as an int if possible, else as a float if possible, else unchanged."""
+    """Return the int or the float that a text represents, or the text if it is not a number."""
     for kind in (int, float):
         try:
             return kind(text)

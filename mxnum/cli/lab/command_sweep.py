@@ -1,4 +1,4 @@
-"""The commands ``mxnum lab sweep`` and ``language-model``, which run a study from a file."""
+"""The commands ``mxnum lab sweep`` and ``mxnum lab language-model``, which run a study."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Config = Annotated[
     ),
 ]  # fmt: skip
 Out = Annotated[
-    Path | None, typer.Option("--out", "-o", help="Folder of runs and tables (default: the name of the study).")
+    Path | None, typer.Option("--out", "-o", help="Folder for the runs and tables (default: the name of the study).")
 ]
-Seeds = Annotated[int | None, typer.Option(min=1, help="Number of seeds, instead of the number in the file.")]
+Seeds = Annotated[int | None, typer.Option(min=1, help="Number of seeds; overrides the number in the file.")]
 
 
 def sweep(
@@ -44,9 +44,9 @@ def sweep(
     """Train every arm of a study on the same seeds, and compare the losses.
 
     Stored runs are not repeated, so the same command continues after Ctrl-C or a failure. With a
-    larger --seeds, the command adds runs. Each call writes the tables again. The output folder must
-    be empty, or made by this command. A run that fails does not stop other runs. The exit status is
-    0 if all runs are complete, 1 if some runs failed, and 130 after an interruption.
+    larger --seeds, the command adds runs. Each call rewrites the tables. The output folder must be
+    empty, or made by this command. A run that fails does not stop other runs. The exit status is 0
+    if all runs are complete, 1 if some runs failed, and 130 after an interruption.
 
     Examples: `mxnum lab sweep mine.toml`; `mxnum lab sweep parts --out parts`; `mxnum lab sweep
     mine.toml --seeds 12 --scheduler tcp://10.0.0.1:8786 --json`.

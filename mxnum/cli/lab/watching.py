@@ -14,13 +14,13 @@ from mxnum.cli.main import INTERRUPTED
 
 #: The seconds between two lines of progress if standard error is not a terminal.
 EVERY = 15.0
-#: The remaining time is shown once this share of the work is done. The time for compiling would
-#: distort an earlier estimate.
+#: The share of the work after which the remaining time is shown. Before that, the time spent on
+#: compilation would distort the estimate.
 TELLING = 0.05
 
 
 class Lines:
-    """Shows progress as a line every `EVERY` seconds, for logs."""
+    """Writes a line of progress at most once in `EVERY` seconds, for logs."""
 
     def __init__(self) -> None:
         self._begun: dict[str, float] = {}
@@ -46,7 +46,7 @@ class Lines:
 
 
 class Bars:
-    """Shows progress as a bar for each part of the work, on a terminal."""
+    """Shows, on a terminal, a progress bar for each part of the work."""
 
     def __init__(self, shown: Any) -> None:
         self._shown, self._bars = shown, {}  # type: ignore[var-annotated]

@@ -23,7 +23,7 @@ LAYOUTS = {
 
 
 def shapes_of(blocks: Blocks) -> list[Shape]:
-    """Return the shapes to test with `blocks`, from one element to some millions of elements."""
+    """Return the shapes to test with `blocks`, from one element to several million elements."""
     small = [_scaled(blocks, factors) for factors in ((1, 0), (3, 1), (7, 3), (33, 2))]
     short = [_scaled(blocks, factors, more) for factors in ((1, 1), (3, 1), (5, 2)) for more in (-1, 1)]
     tails = [_scaled(blocks, (130, 5), 7), _scaled(blocks, (128, 4)), _scaled(blocks, (256, 8))]
@@ -37,10 +37,11 @@ def shapes_of(blocks: Blocks) -> list[Shape]:
 
 
 def _scaled(blocks: Blocks, factors: tuple[int, int], more: int = 0) -> Shape:
-    """Return a shape of whole blocks, lengthened by `more` elements along the axis of the blocks.
+    """Return the shape of an array of whole blocks, plus `more` elements along the blocks' axis.
 
-    `factors` is (lines, blocks in a line); a line is a row or a column of blocks. For tiles, `more`
-    is added to the number of rows and subtracted from the number of columns.
+    `factors` has the number of lines and the number of blocks in each line. A line is a row or a
+    column of blocks. For tiles, `more` is added to the number of rows and subtracted from the
+    number of columns.
     """
     rows, along = factors
     first, second = blocks
@@ -52,7 +53,7 @@ def _scaled(blocks: Blocks, factors: tuple[int, int], more: int = 0) -> Shape:
 
 
 def checked_shapes(shapes: Sequence[Any]) -> list[Shape]:
-    """Return the argument `shapes` as pairs of lengths; raise an error for anything else."""
+    """Return the argument `shapes` as pairs of lengths, or raise an error if it is invalid."""
     found = []
     for shape in shapes:
         good = isinstance(shape, (tuple, list)) and len(shape) == 2
@@ -66,7 +67,7 @@ def checked_shapes(shapes: Sequence[Any]) -> list[Shape]:
 def laid(array: Array, layout: str) -> Array:
     """Return a new array with the elements of `array` in a memory layout.
 
-    The memory between the elements holds other numbers.
+    The gaps between the elements hold other numbers, so that a kernel that reads the gaps fails.
     """
     rows, columns = array.shape
     if layout == "contiguous":
@@ -89,7 +90,7 @@ def as_memory(view: Array) -> Array:
 def to_blocks(array: Array, blocks: Blocks) -> Array:
     """Return the blocks of an array, one block in each row, in the order of their scales.
 
-    Zeros fill short blocks.
+    Short blocks are padded with zeros.
     """
     counts = scales_shape(array.shape, blocks)
     padded = np.zeros(tuple(n * b for n, b in zip(counts, blocks, strict=True)), array.dtype)
@@ -99,7 +100,7 @@ def to_blocks(array: Array, blocks: Blocks) -> Array:
 
 
 def from_blocks(rows: Array, shape: Shape, blocks: Blocks) -> Array:
-    """Return the array of shape `shape` with the blocks `rows`; cut the padding of short blocks."""
+    """Return the array of shape `shape` whose blocks are `rows`, without the padding of blocks."""
     counts = scales_shape(shape, blocks)
     split = rows.reshape(counts[0], counts[1], *blocks).transpose(0, 2, 1, 3)
     return split.reshape(counts[0] * blocks[0], counts[1] * blocks[1])[: shape[0], : shape[1]].copy()

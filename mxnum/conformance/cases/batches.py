@@ -23,8 +23,8 @@ COUNTED_BITS = 16
 def cases(task: Task, *, level: int = 1, seed: int = 0, count: int | None = None) -> Iterator[Columns]:
     """Yield the inputs of a task's cases, in batches.
 
-    The number of cases is fixed at level 1; `count` sets it at level 2. If the element has no NaN,
-    and therefore no answer to a NaN is right, level 2 (random cases) has no NaNs.
+    At level 1 the number of cases is fixed; at level 2 `count` sets the number. If the element
+    format has no NaN, no answer to a NaN is right, so the random cases of level 2 contain no NaN.
     """
     errors.require(level in (1, 2), "level", "1 or 2 (for level 3, call check_arrays)", level)
     rng = Generator(errors.integer("seed", seed, 0, (1 << 64) - 1))
@@ -70,7 +70,7 @@ def has_nan(task: Task, inputs: Columns) -> Array:
 
 
 def _codes_are(task: Task, inputs: Columns, what: np.ufunc) -> Array:
-    """Return True for each case in which `what` (`isnan` or `isinf`) holds for a number."""
+    """Return True for each case with a number for which `what` (`isnan` or `isinf`) is true."""
 
     def are(field: Field, codes: Array) -> Array:
         if field.kind in ("float", "code", "addend"):
@@ -85,7 +85,7 @@ def _codes_are(task: Task, inputs: Columns, what: np.ufunc) -> Array:
 
 
 class Coverage:
-    """The inputs of judged cases, and a sentence that says what they cover."""
+    """Which of a task's possible inputs a check has tried, and a sentence for the report."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -94,7 +94,7 @@ class Coverage:
         if bits is not None and bits <= COUNTED_BITS:
             self._seen, self._inputs = np.zeros(1 << bits, bool), f"{1 << bits:,} {name}"
         self._nan = self._infinity = False
-        #: The name of the exception that the function raises for NaNs that have no right answer.
+        #: The name of the exception that the function raised for NaNs without a right answer.
         self.refused = ""
 
     def add(self, inputs: Columns) -> None:

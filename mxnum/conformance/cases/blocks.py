@@ -1,4 +1,4 @@
-"""Numbers and blocks to quantize under power-of-two scales, and their random words."""
+"""Inputs of checks with power-of-two scales: numbers, blocks, and words of random bits."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from mxnum.modes import ScaleRule
 
 
 def boundary_numbers(task: Task) -> Array:
-    """Return bit patterns to encode: all if they have 16 bits, else boundaries and special values.
+    """Return bit patterns to encode: all patterns of a type of 16 bits, else a selection.
 
-    Powers of two, and boundaries between codes, come with their neighbours.
+    The selection contains special values, powers of two, boundaries between codes, and the
+    neighbours of these powers and boundaries.
     """
     source = task.source
     if source.bits == 16:
@@ -30,10 +31,10 @@ def boundary_numbers(task: Task) -> Array:
 
 
 def boundary_blocks(task: Task, rng: Generator) -> Array:
-    """Return blocks of extreme maxima and of maxima at thresholds of scales.
+    """Return blocks whose maxima are extreme numbers, or lie at thresholds of scale rules.
 
-    The other elements of a block lie at boundaries: the element format's values and midpoints,
-    times the scale of the block.
+    The other elements of a block lie at boundaries, which are the element format's values and
+    midpoints, times the scale of the block. The result also has the blocks of `few_values`.
     """
     k, source = task.block, task.source
     anchors = _anchors(task)
@@ -60,7 +61,7 @@ def boundary_blocks(task: Task, rng: Generator) -> Array:
 
 
 def with_anchors(rng: Generator, near: Array, anchors: Array) -> Array:
-    """Return the rows of `near`, each with its number in `anchors` inserted at a random index."""
+    """Return the rows of `near`; each row also gets one item of `anchors`, at a random index."""
     rows = np.concatenate([near, anchors[:, None]], axis=1)
     place, each = rng.integers(0, rows.shape[1] - 1, len(rows)), np.arange(len(rows))
     rows[each, -1], rows[each, place] = rows[each, place], anchors
@@ -92,11 +93,11 @@ def _floor_codes(task: Task, bits: Array) -> Array:
 
 
 def scale_blocks(task: Task, rng: Generator) -> Array:
-    """Return blocks for testing scales alone.
+    """Return blocks that test scales only, not elements.
 
-    The block maxima take every exponent of the input's float type, each with every fraction at
-    which a scale rule's result changes. Of float64's exponents outside -160..160, only every
-    seventh occurs.
+    The block maxima have every exponent of the input's float type, combined with every fraction at
+    which the result of a scale rule changes. In float64, only every seventh exponent outside
+    -160..160 occurs.
     """
     source, k = task.source, task.block
     fractions = np.unique(
@@ -119,11 +120,12 @@ def scale_blocks(task: Task, rng: Generator) -> Array:
 
 
 def few_values(task: Task, anchors: Array, rng: Generator) -> Array:
-    """Return blocks of few values: zeros, one number, one NaN, falling powers of two.
+    """Return blocks with few different values: zeros, one number, one NaN, falling powers of two.
 
-    Quantizers often have separate code for blocks of few values. In the last blocks, one element
-    alone decides the scale. This element is plus or minus the median of `anchors` (bit patterns of
-    maxima), and takes every position. All other elements are a fourth of this median.
+    Quantizers often have separate code for such blocks. In the last blocks of the result, a single
+    element decides the scale. This element is plus or minus the median of `anchors` (bit patterns
+    of maxima), and there is a block for each of its positions. All other elements are a quarter of
+    the median.
     """
     source, k = task.source, task.block
     dtype = anchors.dtype
@@ -154,9 +156,10 @@ def few_values(task: Task, anchors: Array, rng: Generator) -> Array:
 
 
 def random_numbers(task: Task, rng: Generator, shape: tuple[int, int], scales: Array) -> Array:
-    """Return random bit patterns: half near boundaries, the rest bell-shaped or arbitrary.
+    """Return bit patterns of random numbers, half of which lie near boundaries.
 
-    The boundaries are the element's values and midpoints, times the scales with the codes `scales`.
+    Most other numbers follow a bell curve, and the rest are arbitrary bit patterns. The boundaries
+    are the element's values and midpoints, times the scales whose codes are in `scales`.
     """
     source = task.source
     points = rng.choice(grid.points(task.element), shape)
@@ -170,9 +173,10 @@ def random_numbers(task: Task, rng: Generator, shape: tuple[int, int], scales: A
 
 
 def random_blocks(task: Task, rng: Generator, size: int) -> Array:
-    """Return random blocks: bell-shaped numbers, numbers near boundaries, or arbitrary patterns.
+    """Return random blocks of numbers that follow a bell curve, or that lie near boundaries.
 
-    A few blocks also hold special values: NaNs, infinities, zeros and extreme numbers.
+    Some blocks consist of arbitrary bit patterns. A few blocks also hold special values: NaNs,
+    infinities, zeros and extreme numbers.
     """
     source, k = task.source, task.block
     lowest, highest = max(-127, source.emin - source.mantissa_bits), min(127, source.emax)
@@ -189,9 +193,10 @@ def random_blocks(task: Task, rng: Generator, size: int) -> Array:
 def with_random(task: Task, rng: Generator, inputs: Columns, every_kind: bool = False) -> Columns:
     """Return the inputs, with random words if rounding is stochastic.
 
-    The `sr_bits` random bits are of four kinds: the least word that rounds its number away from
-    zero, that word minus 1, an arbitrary word, and all ones. With `every_kind`, each number comes
-    four times, once with each kind of word; otherwise once, with a word of a random kind.
+    The lowest `sr_bits` bits of a word are of one of four kinds: the least value that rounds the
+    number away from zero, this value minus 1, an arbitrary value, or all ones. If `every_kind` is
+    True, each number occurs four times, once with each kind of word. Otherwise each number occurs
+    once, with a word of a random kind.
     """
     if not task.is_stochastic:
         return inputs

@@ -1,7 +1,7 @@
 """Cases for scales that are floats: block maxima near all thresholds of scales, in many tensors.
 
-With a tensor scale, the column ``largest`` holds the largest magnitude of each row's tensor. A
-kernel is called once for each tensor.
+With a tensor scale, the column ``largest`` holds the largest magnitude of each row's tensor. The
+check calls the kernel once for each tensor.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from mxnum.conformance.task import Columns, Task
 from mxnum.definition import by_numpy
 from mxnum.memory.dtypes import Array, code_dtype
 
-#: The largest magnitudes of tensors: 2688 (for which NVFP4's tensor scale is 1), a few plain
-#: numbers, and numbers near both ends of float32's range.
+#: The largest magnitudes of tensors: 2688 (for which NVFP4's tensor scale is 1), three ordinary
+#: numbers, and five numbers toward both ends of float32's range.
 LARGEST = (2688.0, 5.25, 12.0, 0.0073, 1.7e30, 3.3e38, 2.0**-116 * 1.37, 2.0**-128, 2.0**-147)
-#: The first `WHOLE` tensors of `LARGEST` are tested at every threshold of an 8-bit scale, the other
-#: tensors at a sample of the thresholds.
+#: The first `WHOLE` tensors of `LARGEST` are tested at every threshold of an 8-bit scale. The other
+#: tensors are tested at a sample of the thresholds.
 WHOLE = 3
-#: How many scale codes a sample has, and how many rows a tensor of level 2 has.
+#: The number of scale codes in a sample, and the number of rows in a tensor of level 2.
 SAMPLE, ROWS = 24, 512
 
 
@@ -139,8 +139,8 @@ def _scale_codes(task: Task, rng: Generator, count: int, nan: bool = False) -> A
 def _anchors(task: Task, codes: Array, tensor: Array | None, largest: int) -> Array:
     """Return bit patterns of block maxima near the thresholds of the scales `codes`.
 
-    Before rounding, the scale of most maxima is near one of `codes` or halfway to the next code.
-    Some of the maxima are too large for the largest scale.
+    For most of the maxima, the scale before rounding is near one of `codes`, or near the midpoint
+    of this code and the next one. Some of the maxima are too large for the largest scale.
     """
     source, most = task.source, task.scale_number.max_code
     here, above = (scale_numbers(task, np.minimum(c, most)) for c in (codes, codes + 1))
@@ -159,7 +159,7 @@ def _factors(task: Task, anchors: Array, tensor: Array | None) -> Array:
 
 
 def _all_around(task: Task, rng: Generator, anchors: Array, tensor: Array | None) -> Array:
-    """Return, for each block maximum, enough blocks to hold all boundaries at its scale."""
+    """Return blocks that hold, for each block maximum, all element boundaries at its scale."""
     if task.block == 1:
         return _around(task, rng, anchors, tensor)
     points, rows = grid.points(task.element), []

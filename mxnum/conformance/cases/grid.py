@@ -45,8 +45,9 @@ def points(element: ElementFormat) -> Array:
 def past_midpoints(element: ElementFormat, source: ElementFormat, exponent: int = 0) -> Array:
     """Return bit patterns of numbers just past `m * 2**exponent`, for each midpoint m.
 
-    The distance from the midpoint is a fraction of the gap, or 1.5 ulps of a narrower float. Such
-    numbers distinguish kernels that keep different numbers of bits below the element's last place.
+    The distance from the midpoint is a fraction of the gap between two neighbouring values, or 1.5
+    ulps of a narrower float. Such numbers distinguish kernels that keep different numbers of bits
+    below the element's last place.
     """
     grid = magnitudes(element)
     gaps, middles = grid[1:] - grid[:-1], (grid[1:] + grid[:-1]) / 2
@@ -59,14 +60,20 @@ def past_midpoints(element: ElementFormat, source: ElementFormat, exponent: int 
 
 
 def fractions_of_rules(element: ElementFormat) -> Array:
-    """Return each f in [1, 2) from which a maximum f * 2**e gets another scale or overflows."""
+    """Return thresholds for f in [1, 2), where f * 2**e is the largest magnitude of a block.
+
+    At a threshold, a scale rule may change the scale, or the largest element may begin to overflow.
+    """
     top = element.max / 2.0**element.emax
     half = 2.0 ** -(element.mantissa_bits + 1)
     return np.unique([1.0, top, min(top + half, 2 - half), 2 - half, 1.5])
 
 
 def threshold(element: ElementFormat, rule: ScaleRule) -> float:
-    """Return the f from which a rule raises the exponent of f * 2**e; 2 if the rule never does."""
+    """Return the f in [1, 2] at which a scale rule begins to use a larger scale for f * 2**e.
+
+    The value 2 means that the rule never uses a larger scale.
+    """
     return {
         ScaleRule.FLOOR: 2.0,
         ScaleRule.CEIL: 1.0,
@@ -97,8 +104,8 @@ def around_thresholds(element: ElementFormat, source: ElementFormat, exponents: 
     """Return bit patterns near the thresholds of scale rules.
 
     The distance from a threshold is two or three ulps, or nearly half an ulp of a narrower float.
-    Such numbers distinguish kernels whose threshold is one ulp off from kernels with larger errors,
-    such as kernels that first round inputs to a narrower float.
+    These numbers separate two kinds of kernels: kernels whose threshold is one ulp off, and kernels
+    with larger errors, for example because they first round inputs to a narrower float.
     """
     fractions = np.unique([*(threshold(element, rule) for rule in ScaleRule), *fractions_of_rules(element)])
     values = np.ldexp(fractions[None], np.array(exponents)[:, None]).ravel()
@@ -123,7 +130,7 @@ def special_patterns(source: ElementFormat, nan: bool = True) -> Array:
 
 
 def as_magnitudes(bits: Array, source: ElementFormat, scales: Array | None = None) -> Array:
-    """Return |x| / 2**(scale-127) in float64.
+    """Return abs(x) / 2**(scale-127) in float64.
 
     Only results far below the smallest magnitude of an element are inexact.
     """
@@ -135,7 +142,7 @@ def as_magnitudes(bits: Array, source: ElementFormat, scales: Array | None = Non
 def neighbours(y: Array, element: ElementFormat) -> tuple[Array, Array]:
     """Return for each magnitude y the largest grid value <= y, and the next grid value.
 
-    The value after the last grid value is one step larger.
+    After the last grid value, the next value is one step larger.
     """
     grid = magnitudes(element)
     place = np.clip(np.searchsorted(grid, y, side="right") - 1, 0, len(grid) - 1)

@@ -1,9 +1,9 @@
-"""Cases for matrix units: terms that alignment just keeps or drops, ties, carries, cancellation.
+"""Cases for matrix units: terms near the limit of alignment, ties, carries and cancellation.
 
-A row has a largest product, products that are smaller by chosen powers of two, and an addend. Many
-of the smaller products are about 2**-n times the largest product. Here n is the number of fraction
-bits that the unit's alignment, result or accumulator keeps. The unit's rules decide whether such a
-small product changes the result.
+Each row consists of one largest product, products that are smaller by chosen powers of two, and an
+addend. Many of the smaller products are about 2**-n times the largest product. Here n is the number
+of fraction bits that the unit's alignment, result or accumulator keeps. The unit's rules decide
+whether such a small product changes the result.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from mxnum.conformance.task import ArrayFormat, Columns, Task
 from mxnum.formats import ElementFormat
 from mxnum.memory.dtypes import Array, code_dtype
 
-#: Number of rows at level 1, without the rows that have special values.
+#: The number of rows at level 1, not counting the rows with special values.
 BOUNDARIES = 2048
-#: Number of patterns of a row's mantissa bits: all zeros, all ones, the last bit alone, random.
+#: The number of patterns for a row's mantissa bits: all zeros, all ones, only the last bit, random.
 _PATTERNS = 4
 
 
@@ -45,7 +45,7 @@ class _Scales(NamedTuple):
 
 
 class _Rows:
-    """Random rows of products, whose exponents, mantissa bits and signs follow patterns."""
+    """Random rows of products; exponents, mantissa bits and signs follow random patterns."""
 
     def __init__(self, task: Task, rng: Generator, count: int) -> None:
         self.task, self.rng, self.shape = task, rng, (count, task.k)
@@ -65,7 +65,8 @@ class _Rows:
     def _tops(self, lowest: int, highest: int) -> Array:
         """Return the exponent of the largest product of each row.
 
-        One row in eight has results near the smallest number, and one in eight near the largest.
+        About one row in eight has a result near the accumulator's smallest number, and another one
+        in eight has a result near the accumulator's largest number.
         """
         e, rng, size = self.accumulator, self.rng, (self.shape[0], 1)
         room = self.unit.fraction_bits + 4
@@ -140,7 +141,7 @@ class _Rows:
         return np.select([pattern == 0, pattern == 1, pattern == 2], [0, ones, min(1, ones)], random)
 
     def _stored(self, codes: Array) -> Array:
-        """Return codes as arrays store them: TF32 numbers in float32, with random lower bits."""
+        """Return codes in the form that arrays store: TF32 as float32 with random lower bits."""
         bits = self.task.element.bits
         low = bits - self.element.bits
         below = self.rng.integers(0, (1 << low) - 1, codes.shape) if low else np.zeros_like(codes)
@@ -164,7 +165,11 @@ class _Rows:
         columns["a"] = np.where(negative, columns["a"] | sign, columns["a"])
 
     def addends(self, columns: Columns) -> Array:
-        """Return an addend for each row: 0, minus the row's sum, or a number of chosen exponent."""
+        """Return an addend for each row.
+
+        An addend is 0, minus the row's sum, or a number whose exponent is chosen relative to that
+        of the largest product.
+        """
         e, rng, size = self.accumulator, self.rng, (self.shape[0], 1)
         step = rng.choice(np.concatenate([self.distances, -self.distances]), size)
         codes = _codes(e, self.top + step, self._mantissas(e, size))
@@ -208,7 +213,7 @@ def _special_products(task: Task) -> Columns:
     pairs = [(x | s, y) for x in special for s in (0, sign) for y in (0, one, e.max_code, one | sign)]
     least, unity = 1 << c.mantissa_bits, c.bias << c.mantissa_bits
     addends = [0, unity, 1, least // 2, least - 1, least, c.max_code, c.max_code + 1, c.nan_code or 0]
-    # MMA-Sim, a public model of matrix units, gives a zero operand the exponent -126. In such a
+    # MMA-Sim, a public model of matrix units, assigns the exponent -126 to zero operands. In such a
     # model, the addend below is aligned to the product 0 * (largest number), and loses its last
     # bits.
     kept = task.unit.fraction_bits if task.unit else 0

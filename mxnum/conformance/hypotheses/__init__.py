@@ -4,8 +4,8 @@ Each hypothesis has a name, and a function that computes one field of the answer
 its inputs. For a hypothesis about the codes of blocks, the column ``scale`` of the inputs holds the
 implementation's scale codes. The column ``answered`` of the inputs holds the implementation's
 answers in the field that the hypothesis is about. If a hypothesis does not determine an answer, its
-function returns the implementation's answer. Reports say that answers are "what NAME gives", or
-just "NAME" if the name begins with "the right".
+function returns the implementation's answer. In reports, a hypothesis reads "what NAME gives", or
+"NAME" alone if the name begins with "the right".
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def hypotheses(task: Task) -> list[Hypothesis]:
 def stuck_bits(task: Task) -> Iterator[Hypothesis]:
     """Yield hypotheses that one bit of all scales, or of all codes, is stuck at 0 or 1.
 
-    Hypotheses about stuck bits are tried on all cases together, not on single classes of cases.
+    These hypotheses are tried only on all cases together, not on single classes of cases.
     """
 
     def stuck(field: Field, bit: int, at: int) -> Answer:
@@ -84,8 +84,8 @@ def stuck_bits(task: Task) -> Iterator[Hypothesis]:
 def pairs(task: Task) -> Iterator[Hypothesis]:
     """Yield hypotheses that combine two mistakes.
 
-    A pair is a mistake under another rounding or scale rule, or a mistake together with another
-    order of the codes.
+    One of the two mistakes is another rounding mode, another scale rule, or another order of the
+    codes.
     """
     singles = hypotheses(task)
     others = {f"rounding {mode}": replace(task, rounding=mode) for mode in Rounding}

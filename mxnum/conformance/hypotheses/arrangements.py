@@ -46,7 +46,10 @@ def _packed_from_the_top(block: int, bits: int, codes: Array) -> Array:
 
 
 def _permutations(straight: Array, bits: int) -> Iterator[tuple[str, Array]]:
-    """Yield the name of each order, and the index of the right code that moves to each position."""
+    """Yield the name of each order, and an array of indices.
+
+    Entry i of the array is the index of the right code that the order puts at position i.
+    """
     block = len(straight)
     even = block % 2 == 0
     if even:
@@ -70,7 +73,8 @@ def _permutations(straight: Array, bits: int) -> Iterator[tuple[str, Array]]:
             yield f"the right codes of each block {how}", straight.reshape(rows, -1).T.ravel()
 
 
-#: Number of blocks judged at a time; the first batch is small, to drop wrong arrangements early.
+#: The numbers of cases in the first batch and in each later batch. The first batch is small,
+#: because a few cases are enough to rule out most wrong arrangements.
 FIRST, BATCH = 64, 8192
 
 
@@ -78,16 +82,16 @@ FIRST, BATCH = 64, 8192
 class Answered:
     """The inputs of one array, and the implementation's answers to them."""
 
-    #: The input arrays: ``x``, with ``random`` if rounding is stochastic; or ``codes`` and
+    #: The input arrays: ``x`` (and ``random`` if rounding is stochastic), or ``codes`` and
     #: ``scales``.
     inputs: dict[str, Array]
-    #: The answers: ``scale`` (and ``codes`` if the operation has codes), or ``value``.
+    #: The answers: ``scale`` (and ``codes`` if the operation returns codes), or ``value``.
     answers: dict[str, Array]
     blocks: Blocks
     layout: str
     wrong: int
-    #: Largest magnitude and tensor scale of the array, as columns of one row, if the format has a
-    #: tensor scale.
+    #: The largest magnitude and the tensor scale of the array, as columns with one row. Empty if
+    #: the format has no tensor scale.
     tensor: Columns = field(default_factory=dict)
 
 
@@ -194,8 +198,8 @@ def _previous(scales: Array) -> Array:
 def _at_previous_scales(task: Task, one: Answered) -> tuple[Columns, Columns] | None:
     """Return the cases and answers, with corrected codes.
 
-    If a block's codes are right at the scale of the previous block, the codes at the block's own
-    scale replace them.
+    The function corrects the blocks whose codes are right at the scale of the previous block. These
+    blocks get the right codes at their own scale.
     """
     if "codes" not in one.answers:
         return None
@@ -217,7 +221,7 @@ ARRANGEMENTS: dict[str, Arranged] = {
     "scales are read as plain, not as swizzled": _reordered(scale=_swizzled),
     "codes are read in column-major order": _reordered(codes=_by_columns),
     "codes and scales are read in column-major order": _everything_by_columns,
-    "x is taken for contiguous memory from its first element on": _memory,
+    "x is read as contiguous memory from its first element on": _memory,
     "blocks lie along the other axis": _other_axis,
     "short last blocks are left zero": partial(_without_tails, True),
     "short last blocks are left out": partial(_without_tails, False),
@@ -251,7 +255,7 @@ def arrangements(task: Task, answered: list[Answered]) -> list[str]:
     for name, arrange in _tried(task).items():
         if all(_is_right(task, one, arrange) for one in answered):
             found.append(name)
-    if "short last blocks are left zero" in found:  # then "left out" holds, too
+    if "short last blocks are left zero" in found:  # this implies "left out"
         found.remove("short last blocks are left out")
     return found
 
@@ -259,7 +263,7 @@ def arrangements(task: Task, answered: list[Answered]) -> list[str]:
 def _is_right(task: Task, one: Answered, arrange: Arranged) -> bool:
     """Return True if an arrangement makes an array's answers right.
 
-    If the arrangement does not apply to the array, return True if no answer is wrong.
+    If the arrangement does not apply to the array, the function judges the answers as they are.
     """
     arranged = arrange(one)
     if arranged is None:

@@ -17,7 +17,7 @@ from mxnum.formats import E8M0, ELEMENTS, FLOATS
 from mxnum.memory.dtypes import Array, numpy_dtype
 from mxnum.modes import Overflow, Rounding
 
-#: Uncommon directions for ties, each with the mode that rounds all numbers in this direction.
+#: Uncommon rules for ties, each with the mode that rounds all numbers as the rule rounds ties.
 _TIES = {
     "toward zero": Rounding.RTZ,
     "upward (floor(x + 1/2))": Rounding.RTP,
@@ -49,13 +49,13 @@ def roundings(task: Task) -> Iterator[tuple[str, Answer]]:
                 for where, answer in others.items():
                     yield f"ties between subnormals {where}", partial(_where_subnormal, answer)
             if task.element.nan_code is None and not task.element.integer:
-                yield "the first nearest entry of a table of values", _first_of_table
+                yield "a table search that takes the first of two equally near values", _first_of_table
     else:
         yield from _random_bits(task)
 
 
 def elements(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield (name, function) for each mistake in converting elements."""
+    """Yield (name, function) for each mistake in converting numbers to element codes."""
     yield from roundings(task)
     if not task.is_stochastic:
         for step, where in ((1, "low"), (-1, "high")):
@@ -110,7 +110,7 @@ def codes_written_otherwise(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def _where_subnormal(answer: Answer, task: Task, inputs: Columns) -> Array:
-    """Return the codes of `answer` where the quotient is subnormal, the right codes elsewhere."""
+    """Return the codes of `answer` where the quotient is subnormal, and right codes elsewhere."""
     return np.where(quotients(task, inputs) < task.element.min_normal, answer(task, inputs), _codes(task, inputs))
 
 
@@ -119,7 +119,7 @@ def _with(**modes: object) -> Answer:
 
 
 def choices_of_bits(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield (name, function) for each legitimate choice about random bits."""
+    """Yield (name, function) for each legitimate way to use random bits in rounding."""
     if not task.is_stochastic:
         return
     if task.sr_bits < 30:
@@ -168,15 +168,15 @@ def _nearest_fraction_to_even(task: Task, inputs: Columns) -> Array:
 
 
 def read_as(change: Callable[[Task, Array], Array], answer: Answer) -> Answer:
-    """Return a function that computes `answer` for `change(task, x)` in place of x."""
+    """Return a function that replaces the input x by `change(task, x)` and then calls `answer`."""
     return lambda task, inputs: answer(task, {**inputs, "x": change(task, inputs["x"])})
 
 
 def inputs_read_otherwise(task: Task, answer: Answer) -> Iterator[tuple[str, Answer]]:
     """Yield (name, function) for each mistake in reading inputs.
 
-    Each mistake either reads subnormal numbers as zero, or reads x in a narrower type. Each
-    function gives the right answer for the misread number.
+    A mistake either reads subnormal numbers as zero, or first converts the input x to a narrower
+    type. The function computes `answer` for the misread number.
     """
 
     def flushed(task: Task, bits: Array) -> Array:
@@ -195,15 +195,15 @@ def inputs_read_otherwise(task: Task, answer: Answer) -> Iterator[tuple[str, Ans
     yield "reading subnormal inputs as zero", read_as(flushed, answer)
     if task.source.name == "float32":
         cut = read_as(lambda _, x: x & np.uint32(0xFFFF0000), answer)
-        yield "cutting to bfloat16 first (the upper 16 bits)", cut
+        yield "truncating to bfloat16 first (the upper 16 bits)", cut
     for name in {"float64": ["float32"], "float32": ["bfloat16", "float16"]}.get(task.source.name, []):
         yield f"rounding to {name} first", narrowed(name)
 
 
 def moved(answer: Answer, step: int) -> Answer:
-    """Return a function that computes the answers with thresholds `step` ulps too low.
+    """Return a function that computes answers as if all thresholds were `step` ulps too low.
 
-    With such thresholds, a number rounds like the number `step` ulps farther from zero.
+    The function moves each number `step` ulps away from zero, which has the same effect.
     """
 
     def move(task: Task, x: Array) -> Array:
@@ -216,7 +216,7 @@ def moved(answer: Answer, step: int) -> Answer:
 
 
 def _without_sticky(bits: int, task: Task, inputs: Columns) -> Array:
-    """Return the codes of a rounder that sees only `bits` bits below the last place."""
+    """Return the codes of a rounder that drops all but `bits` bits below the last place."""
     scale = inputs.get("scale")
     y = quotients(task, inputs)
     finite = np.isfinite(y)
@@ -239,8 +239,8 @@ def _with_ties(mode: Rounding, task: Task, inputs: Columns) -> Array:
 def _first_of_table(task: Task, inputs: Columns) -> Array:
     """Return the codes of a table search that takes the first of equally near values.
 
-    Ties go toward zero, and -0 becomes 0. Infinity becomes 0, because it is equally far from all
-    values.
+    The search rounds ties toward zero, and returns the code of 0 instead of -0. It also returns 0
+    for infinity, which is equally far from all values.
     """
     code = _with_ties(Rounding.RTZ, task, inputs)
     no_nearest = np.isinf(as_magnitudes(inputs["x"], task.source))
@@ -258,7 +258,7 @@ def _in_signs(codes: Array, sign: int) -> Array:
 
 
 def _extended(codes: Array, sign: int, full: int) -> Array:
-    """Return the values of two's complement codes, plus `full` where the value is negative."""
+    """Return the values of two's complement codes, with `full` added to negative values."""
     wide = codes.astype(np.int64)
     return np.where(wide >= sign, wide - 2 * sign + full, wide)
 
@@ -278,13 +278,13 @@ def at_other_scales(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def in_other_orders(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield the name of each order, and a function that gives the right codes in that order."""
+    """Yield (name, function) for each wrong order; the function puts right codes in this order."""
     for name, change in orders(task.block, task.element.bits):
         yield name, ordered(change, _codes)
 
 
 def ordered(change: Callable[[Array], Array], answer: Answer) -> Answer:
-    """Return a function that gives the codes of a hypothesis in another order."""
+    """Return a function that computes `answer` and reorders its codes with `change`."""
 
     def ordered(task: Task, inputs: Columns) -> Array:
         places = change(np.arange(task.block)[None])[0]

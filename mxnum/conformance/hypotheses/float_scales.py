@@ -39,17 +39,18 @@ def applicable_stacks(task: Task) -> Iterator[Stack]:
     if (task.rounding, task.overflow) != (Rounding.RNE, Overflow.SATURATE):
         return
     for stack in stacks.STACKS.values():
-        # `stack.takes` lists types of inputs. If the inputs are codes, `task.source` is the type of
-        # the result.
+        # `stack.takes` lists the accepted types of inputs. The list does not apply if the inputs
+        # are codes, because `task.source` is then the type of the result.
         takes = task.source.name in stack.takes or task.takes_codes
         if takes and (fmt.tensor_scale is not None or stack.direction == "none"):
             yield stack
 
 
 def answer_of_stack(stack: Stack, field: str) -> Answer:
-    """Return a function that computes the answers in a field as the software `stack` does.
+    """Return a function that computes the values of a field with the arithmetic of `stack`.
 
-    For the field "codes", the function gives the software's codes at the implementation's scales.
+    For the field "codes", the function computes the codes of the stack from the scales of the
+    implementation under test.
     """
     made = {"scale": _scales_of_stack, "codes": _codes_of_stack, "value": _values_of_stack}[field]
 
@@ -60,8 +61,9 @@ def answer_of_stack(stack: Stack, field: str) -> Answer:
             x = as_floats(inputs["x"], task.source).astype(np.float32)
             finite = _largest(task, inputs)
             found = made(stack, task, inputs, finite)
-            # For a tensor with an infinity, software may take infinity or the largest finite number
-            # as the largest magnitude. For a tensor with a NaN, every answer is accepted.
+            # If a tensor has an infinity, software may use infinity or the largest finite number as
+            # the tensor's largest magnitude, so both answers are accepted. If a tensor has a NaN,
+            # every answer is accepted.
             infinite = made(stack, task, inputs, np.where(np.isinf(x).any(axis=1, keepdims=True), np.inf, finite))
             given = inputs["answered"]
             is_open = (given == infinite).all(axis=1) | np.isnan(x).any(axis=1)
@@ -98,7 +100,7 @@ def _codes_of_stack(stack: Stack, task: Task, inputs: Columns, largest: Array) -
     code = by_numpy.encode(np.where(np.isnan(scaled), np.float32(0), scaled), ELEMENTS["e2m1"], task.rounding)
     if not stack.keeps_negative_zero:
         code = np.where(scaled == 0, 0, code)
-    if stack.nan_element is None:  # the NaN code depends on the hardware
+    if stack.nan_element is None:  # the code of a NaN depends on the hardware, so every code is accepted
         return np.where(np.isnan(scaled), inputs["answered"], code)
     return np.where(np.isnan(scaled), stack.nan_element, code)
 
@@ -162,7 +164,7 @@ def scales(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def codes(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield (name, function) for each mistake in codes, at the implementation's scales."""
+    """Yield (name, function) for each mistake in codes, given the implementation's scales."""
     for name, change in _other_tensors(task):
         yield name, _changed(lambda t, i: right(t, i, "codes"), change)
     if task.is_stochastic:
@@ -280,9 +282,9 @@ def _factor(task: Task, inputs: Columns) -> tuple[Array, Array]:
 
 
 def _element_in_order(order: Callable[..., Array], task: Task, inputs: Columns) -> Array:
-    """Return the codes that the float32 operations of `order` give.
+    """Return the codes that result from the float32 operations of `order`.
 
-    At a scale of zero, the right codes are accepted, too.
+    If a scale is zero, return the right codes unless the answers equal the codes of `order`.
     """
     scale, tensor = _factor(task, inputs)
     with np.errstate(all="ignore"):

@@ -21,8 +21,8 @@ from mxnum.modes import ScaleRule
 _SELDOM = (ScaleRule.HALF_UP, ScaleRule.FLOOR_PLUS_ONE)
 #: Scale rules that do not compare the maximum with a threshold.
 _WITHOUT_THRESHOLD = (ScaleRule.FLOOR, ScaleRule.FLOOR_PLUS_ONE)
-#: Scale rules that add one to the exponent at their threshold and above. Other rules with a
-#: threshold add one only above it.
+#: Scale rules that add one to the exponent of every maximum at or above the rule's threshold. All
+#: other rules with a threshold add one only to the exponents of maxima above the threshold.
 _FROM_THEIR_THRESHOLD = (ScaleRule.EVEN, ScaleRule.HALF_UP)
 
 
@@ -51,14 +51,14 @@ def scales(task: Task) -> Iterator[tuple[str, Answer]]:
         for step, where in ((1, "one ulp too low"), (-1, "one ulp too high"), (2, "two ulps too low")):
             yield f"a threshold of scale rule {task.scale_rule} that is {where}", moved(right_scales, step)
     for rule in others:
-        if rule in _SELDOM:  # rare rules come after wrong comparisons, which are likelier
+        if rule in _SELDOM:  # wrong comparisons come first, because they are likelier than rare rules
             yield f"scale rule {rule}", by_rule(rule)
     yield "an exponent from a logarithm in float32", _by_logarithm
     yield "a logarithm in float32 of the maximum divided by the largest element", _by_logarithm_of_quotient
     yield "using the largest scale for a block with infinity", lambda t, i: _of_infinity(t, i, E8M0.bias)
     yield "reading infinity as 2^128", lambda t, i: _of_infinity(t, i, 128 - t.element.emax)
     yield "a smallest scale code of 0x01", lambda t, i: np.maximum(right_scales(t, i), 1)
-    if task.source.emax - task.element.emax >= E8M0.bias:  # the largest input has the scale code 0xFE
+    if task.source.emax - task.element.emax >= E8M0.bias:  # then the largest input needs scale code 0xFE
         yield "a largest scale code of 0xFD", capped
     yield "a scale code that is 1 higher", shifted(1)
     yield "a scale code that is 1 lower", shifted(-1)
@@ -109,7 +109,7 @@ def _code(exponent: Array) -> Array:
 
 
 def _compared_otherwise(task: Task, inputs: Columns) -> Array:
-    """Return the scale codes of a rule whose comparison is wrong for maxima at the threshold."""
+    """Return the scale codes of a rule that confuses `>` and `>=` at its threshold."""
     assert isinstance(task.scale_rule, ScaleRule)
     decides, largest = maxima(task, inputs)
     half, exponent = np.frexp(largest)
@@ -145,7 +145,10 @@ def _by_logarithm_of_quotient(task: Task, inputs: Columns) -> Array:
 
 
 def _of_infinity(task: Task, inputs: Columns, exponent: int) -> Array:
-    """Return right scale codes, but the code of 2**exponent for blocks with infinity and no NaN."""
+    """Return right scale codes, except for blocks that have an infinity and no NaN.
+
+    The scale code of these blocks is the code of 2**exponent.
+    """
     magnitude = as_magnitudes(inputs["x"], task.source)
     rows = np.isinf(magnitude).any(axis=1, keepdims=True) & ~np.isnan(magnitude).any(axis=1, keepdims=True)
     return np.where(rows, int(_code(np.array(exponent))), right_scales(task, inputs))

@@ -1,4 +1,4 @@
-"""Mistakes in products of matrix units: another registered unit, wrong fields, and others."""
+"""Plausible mistakes in kernels that compute the products of a matrix unit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from mxnum.units import MatrixUnit
 #: The fields of `MatrixUnit` that say how the unit adds.
 _RULE = tuple(f.name for f in fields(MatrixUnit) if f.name not in ("name", "operands", "k", "scales", "evidence"))
 
-#: Other ways to multiply a partial sum s by the scales x and y and to add it to the total t.
+#: Wrong ways to promote: to multiply a partial sum s by the scales x and y, and add it to the
+#: total t.
 _PROMOTIONS: dict[str, Callable[..., Array]] = {
     "x y s + t without FMA": lambda x, y, s, t: x * y * s + t,
     "s x y + t without FMA": lambda x, y, s, t: s * x * y + t,
@@ -35,7 +36,8 @@ def right_bits(task: Task, inputs: Columns, unit: MatrixUnit | None = None, **ru
     assert task.unit is not None
     unit = unit or task.unit
     # A case of `mma` is one instruction of `task.k` products, if the unit has this instruction.
-    # Other cases are split into instructions of `unit.k[-1]` products; zeros fill the last one.
+    # Other cases are split into instructions of `unit.k[-1]` products. Zeros pad the last
+    # instruction.
     k = task.k if task.operation.name == "mma" and (task.k in unit.k or unit is task.unit) else unit.k[-1]
     a, b = (_vectors(task, inputs, side) for side in ("a", "b"))
     with np.errstate(all="ignore"):
@@ -82,9 +84,9 @@ def unit_mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
 
 
 def _others(task: Task) -> Iterator[tuple[str, MatrixUnit]]:
-    """Yield wrong units: registered units for the same operands, and the task's unit with changes.
+    """Yield wrong units: registered units for the same operands, and variants of the task's unit.
 
-    Most changed units differ from the task's unit in one field, the others in two fields.
+    Most variants differ from the task's unit in one field. The other variants differ in two fields.
     """
     unit = task.unit
     assert unit is not None
@@ -115,7 +117,7 @@ def _others(task: Task) -> Iterator[tuple[str, MatrixUnit]]:
 
 
 def _uses_scales(unit: MatrixUnit, task: Task) -> bool:
-    """Return False if the task has scales, and neither the unit nor its promotion applies them."""
+    """Return True if the task has no scales, or if the unit or its promotion applies the scales."""
     return isinstance(task.format, ArrayFormat) or bool(unit.scales) or unit.promotion == task.block
 
 
@@ -124,7 +126,7 @@ def _rule(unit: MatrixUnit) -> tuple[Any, ...]:
 
 
 def _fields_off(unit: MatrixUnit, k: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield changes of a unit: a phrase that describes the changed unit, and the changed fields."""
+    """Yield, for each change of a unit, a phrase that describes it, and the changed fields."""
     usual = unit.fraction_bits
     near = sorted((bits for bits in range(1, 48) if bits != usual), key=lambda bits: abs(bits - usual))
     for bits in near:

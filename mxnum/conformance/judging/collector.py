@@ -64,8 +64,8 @@ def causes(task: Task, found: Judgement) -> dict[str, Array]:
 def mistaken(task: Task, inputs: Columns, answers: Columns, labels: Columns) -> Counter[str]:
     """Return how often each wrong code was answered in place of each right code.
 
-    The right code is computed at the implementation's scale. NaNs are left out if the element has
-    no code for them.
+    The right code is the code that is right under the scale in the answer. NaN inputs are left out
+    if the element format has no NaN code.
     """
     name = task.outputs[-1].name
     got, wanted = answers[name], right(task, {**inputs, **answers}, name)
@@ -82,11 +82,11 @@ class Groups:
 
     def __init__(self) -> None:
         self.counts: dict[str, Counter[Any]] = {}
-        #: Counts of wrong codes by their index in the block, and of wrong scales by the index of
-        #: the largest element.
+        #: `places` counts wrong codes by their index in the block. `maxima` counts wrong scales by
+        #: the index of the block's largest number.
         self.places: Counter[int] = Counter()
         self.maxima: Counter[int] = Counter()
-        #: Counts of wrong codes by the code answered and the code wanted.
+        #: Counts of wrong codes by a text that has the answered code and the right code.
         self.mistaken: Counter[str] = Counter()
         self._examples: dict[Cause, Any] = {}
         self._sizes: Counter[Cause] = Counter()
@@ -128,9 +128,9 @@ class Groups:
         return chosen
 
     def lines(self, block: int) -> list[str]:
-        """Return a line of counts for each cause, such as exponent and sign.
+        """Return lines with the counts of wrong codes, of indices in the block, and of each cause.
 
-        The causes `class`, `part`, `direction` and `element` get no line here.
+        The causes `class`, `part`, `direction` and `element` have no line.
         """
         told = [f"Wrong codes: {_most(self.mistaken)}"] if self.mistaken else []
         named = {"codes by index in the block": self.places, "scales by index of the block's maximum": self.maxima}
@@ -176,13 +176,13 @@ def _span(write: Callable[[int], str], span: Iterable[int]) -> str:
 
 #: The value of `Case.part` for an answer in which some bits are unknown (printed as x or z).
 UNKNOWN = "unknown bits"
-#: The choices that concern the scale of a block.
+#: The names of the implementation's choices that concern the scale of a block.
 OF_SCALES = ("nonfinite", "zero_scale")
 
 
 @dataclass
 class _Wrong:
-    """The number of wrong cases, also by class and by part, and their common causes."""
+    """The numbers of wrong cases in total, by class and by part, and the cases' common causes."""
 
     count: int = 0
     groups: Groups = field(default_factory=Groups)
@@ -223,8 +223,8 @@ class Collector:
         """Judge a batch and return the number of its wrong cases.
 
         The first case of the batch has the number `first`. `where(number)` returns the location of
-        a case for the report (default: "case 17"). Cases that are wrong only because of
-        inconsistent choices are not counted.
+        a case for the report; by default, locations are like "case 17". The returned number leaves
+        out cases whose only fault is a choice that the answers make inconsistently.
         """
         self.coverage.add(inputs)
         found = judge(self.task, inputs, answers, self._tallies)
@@ -288,7 +288,7 @@ class Collector:
             if whole[0].names[0].split(" (")[0] not in self.profile.accepted:
                 choices[whole[0].names[0]] += wrong.count
             wrong, explanations, unexplained = _Wrong(), [], 0
-        # Report an inconsistent choice only for fields that no explanation covers.
+        # Leave out an inconsistent choice if an explanation already covers the choice's field.
         explained = {explanation.field for explanation in whole}
         inconsistent = {
             name: tally
@@ -314,7 +314,10 @@ class Collector:
         )  # fmt: skip
 
     def _sorted(self, inconsistent: set[str]) -> tuple[_Wrong, Counter[str], dict[str, Case]]:
-        """Return the wrong cases, the number of cases by choice, and an example for each choice."""
+        """Return the wrong cases; for each choice, return the number of cases and an example.
+
+        A case with an inconsistent choice counts as wrong.
+        """
         wrong, choices, examples = _Wrong(parts=Counter(self._parts)), Counter[str](), dict[str, Case]()
         for verdict, groups in self._groups.items():
             classes = Counter({c: n for (v, c), n in self._counts.items() if v == verdict})

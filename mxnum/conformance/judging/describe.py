@@ -1,4 +1,4 @@
-"""Describe a difference in words: numbers, codes, blocks, and distances."""
+"""Describe in words how an implementation's answer differs from the right answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mxnum.conformance.task import Columns, Task
 from mxnum.formats import FLOATS, ElementFormat
 from mxnum.memory.dtypes import Array, code_dtype
 
-#: The placeholder code of a value that has no code.
+#: The number that takes the place of a code if a value has no code.
 NO_CODE = -(1 << 40)
 
 
@@ -36,7 +36,7 @@ def number_text(task: Task, x: int, random: int) -> str:
 def element(
     task: Task, x: int, scale_code: int | None, random: int, got: int, want: int, tensor: float | None = None
 ) -> str:
-    """Return a sentence about one element code."""
+    """Return a sentence that compares an element code with the right code."""
     e = task.element
     steps = explain_element(task, x, scale_code, random, tensor)
     given = number_text(task, x, random)
@@ -58,7 +58,7 @@ def element(
 
 
 def scale(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
-    """Return a sentence about a scale code."""
+    """Return a sentence that compares a scale code with the right code."""
     g, w = int(got["scale"][0, 0]), int(want["scale"][0, 0])
     fits = 0 <= g < 1 << task.scale_bits
     text = f"got scale {scale_text(task, g) if fits else misfit(g, task.scale_bits)}, want {scale_text(task, w)}"
@@ -76,13 +76,13 @@ def scale_text(task: Task, code: int) -> str:
 
 
 def tensor_of(inputs: Columns) -> float | None:
-    """Return the tensor scale of a case; None if the format has none."""
+    """Return the tensor scale of a case, or None if the format has no tensor scale."""
     found = tensor_scales(inputs)
     return None if found is None else float(found[0, 0])
 
 
 def of_tensor(inputs: Columns) -> str:
-    """Return the tensor scale of a block in words, or "" if there is none."""
+    """Return the tensor scale of a block as text, or "" if the format has no tensor scale."""
     found = tensor_of(inputs)
     return "" if found is None else f" (tensor scale {plain(found)})"
 
@@ -93,7 +93,7 @@ def float_text(target: ElementFormat, bits: Array) -> str:
 
 
 def value(target: ElementFormat, got: Columns, want: Columns) -> str:
-    """Return a phrase about a dequantized float or a dot product."""
+    """Return a phrase that compares a dequantized float or a dot product with the right float."""
     g, w = int(got["value"][0, 0]), int(want["value"][0, 0])
     values = [float(as_floats(columns["value"], target)[0, 0]) for columns in (got, want)]
     text = f"got {float_text(target, got['value'])}, want {float_text(target, want['value'])}"
@@ -110,7 +110,7 @@ def without_padding(inputs: Columns) -> Array:
 
 
 def misfit(code: int, bits: int) -> str:
-    """Return in words why a number is not a code of `bits` bits."""
+    """Return a phrase that says why a number is not a code of `bits` bits."""
     if code == NO_CODE:
         return "a value without a code"
     return f"{code}, which is negative" if code < 0 else f"0x{code:X}, which does not fit in {bits} bits"
@@ -152,5 +152,5 @@ def code_text(task: Task, code: int) -> str:
 
 
 def random_word(inputs: Columns, place: int) -> int:
-    """Return the random word of one number of a case; 0 if there is none."""
+    """Return the random word of one number of a case, or 0 if the case has no random words."""
     return int(inputs["random"][0, place]) if "random" in inputs else 0

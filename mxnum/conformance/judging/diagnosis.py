@@ -2,8 +2,9 @@
 
 A hypothesis is dropped at the first answer that differs from its prediction. A difference does not
 count if a legitimate choice explains it and the implementation makes this choice throughout. The
-sign of a zero and the code of a NaN count as legitimate choices, too. If no hypothesis is left,
-combinations of two mistakes are tried, and then each class of cases by itself.
+sign of a zero and the code of a NaN are legitimate choices, too. If no hypothesis is left, pairs of
+mistakes are tried. If no pair is left either, hypotheses are tried on each class of cases
+separately.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from mxnum.conformance.judging.right import Remembering, expected, is_nan_scale,
 from mxnum.conformance.task import Columns, Field, Task, select
 from mxnum.memory.dtypes import Array, code_dtype
 
-#: A hypothesis is first tried on at most this many wrong rows and as many right rows, and then on
-#: the whole batch.
+#: A hypothesis is first tried on at most this many wrong rows and at most this many right rows, and
+#: then on the whole batch.
 FIRST = 16
 #: A report names a hypothesis about some classes only if it explains at least this many wrong
 #: answers; fewer answers can agree by chance.
 FEWEST = 4
-#: Batches of up to this many bytes in all are kept, to try further hypotheses on them.
+#: Batches are kept for further hypotheses while their total size is at most this many bytes.
 KEPT = 1 << 27
 
 
@@ -47,9 +48,9 @@ class Explanation:
     at_any_scale: bool = True
     #: The classes whose cases the hypotheses explain; empty if they explain all classes.
     classes: tuple[str, ...] = ()
-    #: The number of answers, in other fields or other classes, that contradict each of the
-    #: hypotheses; it is the same for all of them. An answer contradicts a hypothesis if the
-    #: hypothesis predicts a different answer, and this prediction is wrong.
+    #: The number of answers, in other fields or other classes, that contradict each hypothesis;
+    #: this number is the same for all of `names`. An answer contradicts a hypothesis if the
+    #: hypothesis predicts a different answer that is not the right answer.
     contradicted: int = 0
 
     @property
@@ -65,7 +66,7 @@ class Explanation:
         return f"all {self.wrong} {subject}{where} are{given} {first}{others}"
 
     def sentence(self) -> str:
-        """Return the claim as a sentence, with the number of right answers that it explains."""
+        """Return a sentence: the claim, the number of explained right answers, and `doubt`."""
         right = {
             "scale": f"the {self.right} right scales",
             "codes": f"the right codes of {self.right} blocks (blocks that are NaN or have a wrong scale are left out)",
@@ -84,9 +85,10 @@ class _Tried:
     """A hypothesis that no answer contradicts so far."""
 
     hypothesis: Hypothesis
-    #: For each choice: the number of differences from the hypothesis that the choice may explain.
+    #: For each legitimate choice: the number of answers that differ from the prediction, but that
+    #: the choice may explain.
     misses: Counter[str] = field(default_factory=Counter)
-    #: Number of answers that are -0 where the hypothesis predicts -0.
+    #: The number of answers that are -0, as the hypothesis predicts.
     minus_zeros: int = 0
     #: True if some answers in blocks with a wrong scale differ from the predicted answers.
     elsewhere: bool = False
@@ -97,7 +99,7 @@ def _singles(task: Task) -> list[Hypothesis]:
 
 
 class Diagnosis:
-    """Keeps judged batches and finds the hypotheses that explain all of them."""
+    """The judged batches of a check, and the hypotheses that explain all answers in them."""
 
     def __init__(self, task: Task, made: Callable[[Task], Iterable[Hypothesis]] = _singles) -> None:
         self.task, self._made = task, made
@@ -153,7 +155,7 @@ class Diagnosis:
                 ]
 
     def _judged(self, output: Field, inputs: Columns, answers: Columns, labels: Columns) -> tuple[Array, Columns]:
-        """Return a mask of the rows on which to try hypotheses about a field, and all rows' inputs.
+        """Return a mask of the rows on which to try hypotheses, and the inputs of all rows.
 
         For hypotheses about codes, the inputs include the scales of the answers.
         """
@@ -168,9 +170,9 @@ class Diagnosis:
         return judged, {**inputs, "scale": np.where(fits(scale, bits), scale, 0).astype(code_dtype(bits))}
 
     def _agrees(self, tried: _Tried, output: Field, inputs: Columns, got: Array, labels: Array, count: bool) -> bool:
-        """Return True if legitimate choices explain every difference from the hypothesis's answers.
+        """Return True if legitimate choices explain every difference from the predicted answers.
 
-        If `count` is True, also count the choices that explain differences.
+        If `count` is True, also count the differences that each choice explains.
         """
         theirs = tried.hypothesis.answer(self.task, inputs)
         differs, choices = self._compared(output, inputs, got, theirs)
@@ -188,9 +190,9 @@ class Diagnosis:
         return True
 
     def _compared(self, output: Field, inputs: Columns, got: Array, theirs: Array) -> tuple[Array, Columns]:
-        """Return a mask of the answers that differ from a hypothesis, and a mask for each choice.
+        """Return a mask of the answers that differ from the prediction, and a mask for each choice.
 
-        The mask for a choice marks the answers in which this choice may explain the difference.
+        The mask for a choice marks the answers for which this choice may explain the difference.
         Answers with the label `UNJUDGED` are compared, too.
         """
         differs = np.asarray(got != theirs)
@@ -227,10 +229,11 @@ class Diagnosis:
         return np.asarray(beyond & (got == sign) & (theirs == sign + 1))
 
     def explanations(self, steady: Collection[str], inconsistent: Collection[str]) -> list[Explanation]:
-        """Return explanations of wrong fields: one mistake, two mistakes, or one for each class.
+        """Return explanations of the fields that have wrong answers.
 
-        `steady` has the choices that no answer contradicts, `inconsistent` the choices that only
-        some answers follow.
+        An explanation is one mistake, a pair of mistakes, or a mistake in some classes of cases.
+        `steady` lists the choices that no answer contradicts. `inconsistent` lists the choices that
+        only some answers follow.
         """
         found = self._found(steady, inconsistent)
         fields = {output.name for output in self.task.outputs if self._count(output, inconsistent)}
@@ -252,21 +255,27 @@ class Diagnosis:
         return self.task.operation.classify(self.task, inputs, expected(self.task, inputs))
 
     def unexplained(self, found: Collection[Explanation], inconsistent: Collection[str]) -> int:
-        """Return how many wrong answers have no explanation in `found`; 0 if `found` is empty."""
+        """Return the number of wrong answers that `found` does not explain.
+
+        If `found` is empty, return 0.
+        """
         counts = {output.name: self._count(output, inconsistent) for output in self.task.outputs}
         for one in found:
             counts[one.field] -= one.wrong
         return sum(counts.values()) if found else 0
 
     def _checked(self, found: Explanation) -> Explanation:
-        """Return the explanation with only those hypotheses that the fewest answers contradict."""
+        """Return the explanation, reduced to the hypotheses that the fewest answers contradict."""
         counts = self._contradictions(found)
         least = min(counts.values())
         names = tuple(name for name in found.names if counts[name] == least)
         return replace(found, names=names, contradicted=least)
 
     def _contradictions(self, found: Explanation) -> dict[str, int]:
-        """Return how many answers outside `found` contradict each of its hypotheses."""
+        """Return the number of answers that contradict each hypothesis of `found`.
+
+        Only answers that `found` does not explain are counted.
+        """
         counts = dict.fromkeys(found.names, 0)
         known = [one for one in _singles(self.task) if one.name in counts and one.name != ZEROS]
         for output in self.task.outputs:
@@ -354,7 +363,10 @@ class Diagnosis:
 
 
 def _joined(by_class: dict[str, Explanation]) -> Iterator[Explanation]:
-    """Yield explanations of a field, the strongest first; merge classes that share a hypothesis."""
+    """Yield the explanations of a field, after merging the classes that share a hypothesis.
+
+    The explanation of the most wrong answers comes first.
+    """
     while by_class:
         counts: Counter[str] = Counter()
         for one in by_class.values():

@@ -35,10 +35,14 @@ def signed(distance: float) -> str:
 
 @dataclass
 class Distances:
-    """The distances of wrong answers, and the number of answers that are too near zero."""
+    """The distances of the wrong answers from the right answers.
 
-    #: The distance of the largest magnitude, with its sign (answer minus right answer), and the
-    #: location of its case.
+    `nearer` and `farther` count the wrong answers that are nearer zero, or farther from zero, than
+    the right answers.
+    """
+
+    #: The signed distance (answer minus right answer) with the largest magnitude. `where` is the
+    #: location of its test case.
     largest: float = 0.0
     where: str = ""
     nearer: int = 0
@@ -46,7 +50,10 @@ class Distances:
     _all: list[Array] = field(default_factory=list)
 
     def add(self, task: Task, answers: Columns, want: Columns, rows: Array, where: Callable[[int], str]) -> None:
-        """Record the distances of the wrong answers in `rows`; `where(row)` locates a case."""
+        """Record the distances of the wrong answers in `rows`.
+
+        `where(row)` returns the location of a test case as text.
+        """
         found = in_last_places(task, answers["value"][rows], want["value"][rows])
         finite = np.isfinite(found) & (found != 0)
         if not finite.any():
@@ -61,7 +68,7 @@ class Distances:
 
     @property
     def count(self) -> int:
-        """The number of finite wrong answers whose right answer is finite too."""
+        """The number of wrong answers that are finite and have a finite right answer."""
         return sum(map(len, self._all))
 
     @property
@@ -70,7 +77,7 @@ class Distances:
         return float(np.median(np.concatenate(self._all)))
 
     def sentence(self) -> str:
-        """Return the distances in words."""
+        """Return sentences that describe the distances."""
         return (
             f"Distances of {self.count} wrong answers from the right answers, in units in the last place: largest "
             f"{signed(self.largest)} ({self.where}), median {signed(self.median)}. "

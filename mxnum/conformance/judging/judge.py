@@ -54,7 +54,7 @@ VALUE_CLASSES = ("NaN", "infinity", "zero", "subnormal result", "ordinary")
 
 @dataclass
 class Consistency:
-    """Counts of answers that follow a choice, and of answers that could follow it but do not."""
+    """The number of answers that follow a choice, and the number that could but do not (`kept`)."""
 
     followed: int = 0
     kept: int = 0
@@ -66,7 +66,10 @@ class Consistency:
 
 @dataclass(frozen=True)
 class Key:
-    """The key of a tally: a choice; for `nonfinite` also the kind of input, NaN or infinity."""
+    """The key of a tally: the name of a choice.
+
+    The choice `nonfinite` has one tally for each kind of input, "NaN" and "infinity".
+    """
 
     choice: str
     kind: str = ""
@@ -77,8 +80,8 @@ class Tallies:
 
     def __init__(self) -> None:
         self.choices: dict[Key, Consistency] = {}
-        #: For an element without NaN: how many answers to NaNs follow each rule of `nan_codes`, and
-        #: how often each code is the answer to a NaN.
+        #: Counts for elements without NaN: how many answers to a NaN follow each rule of
+        #: `nan_codes`, and how many answers to a NaN are each code.
         self.nan_rules: dict[str, Consistency] = {}
         self.nan_became: Counter[int] = Counter()
         #: For each scale code: the number of blocks of zeros with this code.
@@ -91,7 +94,7 @@ class Tallies:
         tally.kept += int(kept.sum())
 
     def inconsistent(self) -> dict[str, Consistency]:
-        """Return the choices that only some answers follow."""
+        """Return the choices that some answers follow and other answers could follow but do not."""
         found = {key.choice: tally for key, tally in self.choices.items() if not tally.is_consistent}
         others = [count for code, count in self.zero_scales.items() if code != 0]
         if others and (self.zero_scales[0] or len(others) > 1):
@@ -116,7 +119,8 @@ class Judgement:
     #: For each output field, the labels of its numbers. `UNJUDGED` marks a number that cannot be
     #: judged, such as a code in a block whose scale is wrong or NaN.
     labels: Columns
-    #: For each case the first wrong part ("scale", the class of an element, or "value"), or None.
+    #: For each case, the name of the wrong part: an output field such as "scale" or "value", the
+    #: class of the first wrong element, or `MISFIT`. None if no part is wrong.
     parts: list[str | None]
 
 
@@ -130,7 +134,7 @@ def judge(task: Task, inputs: Columns, answers: Columns, tallies: Tallies | None
     verdicts = np.zeros(number_of(inputs), np.int64)
     for name, found in labels.items():
         verdicts |= np.bitwise_or.reduce(np.where(found == UNJUDGED, 0, found), axis=1)
-        if name == "codes":  # codes in a block of NaN have no meaning, so any codes are legitimate
+        if name == "codes":  # if the scale of a block is NaN, its codes have no meaning and may be any codes
             loose = (found == UNJUDGED).all(axis=1) & ((verdicts & BUG) == 0) & (answers["codes"] != 0).any(axis=1)
             verdicts[loose] |= LABELS["nan_block_codes"]
     classes = task.operation.classify(task, inputs, want)
@@ -200,16 +204,16 @@ def element_labels(
 
 
 def _label_nan(task: Task, x: Array, got: Array, labels: Array, tallies: Tallies) -> None:
-    """Set the labels of NaNs for an element without NaN, and count the codes that NaNs became.
+    """Label and count the answers to NaN inputs, for an element that has no NaN.
 
-    An answered code that follows a rule of `nan_codes` is a permitted choice.
+    An answer that follows a rule of `nan_codes` is a permitted choice.
     """
     nan = np.isnan(as_magnitudes(x, task.source))
     if not nan.any():
         return
     negative = sign_bits(x, task.source) != 0
     labels[nan] = BUG
-    if not task.takes_nan:  # NaN has no right code, but an answer needs a code, so accept the largest code
+    if not task.takes_nan:  # no code is right for NaN, but an answer must be a code: accept the largest
         labels[nan & (got == task.element.max_code)] = 0
     for name, (positive_code, negative_code) in nan_codes(task.element).items():
         followed = nan & (got == np.where(negative, negative_code, positive_code))
@@ -236,7 +240,7 @@ def nan_codes(element: ElementFormat) -> dict[str, tuple[int, int]]:
 
 
 def _reaches_minus_two(task: Task, x: Array, scales: Array | None, random: Array | None, tensor: Array | None) -> Array:
-    """Return True for each number that would round to -2 or below if the element had no limit."""
+    """Return True for each number that rounds to -2 or below in an element of wider range."""
     y = right.scaled(task, x, scales, tensor)
     signs = np.where(x >> (task.source.bits - 1), -1.0, 1.0)
     values = np.where(np.isnan(y), 0, signs * np.minimum(y, 4))
@@ -299,7 +303,7 @@ def float_labels(target: ElementFormat, got: Array, want: Array, tallies: Tallie
 
 
 def classify_blocks(task: Task, inputs: Columns) -> Array:
-    """Return for each block an index into the names of the classes of blocks."""
+    """Return the class of each block, as an index into the task's class names."""
     names = task.operation.class_names(task)
     magnitude = as_magnitudes(inputs["x"], task.source)
     finite = np.isfinite(magnitude)
@@ -333,7 +337,7 @@ def classify_values(target: ElementFormat, values: Array) -> Array:
 
 
 def wrong_codes(labels: Array) -> Array:
-    """Return True for each label of a wrong scale or code."""
+    """Return True for each label that marks a wrong scale or code."""
     return np.asarray((labels != UNJUDGED) & ((labels & BUG) != 0))
 
 
@@ -344,7 +348,10 @@ def place_of_largest(task: Task, x: Array) -> Array:
 
 
 def direction(task: Task, got: Array, want: Array) -> Array:
-    """Return 1 for codes that are too high, -1 for too low, None for answers that are no code."""
+    """Return 1 for a code that is too high, -1 for one that is too low, and 0 for the right code.
+
+    The result is None for an answer that is not a code.
+    """
     known = fits(got, task.element.bits)
     ranks = np.array([ordinal(task.element, code) for code in range(1 << task.element.bits)])
     steps = ranks[np.where(known, got, 0).astype(np.int64)] - ranks[want]

@@ -84,8 +84,8 @@ class Report:
     cases: int
     bugs: int
     #: `choices` counts the cases that each choice explains, unless `profile` accepts the choice.
-    #: `inconsistent` has an entry for each choice that only some answers follow: how many answers
-    #: follow the choice, and how many could follow it but do not.
+    #: `inconsistent` lists the choices that only some of the answers follow. It has two numbers for
+    #: each choice: the answers that follow the choice, and those that could follow it but do not.
     choices: dict[str, int]
     inconsistent: dict[str, tuple[int, int]]
     classes: dict[str, tuple[int, int]]
@@ -97,8 +97,8 @@ class Report:
     #: For each wrong part (such as "scale", or a class of elements), the first case with this part
     #: wrong.
     by_part: dict[str, Case]
-    #: Each explanation names one or more mistakes. Any one of them reproduces all answers, right or
-    #: wrong, of one field, or of some classes of cases.
+    #: Each explanation names one or more mistakes. Each of these mistakes alone reproduces all
+    #: answers, right or wrong, of one field or of some classes of cases.
     explanations: list[Explanation]
     #: Lines of text about common causes of the wrong cases.
     causes: list[str]
@@ -110,15 +110,16 @@ class Report:
     arrangements: list[str] = field(default_factory=list)
     #: The stacks of `mxnum.stacks` that give exactly these answers, if any answer is wrong.
     stacks: tuple[str, ...] = ()
-    #: Why the check cannot notice changed or missing cases; empty if it can.
+    #: Why the check cannot notice that cases were changed or left out; empty if it can notice this.
     unchecked: str = ""
     #: Number of answers with unknown bits (digits x or z, as logic simulators print them).
     unknown: int = 0
     #: A sentence about the inputs that the cases cover.
     tried: str = ""
     #: Number of wrong answers that the explanations do not cover, or 0 if there are no
-    #: explanations. A block's scale counts as one answer, its codes as another. `refused` names the
-    #: error that the function raises for a NaN if the element has no NaN.
+    #: explanations. The scale of a block counts as one answer, and the codes of the block count as
+    #: one more answer. `refused` names the error that the tested function raises for a NaN, if the
+    #: element format has no NaN.
     unexplained: int = 0
     refused: str = ""
     #: The distances of wrong dot products from the right dot products.
@@ -153,7 +154,7 @@ class Report:
             others = f"{kept} other answers could follow this choice and do not"
             lines.append(f"{followed} answers follow the choice {name}, but {others}, so the {followed} are wrong.")
         if self.unknown:
-            lines.append(f"Wrong answers with unknown bits (X or Z), which explanations leave out: {self.unknown}.")
+            lines.append(f"Wrong answers with unknown bits (X or Z), which no explanation covers: {self.unknown}.")
         if self.bugs:
             lines += self._array_lines()
             if self.stacks:
@@ -219,9 +220,9 @@ class Report:
 
 @dataclass
 class StochasticReport:
-    """The outcome of `check_stochastic`; a right kernel has no `problems`.
+    """The outcome of `check_stochastic`.
 
-    `problems` maps each topic to sentences that say what is wrong.
+    `problems` maps each topic to sentences that say what is wrong. It is empty for a right kernel.
     """
 
     task: Task
@@ -230,8 +231,8 @@ class StochasticReport:
     draws: int = 0
     cases: int = 0
     problems: dict[str, list[str]] = field(default_factory=dict)
-    #: The legitimate choices that the kernel makes and that the argument `accept` does not name,
-    #: and how many numbers follow each choice.
+    #: For each legitimate choice that the kernel makes: the number of inputs whose results follow
+    #: the choice. Choices that the argument `accept` names are left out.
     choices: dict[str, int] = field(default_factory=dict)
     #: The rules whose probabilities fit the answers.
     fits: list[str] = field(default_factory=list)
@@ -260,7 +261,7 @@ class StochasticReport:
         for name, count in sorted(self.choices.items()):
             lines.append(f"Choice {name} ({count} numbers): {CHOICES.get(name, name)}.")
         if self.fits:
-            lines.append(f"The observed shares of rounding away from zero are those of {', or of '.join(self.fits)}.")
+            lines.append(f"The observed shares of results rounded away from zero fit {', or '.join(self.fits)}.")
         return "\n".join([*lines, *self.guarantees])
 
     def as_dict(self) -> dict[str, Any]:
@@ -271,7 +272,7 @@ class StochasticReport:
 
 
 class ConformanceError(AssertionError):
-    """Raised if an implementation gives wrong answers that neither a choice nor chance explains."""
+    """The error for wrong answers that neither a legitimate choice nor chance explains."""
 
     def __init__(self, report: Report | StochasticReport, smallest: Case | None = None, note: str = "") -> None:
         self.report, self.smallest = report, smallest

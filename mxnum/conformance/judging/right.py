@@ -26,16 +26,17 @@ _Answers = TypeVar("_Answers", Array, Columns)
 
 
 class Remembering(dict[str, Array]):
-    """The inputs of a batch that store their right answers, which many hypotheses need."""
+    """The inputs of a batch, with a cache of the right answers, which many hypotheses need."""
 
     def __init__(self, inputs: Columns) -> None:
         super().__init__(inputs)
-        #: Right answers by function and task. Callers must not change these arrays.
+        #: The cached right answers, by the name of the function and the task that computed them.
+        #: Callers must not change these arrays.
         self.found: dict[tuple[str, Task], Any] = inputs.found if isinstance(inputs, Remembering) else {}
 
 
 def with_answers(inputs: Columns, answers: Array) -> Columns:
-    """Return the inputs with other answers of the implementation; right answers stay stored."""
+    """Return the inputs with new answers of the implementation; keep cached right answers."""
     # Right answers do not depend on the answers of the implementation.
     made = Remembering(inputs) if isinstance(inputs, Remembering) else {**inputs}
     made["answered"] = answers
@@ -43,7 +44,7 @@ def with_answers(inputs: Columns, answers: Array) -> Columns:
 
 
 def _once(name: str, task: Task, inputs: Columns, answer: Callable[[Task, Columns], _Answers]) -> _Answers:
-    """Return `answer(task, inputs)`, computed only once if the inputs store right answers."""
+    """Return `answer(task, inputs)`; if the inputs have a cache, compute the answer only once."""
     if not isinstance(inputs, Remembering):
         return answer(task, inputs)
     if (name, task) not in inputs.found:
@@ -101,7 +102,7 @@ def _quantized(task: Task, inputs: Columns, random: Array | None) -> by_numpy.Qu
 def nearby_scales(task: Task, x: Array, tensor: Array | None) -> Array:
     """Return the scale code of each row of numbers, computed from the row's maximum alone.
 
-    The rule `nearest` replaces a scale rule that needs all elements of a block.
+    If the task's scale rule depends on all elements of a block, the rule `nearest` replaces it.
     """
     chooses = by_numpy.looks_at_elements(task.scale_rule)
     rule = FloatScaleRule.NEAREST if chooses else task.scale_rule
@@ -119,9 +120,9 @@ def tensor_scales(inputs: Columns) -> Array | None:
 def with_tensor(task: Task, inputs: Columns) -> Columns:
     """Return the inputs with the columns ``largest`` and ``tensor_scale``.
 
-    Each row is a part of a tensor. The new column ``largest`` holds the tensor's largest finite
-    magnitude: the old ``largest``, or the row's own maximum if that is larger. If the format has no
-    tensor scale, the inputs are returned unchanged.
+    Each row is a part of a tensor. The new column ``largest`` holds the largest finite magnitude of
+    the row's tensor: the larger of the row's own maximum and the old value of ``largest``. If the
+    format has no tensor scale, the inputs are returned unchanged.
     """
     if not task.has_tensor:
         return inputs
@@ -147,16 +148,16 @@ def element_codes(
 ) -> Array:
     """Return the element codes of each row at the row's scale, with ``nonfinite="element"``.
 
-    If `scales` is None, all scales are 1. If the element has no code for NaN, the library raises an
-    error for a NaN, but `element_codes` returns the code of the largest value. Callers ignore this
-    code.
+    If `scales` is None, all scales are 1. If the element format has no code for NaN, a NaN does not
+    raise an error, as it does in the rest of the library. Instead it gets the code of the largest
+    value, which callers ignore.
     """
     floats = as_floats(x, task.source)
     if task.element.nan_code is None:
         with np.errstate(invalid="ignore"):
             floats = np.where(np.isnan(floats), floats.dtype.type(np.inf), floats)
     asked = _settings(replace(task, nonfinite=Nonfinite.ELEMENT))
-    if scales is None:  # all elements can have E8M0 scales, so take the E8M0 scale 1
+    if scales is None:  # every element format allows E8M0 scales, so use the E8M0 scale 1
         task = replace(task, format=mx.MXFormat(task.element))
         scales, tensor = np.full(len(x), E8M0.bias), None
     blocks, rows = (1, max(1, x.shape[1])), held(task, scales.reshape(-1, 1))
@@ -166,8 +167,8 @@ def element_codes(
 def scaled(task: Task, x: Array, scales: Array | None, tensor: Array | None = None) -> Array:
     """Return abs(x) divided by the scale of its row and by the tensor scale, in float64.
 
-    The returned quotient lies on the same side of each element value, and of each midpoint between
-    two values, as the exact quotient.
+    The returned quotient may be rounded. But rounding never moves the quotient onto or across an
+    element value, or the midpoint of two neighbouring element values.
     """
     if scales is None or task.format.scale.power_of_two:
         return as_magnitudes(x, task.source, scales)
@@ -176,7 +177,7 @@ def scaled(task: Task, x: Array, scales: Array | None, tensor: Array | None = No
 
 
 def quotients(task: Task, inputs: Columns) -> Array:
-    """Return `scaled` of the inputs, with each row at the scale in `inputs`."""
+    """Return the result of `scaled` for the numbers and the scales in `inputs`."""
     return _once("quotients", task, inputs, _quotients)
 
 

@@ -21,7 +21,8 @@ OPERATIONS: dict[str, Operation] = {
     for each in (Encode(), Decode(), Quantize(), Dequantize(), Scale(), Dot(), unit_products("mma", False))
 }
 
-#: The operation `encode` for a source that is an element: it converts the element's codes.
+#: The operation `encode` for a source that is an element format: the inputs are element codes, not
+#: floats.
 _CONVERT = Convert()
 
 #: The keys that a header of vectors may have; lines with another key are comments.
@@ -49,8 +50,8 @@ def make_task(
     """Make a task from strings and numbers as users write them.
 
     `format` may also be the name of an element. If `accumulate` is a matrix unit, `format` may be
-    the name of the type of its operands. For ``"encode"``, `source` may be an element, whose codes
-    are then converted. Missing settings have the defaults of `Task`, with two exceptions:
+    the type of the unit's operands, by name. For ``"encode"``, `source` may be an element, whose
+    codes are then converted. Missing settings have the defaults of `Task`, with two exceptions:
     `scale_rule` has the default of `mxnum.quantize`, and `accumulate` is ``"exact"`` if scales are
     floats. A setting that has no effect on the answers raises ValueError.
     """
@@ -100,7 +101,7 @@ def _unit_of(accumulate: Any) -> MatrixUnit | Accumulate | None:
 def _unit_task(
     operation: str, format: str | MXFormat, unit: MatrixUnit, k: int | str | None, block: int | str | None
 ) -> Task:
-    """Return the task for instructions (mma) or dot products of a matrix unit."""
+    """Return the task for single instructions (mma) or for dot products of a matrix unit."""
     fmt, instruction = _operand_format(format, unit, block), unit.k[-1]
     if operation == "mma":
         unit = unit.but(promotion=0, evidence=unit.evidence) if unit.promotion else unit
@@ -135,7 +136,7 @@ DECIDES = {
 
 
 def task_of(header: Mapping[str, str]) -> Task:
-    """Return the task that the header of a file of vectors states."""
+    """Return the task that the header of a vector file describes."""
     for key in ("operation", "format"):
         if key not in header:
             raise ValueError(f"The header of the vectors must have a line '# {key}: ...'.")
@@ -149,12 +150,12 @@ def task_of(header: Mapping[str, str]) -> Task:
         return make_task(header["operation"], header["format"], block=header.get("block"), **given)
     task = make_task(header["operation"], in_blocks(header["format"], header.get("block")), **given)
     if task.is_stochastic and "sr_bits" not in header:
-        raise ValueError("The header of the vectors must have a line '# sr_bits: ...' under '# rounding: sr'.")
+        raise ValueError("The header of the vectors must have a line '# sr_bits: ...' if it has '# rounding: sr'.")
     return task
 
 
 def without_bits(argument: str, rounding: Rounding) -> str:
-    """Return the error message for an argument about random bits if `rounding` uses none."""
+    """Return the error message for a random-bits argument under a rounding that draws no bits."""
     return f"Argument {argument!r} must be left out for rounding='{rounding}', which draws no random bits."
 
 

@@ -22,7 +22,7 @@ from mxnum.modes import Accumulate
 
 
 class Dot(ValueOperation):
-    """Multiply two rows of blocks and sum the products, in float32."""
+    """The dot product of two rows of blocks, in float32."""
 
     name = "dot"
     settings = ("accumulate", "dot_blocks", "block")
@@ -67,14 +67,14 @@ class Dot(ValueOperation):
         return f"a = {codes[0]} at scales {scales[0]}, b = {codes[1]} at {scales[1]}"
 
     def describe(self, task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
-        return f"{super().describe(task, inputs, got, want)} by accumulation {task.accumulate}"
+        return f"{super().describe(task, inputs, got, want)} with accumulation {task.accumulate}"
 
 
 def boundary_dots(task: Task, rng: Generator) -> Columns:
     """Return hand-made rows: products, cancellation across blocks, ties, NaNs and infinities.
 
-    For every pair of blocks, the two blocks cancel in some rows. The results of these rows depend
-    on the order in which blocks are summed.
+    For every pair of blocks, there are rows in which the sums of these two blocks cancel. The
+    results of these rows depend on the order in which block sums are added.
     """
     element, k, count = task.element, task.block, task.dot_blocks
     largest = element.max_code
@@ -105,7 +105,7 @@ def boundary_dots(task: Task, rng: Generator) -> Columns:
             add(np.where(first, negative(smallest), 0), one, sa, sb)
             add(0, largest, sa, sb)
     rising = np.arange(count)
-    for gap in range(0, 40, 1):  # block sums that shrink from block to block, so that float32 addition rounds
+    for gap in range(0, 40, 1):  # each block sum is smaller than the last, so float32 addition rounds
         add(one, np.where(first, one, 0), powers(task, gap - rising * gap))
         add(np.where(halves, largest, negative(largest)), largest, powers(task, 23 - rising * gap))
     place, block = np.arange(length) % k, np.arange(length) // k
@@ -119,8 +119,8 @@ def boundary_dots(task: Task, rng: Generator) -> Columns:
     for places in permutations({0, count // 2, count - 1}, 3):
         far = np.select([rising == each for each in places], [0, -24, -100], -127)
         add(np.where(place == 0, one, 0), one, powers(task, far))
-    # If the elements have enough range, this row sums three terms in one block: 1, a term that
-    # makes a tie, and a term that breaks the tie.
+    # If the range of the elements is wide enough, this row sums three terms in one block: a large
+    # term, a term that makes a tie, and a term that breaks the tie.
     codes = {value: code for code, value in enumerate(element.values())}
     powers_of_two = element.emax, element.emax - 12, element.emin - element.mantissa_bits
     wide = np.select([place == at for at in (0, k // 2, k - 1)], [codes.get(2.0**p, 0) for p in powers_of_two], 0)
@@ -186,7 +186,7 @@ def random_dots(task: Task, rng: Generator, size: int) -> Columns:
 
 
 def _mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Yield the name of each mistake in sums of products, and a function that makes it."""
+    """Yield the name of each mistake in sums of products, and a function that makes the mistake."""
 
     def with_first_scale(task: Task, inputs: Columns) -> Array:
         first = {s: np.repeat(inputs[s][:, :1], task.dot_blocks, axis=1) for s in ("a_scale", "b_scale")}
@@ -210,17 +210,17 @@ def _mistakes(task: Task) -> Iterator[tuple[str, Answer]]:
         if mode != task.accumulate:
             yield f"accumulation {mode}", accumulated(mode)
     yield "sums in reverse order", lambda t, i: right_values(t, {name: column[:, ::-1] for name, column in i.items()})
-    if task.accumulate.by_block and task.dot_blocks > 3:  # for up to three blocks, a tree adds in order
+    if task.accumulate.by_block and task.dot_blocks > 3:  # a tree adds up to three blocks in order
         yield "sums of blocks added in pairs (a tree)", _in_pairs
     small, large = (pick(abs(v) for v in task.element.values() if 0 < abs(v) < np.inf) for pick in (min, max))
-    # If sums of a block's products fit in 24 bits, float32 sums within a block are exact.
+    # If the sum of a block's products fits in 24 bits, adding in float32 is exact, not a mistake.
     if task.accumulate.by_block and task.block * (large / small) ** 2 >= 1 << 24:
         yield "sums within each block in float32, in order", _blocks_in_float32
     yield "sums in float64, in order", partial(_in_type, np.float64)
     yield "sums in float32 without fused multiply-add, in order", partial(_in_type, np.float32)
     yield "the scales of the first block for all blocks", with_first_scale
-    yield "the scales of a in place of those of b", lambda t, i: right_values(t, {**i, "b_scale": i["a_scale"]})
-    yield "the scales of b in place of those of a", lambda t, i: right_values(t, {**i, "a_scale": i["b_scale"]})
+    yield "the scales of a in place of the scales of b", lambda t, i: right_values(t, {**i, "b_scale": i["a_scale"]})
+    yield "the scales of b in place of the scales of a", lambda t, i: right_values(t, {**i, "a_scale": i["b_scale"]})
 
 
 def _in_pairs(task: Task, inputs: Columns) -> Array:

@@ -26,7 +26,7 @@ def of_field(field: str, named: Iterable[tuple[str, Answer]]) -> Iterator[tuple[
 
 
 class Encode(Operation):
-    """Round a number to an element code, at scale 1."""
+    """Round a number to an element code, with a scale of 1."""
 
     name = "encode"
     settings = ("source", "rounding", "overflow", "sr_bits")
@@ -81,7 +81,7 @@ class Encode(Operation):
 
 
 class Convert(Encode):
-    """Convert codes of one element to codes of another. The operation is also named "encode"."""
+    """Convert codes of one element format to codes of another, under the name "encode"."""
 
     def inputs(self, task: Task) -> list[Field]:
         return [Field("x", task.source.bits, 1, "code")]
@@ -220,7 +220,7 @@ class Quantize(Scale):
                 return f"{start}: {describe.scale(task, inputs, got, want)}"
             right = element_codes(task, inputs["x"], got["scale"], inputs.get("random"), tensor_scales(inputs))[0]
             is_nan = is_nan_scale(task, want["scale"])[0, 0]
-            start += " (by choice, not a block of NaN)" if is_nan else " (scale by choice)"
+            start += " (by choice, the scale is not NaN)" if is_nan else " (by choice, the scale differs)"
         if not wrong.size:  # the codes differ only by legitimate choices
             differing = np.flatnonzero(codes != right)
             wrong = differing[:1] if differing.size else np.zeros(1, np.int64)

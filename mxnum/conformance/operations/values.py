@@ -1,4 +1,4 @@
-"""The operations decode and dequantize, whose answers are floats, and mistakes in them."""
+"""The operations decode and dequantize, whose answers are floats, and implementations' mistakes."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def _product(factor: Callable[[Columns], Any], integer: Callable[[Array, int], A
     """Return a function that multiplies the values of codes by `factor(inputs)`.
 
     `integer(code, sign)` reads a code as an integer; `sign` is the code with only the sign bit set.
-    If `integer` is None, codes are read correctly.
+    If `integer` is None, the function multiplies the right values of the codes.
     """
 
     def answer(task: Task, inputs: Columns) -> Array:

@@ -39,8 +39,8 @@ def check_stochastic(
     from zero with the right probability (see `sr_bits`). The codes of zero, of representable
     numbers and of saturated numbers must not change from call to call. Scales must be right and not
     random. The same seed must give the same bits, and different seeds must give different bits. The
-    draws of elements must be independent, in one call and in successive calls. If a callable
-    violates one of these conditions, `ConformanceError` is raised.
+    draws for different elements must be independent, in one call and in successive calls. The
+    function raises `ConformanceError` if a callable violates one of these conditions.
 
     Parameters
     ----------
@@ -57,21 +57,21 @@ def check_stochastic(
         probability is this fraction, truncated to `sr_bits` bits; None means the exact fraction.
         The report says which numbers of random bits fit the answers.
     seeded
-        True if the callable takes a seed. If `seeded` is None, the callable is called with a seed
-        if it needs two arguments, or if its second argument is called ``seed``.
+        True if the callable takes a seed. If `seeded` is None, the callable gets a seed if it needs
+        two arguments, or if its second argument is called ``seed``.
     bias, power
         An error of `bias` in the probability of a single case is detected with a probability of at
-        least `power`. `bias` and `power` decide the number of draws: about 14 / bias² for each of
-        about sixty cases, which takes seconds with the defaults.
+        least `power`. `bias` and `power` determine the number of draws: about 14 / bias² for each
+        of about sixty cases. With the defaults, the check takes seconds.
     false_alarm
         An upper limit for the probability that a right callable fails the check. There are three
-        kinds of tests: of single cases, of groups of cases, and of dependence. The tests of each
-        kind share a third of the limit equally (Bonferroni).
+        kinds of tests: of single cases, of groups of cases, and of dependence. Each kind gets a
+        third of the limit, divided equally among the tests of this kind (Bonferroni).
     seed
-        Seed of the cases and their order.
+        The seed for the cases and their order.
     accept, strict, arrays, scales
-        As in `check`. With ``accept="sr_fraction"``, the fraction may be rounded to `sr_bits` bits,
-        to nearest, instead of truncated.
+        As in `check`. With ``accept="sr_fraction"``, the callable may round the fraction to the
+        nearest number of `sr_bits` bits instead of truncating the fraction.
     **modes
         ``source``, ``scale_rule``, ``overflow``, ``nonfinite``, ``block``: the modes that the
         callable claims.
@@ -107,7 +107,7 @@ def check_stochastic(
 
 
 def takes_seed(function: Callable[..., Any]) -> bool:
-    """Return True if a callable needs two arguments, or if its second one is called ``seed``."""
+    """Return True if a callable needs two arguments, or if the second argument is ``seed``."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Numbers between codes: their exact and observed probabilities of rounding away from zero."""
+"""Cases for stochastic rounding: how often a number should, and does, round away from zero."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from mxnum.conformance.stochastic.statistics import deviation, p_value, weakest
 from mxnum.conformance.task import Task
 from mxnum.memory.dtypes import Array
 
-#: The largest number of gaps between neighbouring values in which small fractions are tested. If
-#: the element has more gaps, `survey` also tests each gap, with fewer draws.
+#: The largest number of gaps in which `chances` places cases. A gap lies between two neighbouring
+#: values of the element format. If the format has more gaps, `survey` adds two cases in each gap.
 GAPS = 16
-#: The ways in which an implementation may reduce a fraction of the gap to r bits. The
+#: The rules by which an implementation may round a number's position in its gap to r bits. The
 #: definition uses `TRUNCATED`.
 TRUNCATED, NEAREST, EVEN, UP = "truncated", "to nearest", "to nearest, ties to even", "rounded up"
 _WHOLE: dict[str, Callable[[Fraction], int]] = {
@@ -34,19 +34,20 @@ _WHOLE: dict[str, Callable[[Fraction], int]] = {
 
 @dataclass(frozen=True)
 class Chance:
-    """A number, divided by its scale, that stochastic rounding may round up or down."""
+    """A case of the test: a number, divided by its block's scale, that lies between two codes."""
 
     value: float
-    #: The position of the number's magnitude between `below` (delta = 0) and `above` (delta = 1).
+    #: The position of the number's magnitude in its gap: 0 at the code `below`, 1 at `above`.
     delta: Fraction
     below: int
     above: int
     is_subnormal: bool
 
     def probability(self, sr_bits: int | None, kind: str = TRUNCATED) -> float:
-        """Return the probability of rounding away from zero.
+        """Return the probability that the number rounds away from zero.
 
-        The probability is the fraction of the gap, rounded to `sr_bits` bits by the rule `kind`.
+        The probability is `delta`, rounded to `sr_bits` bits by the rule `kind`. If `sr_bits` is
+        None, the probability is `delta` itself.
         """
         if sr_bits is None:
             return float(self.delta)
@@ -60,18 +61,18 @@ class Chance:
 
 
 def chances(task: Task, rng: Generator, bias: float, reach: float = math.inf) -> list[Chance]:
-    """Return cases in at most `GAPS` gaps: irregular fractions, halves, and small fractions.
+    """Return cases in at most `GAPS` gaps, at simple and at random positions in the gap.
 
-    The small fractions are 2**-j and 1 - 2**-j for j up to a limit, which is larger for a smaller
-    `bias`. `bias` is the smallest bias to be detected. `reach` is the largest magnitude that may
-    occur.
+    The simple positions are 2**-60, and 2**-j and 1 - 2**-j for j up to a limit. The limit grows as
+    `bias` shrinks, where `bias` is the smallest bias that the test must detect. `reach` is the
+    largest magnitude at which a gap may end.
     """
     gaps = gaps_of(task, reach)
     if len(gaps) > GAPS:
         gaps = [gaps[i] for i in np.linspace(0, len(gaps) - 1, GAPS).round().astype(int)]
     rungs = min(15, max(4, round(2 * math.log2(1 / bias)) - 1))
     wanted = [2.0**-j for j in range(1, rungs + 1)] + [1 - 2.0**-j for j in range(2, rungs + 1)]
-    wanted += [2.0**-60] * 2  # floats resolve such small fractions only in the first gap, next to zero
+    wanted += [2.0**-60] * 2  # floats represent this position only in the first gap, next to zero
     asked = [(i % len(gaps) if delta > 2.0**-60 else 0, delta) for i, delta in enumerate(wanted)]
     for _ in range(1 if len(gaps) > GAPS // 2 else 2):
         asked += [(i, delta) for i in range(len(gaps)) for delta in irregular(rng, 2)]
@@ -83,7 +84,7 @@ def chances(task: Task, rng: Generator, bias: float, reach: float = math.inf) ->
 def survey(task: Task, rng: Generator, reach: float = math.inf) -> list[Chance]:
     """Return two cases in each gap, with signs that alternate from gap to gap.
 
-    If there are at most `GAPS` gaps, return an empty list.
+    If there are at most `GAPS` gaps, return an empty list, because `chances` covers every gap.
     """
     gaps = gaps_of(task, reach)
     if len(gaps) <= GAPS:
@@ -95,10 +96,10 @@ def survey(task: Task, rng: Generator, reach: float = math.inf) -> list[Chance]:
 
 
 def constant(task: Task, delta: float, reach: float = math.inf) -> Chance:
-    """Return a number that lies exactly at the fraction `delta` of its gap between two values.
+    """Return a case whose position in its gap is exactly `delta`.
 
-    Try gaps from the middle of the range outwards, until the input's float type represents the
-    number exactly.
+    The function tries gaps from the middle of the range outwards, until the input's float type
+    represents the number exactly.
     """
     gaps = gaps_of(task, reach)
     for i in sorted(range(len(gaps)), key=lambda i: abs(2 * i - len(gaps))):
@@ -106,27 +107,31 @@ def constant(task: Task, delta: float, reach: float = math.inf) -> Chance:
         if found and found[0].delta == delta:
             return found[0]
     raise ValueError(
-        f"In at least one gap of format {task.format.name!r}, the number at {Fraction(delta)} of the gap "
+        f"In some gap between values of format {task.format.name!r}, the number at {Fraction(delta)} of the gap "
         f"must be exactly representable in {task.source.name}."
     )
 
 
 def irregular(rng: Generator, count: int) -> list[float]:
-    """Return random fractions between 1/8 and 7/8 with 17 bits."""
+    """Return random fractions between 1/8 and 7/8 that are odd multiples of 2**-17."""
     return [float(odd) / 2**17 for odd in 2 * rng.integers(2**13, 7 * 2**13 - 1, count) + 1]
 
 
 def gaps_of(task: Task, reach: float) -> list[tuple[float, float]]:
-    """Return the pairs of neighbouring magnitudes of which the larger is at most `reach`."""
+    """Return each gap that ends at or below `reach`, as a pair of neighbouring magnitudes."""
     values = grid.magnitudes(task.element)
     gaps = list(zip(values[:-1].tolist(), values[1:].tolist(), strict=True))
-    if not task.overflow.saturates and task.element.nan_code is not None:  # numbers may round up to infinity or NaN
+    if not task.overflow.saturates and task.element.nan_code is not None:  # large numbers may round to infinity or NaN
         gaps.append((float(values[-1]), float(grid.neighbours(values[-1:], task.element)[1][0])))
     return [gap for gap in gaps if gap[1] <= reach]
 
 
 def between(task: Task, asked: list[tuple[float, float, float, int]]) -> list[Chance]:
-    """Return cases for tuples (below, above, fraction, sign), without duplicates after rounding."""
+    """Return a case for each tuple (below, above, position in the gap, sign).
+
+    The numbers are rounded to the input's type. Duplicates, and numbers that round to a value of
+    the format, are left out.
+    """
     columns = np.array(asked, np.float64).reshape(-1, 4).T
     values = columns[3] * (columns[0] + columns[2] * (columns[1] - columns[0]))
     x = np.unique(as_floats(grid.narrowed(values, task.source), task.source).astype(np.float64))
@@ -143,10 +148,10 @@ def between(task: Task, asked: list[tuple[float, float, float, int]]) -> list[Ch
     return found
 
 
-#: The numbers of random bits that are tried as explanations.
+#: The numbers of random bits that `explanations` tries.
 BITS = range(1, 33)
-#: Groups of cases. The counts of a group are also judged together, because a sum best shows a small
-#: bias of the whole group.
+#: Groups of cases. The test also judges the sum of the counts of each group, because a sum shows a
+#: small bias that all cases of the group share.
 GROUPS: dict[str, Callable[[Chance], bool]] = {
     "All cases": lambda chance: True,
     "Positive numbers": lambda chance: chance.value > 0,
@@ -154,7 +159,8 @@ GROUPS: dict[str, Callable[[Chance], bool]] = {
     "Subnormal results": lambda chance: chance.is_subnormal,
     "Normal results": lambda chance: not chance.is_subnormal,
 }
-#: Wrong rules that kernels may follow, as functions of the probability p and the sign.
+#: Wrong rules that a kernel may follow. Each rule is a function of the sign and of p, the right
+#: probability of rounding away from zero, and returns the kernel's probability.
 MISTAKES: dict[str, Callable[[Array, Array], Array]] = {
     "1 - p, the fraction measured from the wrong neighbour": lambda p, negative: 1 - p,
     "1 - p for negative numbers, p for positive ones": lambda p, negative: np.where(negative, 1 - p, p),
@@ -167,31 +173,34 @@ MISTAKES: dict[str, Callable[[Array, Array], Array]] = {
 
 @dataclass(frozen=True)
 class Levels:
-    """The levels of significance for the tests of one case and of one group."""
+    """The significance level of the test of one case, and that of the test of one group."""
 
     case: float
     group: float
 
     @classmethod
     def of(cls, false_alarm: float, cases: int) -> Levels:
-        """Return the levels for `cases` cases, with Bonferroni's correction.
+        """Return the levels for `cases` cases and all groups, with Bonferroni's correction.
 
         The tests of all cases together raise a false alarm with a probability of at most
-        `false_alarm`, and so do the tests of all groups together.
+        `false_alarm`. The same limit applies to the tests of all groups together.
         """
         return cls(false_alarm / cases, false_alarm / len(GROUPS))
 
 
 @dataclass(frozen=True)
 class Shares:
-    """For each case, the number of draws and the number of draws that rounded away from zero."""
+    """The counts of each case: its draws, and those draws that rounded away from zero (`ups`)."""
 
     chances: list[Chance]
     draws: Array
     ups: Array
 
     def contradicted(self, p: Array, level: float) -> Iterator[tuple[int, float]]:
-        """Yield the index and p-value of each case whose counts contradict `p`, the worst first."""
+        """Yield the index and p-value of each case whose counts contradict its probability in `p`.
+
+        The worst case comes first.
+        """
         spread = np.sqrt(np.maximum(self.draws * p * (1 - p), 1e-9))
         for i in np.argsort(-abs(self.ups - self.draws * p) / spread, kind="stable").tolist():
             value = p_value(int(self.ups[i]), int(self.draws[i]), float(p[i])) if self.draws[i] else 1.0
@@ -199,10 +208,10 @@ class Shares:
                 yield i, value
 
     def biases(self, p: Array, level: float) -> dict[str, float]:
-        """Return the groups that round away from zero too often or too rarely, with their bias.
+        """Return the bias of each group that rounds away from zero too often or too rarely.
 
-        The bias of a group is the excess of draws that round away from zero, divided by the number
-        of the group's draws.
+        The bias of a group is its excess of draws that round away from zero, divided by its number
+        of draws.
         """
         found = {}
         for name, belongs in GROUPS.items():
@@ -213,13 +222,13 @@ class Shares:
         return found
 
     def fits(self, p: Array, levels: Levels) -> bool:
-        """Return True if no test contradicts the probabilities p."""
+        """Return True if neither a case nor a group contradicts the probabilities `p`."""
         return next(self.contradicted(p, levels.case), None) is None and not self.biases(p, levels.group)
 
     def guarantees(self, sr_bits: int | None, precise: int, levels: Levels, bias: float, power: float) -> list[str]:
-        """Return sentences about the biases that the test would detect.
+        """Return sentences that say which biases the test would detect.
 
-        The first `precise` cases have more draws than the others.
+        The first `precise` cases have more draws than the rest, so they show smaller biases.
         """
         p = self.probabilities(sr_bits)
         both = zip(self.draws[:precise].tolist(), p[:precise].tolist(), strict=True)
@@ -228,7 +237,7 @@ class Shares:
         common = float(deviation(variance, levels.group) + deviation(variance, 2 * (1 - power))) / total
         found = [
             f"With probability {math.floor(seen * 1e4) / 1e4:g}, the test finds a bias of {_one_in(bias)} in any of "
-            f"{precise} cases; with probability {power:g}, it finds a bias of {_one_in(common)} that all cases share."
+            f"{precise} cases. With probability {power:g}, it finds a bias of {_one_in(common)} that all cases share."
         ]
         if len(p) > precise:
             fewest = int(self.draws[precise:].min())
@@ -246,7 +255,7 @@ class Shares:
 
 
 def problems(task: Task, shares: Shares, sr_bits: int | None, levels: Levels, keep: int = 5) -> list[str]:
-    """Return sentences about wrong probabilities of rounding away from zero, if there are any."""
+    """Return sentences about the groups and cases that round away from zero too often or rarely."""
     p = shares.probabilities(sr_bits)
     found = []
     for name, bias in shares.biases(p, levels.group).items():
@@ -258,17 +267,17 @@ def problems(task: Task, shares: Shares, sr_bits: int | None, levels: Levels, ke
     for i, value in cases[:keep]:
         share = f"{shares.ups[i]} of {shares.draws[i]} draws ({shares.ups[i] / shares.draws[i]:.6g})"
         found.append(
-            f"  {shares.chances[i].text(task)}: {share} rounded away from zero; the right share is "
-            f"{_probability_text(p[i])}, and chance causes such a difference once in {_times(value)}."
+            f"  {shares.chances[i].text(task)}: {share} rounded away from zero, but the right share is "
+            f"{_probability_text(p[i])}. Chance alone causes such a difference once in {_times(value)}."
         )
     return found
 
 
 def explanations(shares: Shares, sr_bits: int | None, levels: Levels) -> list[str]:
-    """Return in words the rules that agree with all counts.
+    """Return, in words, each rule of rounding that agrees with all counts.
 
-    The function first tries all numbers of random bits. It tries known mistakes only if no number
-    of random bits agrees.
+    The function first tries correct rounding with each number of random bits. It tries known
+    mistakes only if no number of random bits agrees with the counts.
     """
     if shares.fits(shares.probabilities(None), levels):
         enough = BITS[-1]
@@ -283,8 +292,8 @@ def explanations(shares: Shares, sr_bits: int | None, levels: Levels) -> list[st
         return found
     p, negative = shares.probabilities(sr_bits), np.array([chance.value < 0 for chance in shares.chances])
     for r in BITS if sr_bits is None else (sr_bits,):
-        # The random word 0 never rounds away from zero. If no word is 0, numbers round away from
-        # zero more often than with 2**r equally likely words.
+        # The random word 0 never rounds a number away from zero. A kernel that never draws the word
+        # 0 therefore rounds away from zero too often.
         if shares.fits(shares.probabilities(r) * (2.0**r / (2.0**r - 1)), levels):
             found.append(f"{r}-bit random words that are never 0")
     return found + [name for name, rule in MISTAKES.items() if shares.fits(rule(p, negative), levels)]

@@ -15,7 +15,7 @@ from mxnum.memory.dtypes import Array
 def tail(k: int, n: int, p: float, q: float | None = None) -> float:
     """Return the probability that at least k of n draws succeed, for 0 < p < 1.
 
-    Pass `q` if you know 1 - p more exactly than a float64 subtraction gives it.
+    Pass `q` if you know 1 - p more exactly than a subtraction in float64 computes it.
     """
     q = 1 - p if q is None else q
     if k <= 0 or k > n:
@@ -42,16 +42,16 @@ def p_value(k: int, n: int, p: float) -> float:
 
 
 def critical(n: int, p: float, level: float) -> tuple[int, int]:
-    """Return the largest count below n p, and the smallest above, that contradict p at `level`.
+    """Return the two critical counts of a test of p at `level`, one on each side of n p.
 
-    If no count below n p contradicts p, the first result is -1. If no count above n p contradicts
-    p, the second result is n + 1.
+    The first result is the largest count below n p that contradicts p, or -1 if there is none. The
+    second result is the smallest count above n p that contradicts p, or n + 1 if there is none.
     """
     return n - _from(n, 1 - p, p, level), _from(n, p, 1 - p, level)
 
 
 def _from(n: int, p: float, q: float, level: float) -> int:
-    """Return the smallest k above n p whose tail is at most level / 2."""
+    """Return the smallest k above n p for which P(at least k successes) is at most level / 2."""
     low, high = math.floor(n * p), n + 1
     while high - low > 1:
         middle = (low + high) // 2
@@ -61,7 +61,7 @@ def _from(n: int, p: float, q: float, level: float) -> int:
 
 def power(n: int, p: float, truth: float, level: float) -> float:
     """Return the chance that n draws contradict p at `level` if the true probability is `truth`."""
-    if p in (0, 1):  # a single draw in the direction that has probability 0 contradicts p
+    if p in (0, 1):  # a single draw whose outcome has probability 0 contradicts p
         return float(1 - abs(1 - p - truth) ** n)
     low, high = critical(n, p, level)
     if truth in (0, 1):
@@ -70,18 +70,19 @@ def power(n: int, p: float, truth: float, level: float) -> float:
 
 
 def weakest(n: int, p: float, bias: float, level: float) -> float:
-    """Return the smaller of the test's powers at true probabilities p + bias and p - bias.
+    """Return the power of the test against a bias in the direction that is harder to detect.
 
-    A probability p + bias or p - bias outside 0..1 is ignored.
+    The true probability is p + bias or p - bias. The function ignores a value outside 0..1.
     """
     truths = [truth for truth in (p + bias, p - bias) if 0 <= truth <= 1]
     return min(power(n, p, truth, level) for truth in truths)
 
 
 def draws_for(bias: float, wanted: float, level: float) -> int:
-    """Return how many draws detect `bias` with power `wanted` at p = 1/2, to within 1%.
+    """Return how many draws are needed to detect `bias` with power `wanted` at p = 1/2.
 
-    At p = 1/2 the counts vary most, so this number of draws suffices for nearly all p.
+    The result may be up to 1% too large. At p = 1/2 the counts vary most, so this number of draws
+    suffices for nearly all p.
     """
     n = math.ceil(1 / bias)
     while weakest(n, 0.5, bias, level) < wanted:
@@ -94,17 +95,18 @@ def draws_for(bias: float, wanted: float, level: float) -> int:
 
 
 def deviation(variance: Any, level: float) -> Any:
-    """Return a bound on |S - E(S)| for a sum S of independent draws.
+    """Return a bound on abs(S - E(S)), where S is a sum of independent draws.
 
-    |S - E(S)| exceeds the bound with a probability of at most `level`, by Bernstein's inequality.
-    Each draw differs from its expectation by at most 1; draws may have different probabilities.
+    `variance` is the variance of S. By Bernstein's inequality, abs(S - E(S)) exceeds the bound with
+    a probability of at most `level`. Draws may have different probabilities, but each draw differs
+    from its expectation by at most 1.
     """
     exponent = math.log(2 / level)
     return exponent / 3 + np.sqrt(exponent**2 / 9 + 2 * variance * exponent)
 
 
-#: Draws that round away from zero with probability 1/4 are compared if they are at most this many
-#: elements apart.
+#: The largest distance, in elements, between two compared draws that round away from zero with
+#: probability 1/4.
 NEAR = 64
 
 
@@ -113,8 +115,8 @@ class Echo:
     """A dependence: two draws that are `distance` apart agree too often or too rarely."""
 
     distance: int
-    #: Which call made the second draw of a pair: 0 is the call of the first draw, 1 the next call,
-    #: -1 the call before.
+    #: The call that made a pair's second draw, relative to the call that made the first: 0 is the
+    #: same call, 1 the next call, -1 the previous call.
     calls: int
     share: float
     expected: float
@@ -134,7 +136,7 @@ class Echo:
             place = "at the same index"
         other = f"the one {place}" + (("", " in the next call", " in the previous call")[self.calls])
         seen = f"An element and {other} {self.what} in {_share_text(self.share)} of {self.pairs} pairs"
-        return f"{seen}, where {_share_text(self.expected)} is right."
+        return f"{seen}; independent draws would do so in {_share_text(self.expected)}."
 
 
 def comparisons(length: int) -> int:
@@ -146,9 +148,10 @@ def comparisons(length: int) -> int:
 def echoes(halves: Sequence[Array], quarters: Sequence[Array], level: float) -> list[Echo]:
     """Return the dependences between the draws of two successive calls, the strongest first.
 
-    Each call is a vector of +1 (away from zero), -1 (toward zero) and 0 (nothing drawn). The draws
-    in `halves` round away from zero with probability 1/2, the draws in `quarters` with probability
-    1/4. `quarters` may be empty.
+    Each call is a vector with one entry for each element: +1 if its draw rounds away from zero, -1
+    if its draw rounds toward zero, 0 if nothing is drawn. The draws in `halves` round away from
+    zero with probability 1/2, the draws in `quarters` with probability 1/4. `quarters` may be
+    empty.
     """
     first, second = (half.astype(np.float64) for half in halves)
     reach = len(first) // 2
@@ -161,15 +164,15 @@ def echoes(halves: Sequence[Array], quarters: Sequence[Array], level: float) -> 
     return sorted(found, key=lambda echo: (-round(echo.strength, 2), abs(echo.calls), echo.distance))
 
 
-#: If draws repeat, their probabilities are judged only if the period is at least this many
-#: elements.
+#: The shortest period, in elements, at which the probabilities of repeating draws are judged.
 LEAST_PERIOD = 1024
 
 
 def period(within: Sequence[Echo]) -> int:
-    """Return the period of draws that repeat, or 0 if repetition does not explain all dependences.
+    """Return the period at which the draws of a call repeat, or 0.
 
-    `within` lists the dependences between the draws of one call.
+    `within` lists the dependences between the draws of the call. The result is 0 if a repetition
+    does not explain all these dependences, or if the period is shorter than `LEAST_PERIOD`.
     """
     distances = sorted(echo.distance for echo in within)
     repeats = distances and all(echo.share == 1 for echo in within)
@@ -243,7 +246,8 @@ def smallest_correlation(pairs: int, power: float, level: float) -> float:
 def groups(half: Array, block: int) -> int:
     """Return the largest size of groups in which all draws round in the same direction, or 1.
 
-    The sizes tried are the powers of two and the block length.
+    A group consists of consecutive elements. The function tries the powers of two and the block
+    length as sizes.
     """
     sizes = sorted({1 << i for i in range(1, max(2, len(half).bit_length() - 5))} | ({block} if block else set()))
     found = 1
@@ -258,7 +262,10 @@ def groups(half: Array, block: int) -> int:
 
 
 def same_answers(calls: Array, names: Sequence[str]) -> list[str]:
-    """Return sentences about calls (rows of +1, -1 and 0) that should differ but do not."""
+    """Return at most one sentence, about calls that should differ but give the same answer.
+
+    Each row of `calls` is a call: a vector of +1, -1 and 0, as in `echoes`.
+    """
     drawn = calls[calls != 0]
     if not drawn.size or abs(drawn.sum()) == drawn.size:
         return []  # all draws round in the same direction, so equal calls prove nothing
@@ -277,7 +284,7 @@ def same_answers(calls: Array, names: Sequence[str]) -> list[str]:
 def likeness(calls: Array, names: Sequence[str], level: float) -> list[str]:
     """Return sentences about pairs of calls that agree too often or too rarely to be independent.
 
-    Elements at the same index are compared.
+    The function compares elements at the same index, and returns at most three sentences.
     """
     wide = calls.astype(np.float64)
     together, pairs = wide @ wide.T, abs(wide) @ abs(wide).T
@@ -286,7 +293,7 @@ def likeness(calls: Array, names: Sequence[str], level: float) -> list[str]:
     first, second = np.nonzero(np.triu(excess > deviation(pairs / 4, level), 1))
     return [
         f"{names[i]} and {names[j]}: elements at the same index round in the same direction in "
-        f"{_share_text((1 + together[i, j] / pairs[i, j]) / 2)} of {int(pairs[i, j])} pairs, where 50% is right."
+        f"{_share_text((1 + together[i, j] / pairs[i, j]) / 2)} of {int(pairs[i, j])} pairs, not in 50%."
         for i, j in zip(first[:3].tolist(), second[:3].tolist(), strict=True)
     ]
 

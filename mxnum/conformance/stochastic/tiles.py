@@ -19,10 +19,10 @@ from mxnum.memory.dtypes import Array, code_dtype
 
 #: The largest number of elements that are passed to a function at a time.
 ELEMENTS = 1 << 21
-#: Number of columns in the tables that count answered codes, one column for each code. The last
-#: column counts answers that are not codes, because they are negative or too large. Scale codes get
-#: columns in the order in which they appear. When all columns are taken, further scale codes share
-#: the column `OTHERS`.
+#: The number of columns in the tables that count returned codes. Each code has its own column. The
+#: last column counts returned numbers that are not codes, because they are negative or too large.
+#: Scale codes get columns in the order in which they appear. When all columns are taken, further
+#: scale codes share the column `OTHERS`.
 COLUMNS = 258
 OTHERS, NO_CODE = COLUMNS - 2, COLUMNS - 1
 #: The least number of times that each case occurs in a tile. A tile also has numbers with only one
@@ -66,8 +66,8 @@ class Tile:
 def inputs_of(task: Task, x: Array) -> Columns:
     """Return the rows as inputs of a task.
 
-    The tensors of all rows have the same largest magnitude, which makes the tensor scale a power of
-    two.
+    In every row, the tensor has the same largest magnitude. This magnitude makes the tensor scale a
+    power of two.
     """
     if not task.has_tensor:
         return {"x": x}
@@ -96,11 +96,11 @@ def factors(task: Task, x: Array) -> Array:
 
 
 def largest_quotient(task: Task) -> float:
-    """Return the largest anchor that has one right code, for a block with the divisor 1.
+    """Return the largest anchor that has only one right code, in a block whose divisor is 1.
 
-    The anchor is the number that sets the scale of its block. The divisor is scale times tensor
-    scale. The anchor is a value of the element, or a number beyond the largest element if such
-    numbers saturate.
+    The anchor is the number that sets the scale of its block. The divisor is the scale times the
+    tensor scale. The anchor is a value of the element, or a number beyond the largest element if
+    such numbers saturate.
     """
     if not task.has_scales:
         return np.inf
@@ -117,7 +117,10 @@ def largest_quotient(task: Task) -> float:
 
 
 def still_numbers(task: Task, reach: float) -> Array:
-    """Return numbers with one right code: zeros, element values, saturated and special numbers."""
+    """Return numbers that have only one right code.
+
+    These are zeros, values of the element, numbers that saturate, infinities and NaNs.
+    """
     values = grid.magnitudes(task.element)
     values = values[np.unique(np.linspace(0, len(values) - 1, 32).round().astype(int))]
     top, after = float(values[-1]), float(grid.neighbours(values[-1:], task.element)[1][0])
@@ -125,7 +128,7 @@ def still_numbers(task: Task, reach: float) -> Array:
     values = np.concatenate([values, beyond[beyond >= (top if task.overflow.saturates else after)]])
     values = values[values <= min(reach, float(task.source.max))]
     bits = grid.with_neighbours(grid.narrowed(values, task.source), task.source, reach=0)
-    if task.has_tensor:  # an infinity or a NaN would affect the tensor scale, and with it all blocks
+    if task.has_tensor:  # an infinity or a NaN would change the tensor scale, and thus the codes of all blocks
         return bits
     special = np.array([np.inf, -np.inf, *([np.nan, -np.nan] * task.takes_nan)])
     return np.concatenate([bits, grid.narrowed(special, task.source)])
@@ -170,7 +173,10 @@ def _tile(task: Task, chances: list[Chance], x: Array, ids: Array, is_still: Arr
 
 
 def _offsets(task: Task, values: list[float]) -> list[int]:
-    """Return the exponents in `OFFSETS` by which blocks and their factors can be scaled exactly."""
+    """Return those exponents of `OFFSETS` for which scaling a block by 2**exponent is exact.
+
+    The scaled values must be exact, and the divisor of the scaled block must be 2**exponent.
+    """
     exact = []
     for offset in OFFSETS:
         moved = np.ldexp(values, offset)
@@ -181,7 +187,7 @@ def _offsets(task: Task, values: list[float]) -> list[int]:
 
 
 def _still_rows(task: Task, still: Array, reach: float) -> Array:
-    """Return blocks whose numbers have one right code: zeros, element values, NaN or infinity."""
+    """Return blocks in which every number has only one right code."""
     k, sign = task.block, 1 << (task.source.bits - 1)
     magnitudes = grid.as_magnitudes(still, task.source)
     values, special = still[np.isfinite(magnitudes)], still[~np.isfinite(magnitudes)]
@@ -196,14 +202,17 @@ def _still_rows(task: Task, still: Array, reach: float) -> Array:
 
 
 class Tally:
-    """Counts of a function's answers for many copies of a tile, in random row order."""
+    """Counts of the codes that a function returns for many copies of a tile.
+
+    The rows of the copies are in random order.
+    """
 
     def __init__(self, implementation: Implementation, tile: Tile, copies: int, rng: Generator) -> None:
         self._implementation, self.tile = implementation, tile
         rows = np.tile(np.arange(len(tile.x)), copies)
         self.rows = rows[np.argsort(rng.integers(0, 1 << 40, len(rows)))]
         self.ids = tile.ids[self.rows]
-        #: How often each number became each code, in blocks with the right scale.
+        #: How often each number was rounded to each code. Only blocks with a right scale count.
         self.codes = np.zeros((tile.numbers, COLUMNS), np.int64)
         self.scales = np.zeros((len(tile.x), COLUMNS), np.int64)
         self._scale_codes: list[int] = []
@@ -233,7 +242,10 @@ class Tally:
         return answers
 
     def _columns(self, scales: Array) -> Array:
-        """Return the column in which each scale code is counted; give a new code a column."""
+        """Return the column in which each scale code is counted.
+
+        A scale code that appears for the first time gets a column.
+        """
         bits = self.tile.task.scale_bits
         codes, back = np.unique(scales, return_inverse=True)
         columns = np.full(len(codes), NO_CODE)
@@ -248,12 +260,12 @@ class Tally:
         return self._scale_codes.index(code) if code in self._scale_codes else OTHERS
 
     def times(self, rows: Array, codes: Array) -> Array:
-        """Return how often the scale of row `rows[i]` was `codes[i]`, for each i."""
+        """Return, for each i, how often row `rows[i]` got the scale code `codes[i]`."""
         found: Array = self.scales[rows, [self.column(code) for code in codes.tolist()]]
         return found
 
     def scale_codes(self, columns: Array) -> Array:
-        """Return the scale codes that are counted in these columns."""
+        """Return, for each index in `columns`, the scale code that this column counts."""
         return np.array(self._scale_codes, np.int64)[columns].astype(code_dtype(self.tile.task.scale_bits))
 
 

@@ -42,7 +42,7 @@ from mxnum.definition.by_numpy import looks_at_elements
 from mxnum.memory.dtypes import Array
 from mxnum.modes import Rounding, scale_rules
 
-#: The heading of problems with numbers that have one right code.
+#: The report's heading for wrong answers to cases with one right answer.
 STAYS = "Nothing to draw"
 
 
@@ -107,9 +107,10 @@ def judge_codes(report: StochasticReport, tally: Tally, profile: Profile) -> Non
 
 
 def judge_what_stays(report: StochasticReport, tally: Tally, profile: Profile) -> None:
-    """Judge answers that must not vary: those to numbers with one right code, and to blocks of NaN.
+    """Judge the answers that must be the same in every draw.
 
-    Zeros, representable numbers and saturated numbers have one right code.
+    These answers are the codes of zeros, representable numbers and saturated numbers, and all
+    answers to blocks in which no number is rounded stochastically.
     """
     tile, task, count = tally.tile, tally.tile.task, len(tally.tile.chances)
     first = {int(number): place for place, number in reversed(list(enumerate(tile.ids.ravel())))}
@@ -154,7 +155,7 @@ def judge_what_stays(report: StochasticReport, tally: Tally, profile: Profile) -
     if "Scales" in report.problems:  # wrong scales are reported already
         wrong = wrong[(answers["scale"] == want["scale"])[wrong, 0]]
     if wrong.size:
-        add_problem(report, STAYS, f"{wrong.size} of {len(verdicts)} cases with one right answer are wrong.")
+        add_problem(report, STAYS, f"{wrong.size} of {len(verdicts)} cases with one right answer got a wrong answer.")
     for row in wrong[:3].tolist():
         one = ({key: column[row] for key, column in columns.items()} for columns in (inputs, answers, want))
         add_problem(report, STAYS, difference(task, *one))
@@ -172,7 +173,8 @@ def difference(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
     return f"{where}: {element}got {', want '.join(codes)}."
 
 
-#: Seeds in which each of 31 bits varies; some of them become equal if converted to float32.
+#: Seeds that differ in each of 31 bits. Some of them become equal if a kernel converts seeds to
+#: float32.
 SEEDS = (1, 2, *(1 | 1 << bit for bit in range(1, 31)), 2 | 1 << 30)
 #: Number of draws with each seed in `SEEDS`.
 UNDER_EACH_SEED = 4096
@@ -186,7 +188,7 @@ FEW = 4096
 
 
 class Trial:
-    """Calls one callable again and again, and collects problems in a report."""
+    """Calls one kernel repeatedly, and collects problems in a report."""
 
     def __init__(
         self, implementation: Implementation, task: Task, sr_bits: int | None, seeded: bool, rng: Generator
@@ -224,8 +226,8 @@ class Trial:
         looks = min(int(tally.codes[len(tally.tile.chances) :].sum(axis=1).min()) for tally in tallies)
         if looks:
             report.guarantees.append(
-                f"With probability {power:g}, the test finds a number with one right code that gets another code "
-                f"once in {round(-looks / np.log(1 - power))} draws."
+                f"If a number with one right code gets another code once in {round(-looks / np.log(1 - power))} draws, "
+                f"the test finds the error with probability {power:g}."
             )
         report.guarantees.append(
             f"A right kernel fails this check with a probability of at most 1/{round(1 / false_alarm)}."
@@ -233,7 +235,7 @@ class Trial:
         return report
 
     def call(self, tally: Tally, seed: int | None = None) -> Columns:
-        """Call the function once, with the next seed by default, and return its answers."""
+        """Call the kernel once, with the next seed by default, and return its answers."""
         self.report.calls += 1
         self._seed = self._seed + 1 if seed is None else self._seed
         return tally.draw((self._seed if seed is None else seed) if self.seeded else None)
@@ -241,8 +243,8 @@ class Trial:
     def independence(self, length: int, power: float, level: float) -> bool:
         """Return True if equal seeds give equal answers, and all other draws are independent.
 
-        Problems are added to the report. Draws that repeat only after a long period count as
-        independent, because their probabilities can be judged.
+        The method adds problems to the report. Draws that repeat after a long period are a problem,
+        but still count as independent, because their probabilities can be judged.
         """
         length = min(max(length, AT_LEAST), ELEMENTS)
         before = len(self.report.problems)
@@ -276,8 +278,8 @@ class Trial:
                 "Dependent draws",
                 f"Within each group of {size} adjacent elements, all round in the same direction.",
             )
-        # If draws within a call depend on each other, or calls are equal, comparing two calls adds
-        # nothing.
+        # If the draws within a call depend on each other, or two calls give equal answers, a
+        # comparison of calls finds nothing new.
         if period := statistics.period(within):
             text = f"The draws repeat with a period of {period} elements."
             add_problem(self.report, "Dependent draws", text)
@@ -291,13 +293,13 @@ class Trial:
         pairs = int(reach * (length / half.ids.size) ** 2)  # leave out pairs with a number that only sets a scale
         rho = statistics.smallest_correlation(pairs, power, level)
         self.report.guarantees.append(
-            f"With probability {power:g}, the test finds a correlation of {rho:.2g} between elements that are a fixed "
-            f"distance of at most {reach} apart, in one call or in two successive calls."
+            f"With probability {power:g}, the test finds a correlation of {rho:.2g} between elements at a fixed "
+            f"distance of at most {reach}, in one call or in two successive calls."
         )
         return len(self.report.problems) == before
 
     def constantly(self, delta: float, length: int) -> Tally:
-        """Return a tally for at least `length` copies of one number.
+        """Return a `Tally` whose calls round at least `length` copies of one number.
 
         The number lies at the fraction `delta` of the gap between its two neighbours.
         """
@@ -305,7 +307,7 @@ class Trial:
         return Tally(self.implementation, tile, -(-length // int(tile.shares[0])), self.rng)
 
     def tally(self, cases: list[Chance], draws: int) -> Tally:
-        """Return the counts of at least `draws` draws of each case, in at least two calls."""
+        """Draw each case at least `draws` times, in two or more calls, and return the counts."""
         tile = make_tile(self.task, cases, self.rng)
         copies = -(-draws // int(tile.shares.min()))
         calls = max(2, -(-copies * tile.x.size // ELEMENTS))
@@ -316,10 +318,9 @@ class Trial:
         return tally
 
     def still_drawing(self, tallies: list[Tally]) -> bool:
-        """Return True if rounding is random at all; otherwise add a problem to the report.
+        """Return True if the kernel rounds randomly; otherwise add a problem to the report.
 
-        The added problem names a deterministic rounding mode that gives the same codes, if there is
-        one.
+        If a deterministic rounding mode gives the same codes, the problem names the mode.
         """
         tables = [tally.codes[: len(tally.tile.chances)] for tally in tallies]
         certain = [c.probability(self.report.sr_bits) in (0, 1) for tally in tallies for c in tally.tile.chances]
@@ -347,7 +348,7 @@ class Trial:
         return True
 
     def shares(self, tallies: list[Tally], levels: Levels, bias: float, power: float, profile: Profile) -> None:
-        """Judge how often each case rounded away from zero, and add the results to the report."""
+        """Judge how often the kernel rounds each case away from zero; add results to the report."""
         cases = [chance for tally in tallies for chance in tally.tile.chances]
         tables = np.concatenate([tally.codes[: len(tally.tile.chances)] for tally in tallies])
         every = np.arange(len(cases))
@@ -365,14 +366,14 @@ class Trial:
         )
 
 
-#: If the kernel does not round randomly, problems with these topics are dropped.
+#: The topics of problems that a report omits if the kernel does not round randomly.
 DRAWING = ("Not repeatable", "Seeds", "Calls", "Dependent draws", "Shares")
 
 
 def ways(tally: Tally, answers: Columns) -> Array:
-    """Return 1 for each number that was rounded away from zero, -1 for each rounded toward zero.
+    """Return 1 for each number rounded away from zero, and -1 for each number rounded toward zero.
 
-    The result is 0 for numbers with one right code, and in blocks with a wrong scale.
+    The result is 0 for numbers with one right code, and for numbers in blocks with a wrong scale.
     """
     tile = tally.tile
     chance, codes = tile.chances[0], answers[tile.task.outputs[-1].name]

@@ -1,7 +1,7 @@
 """Functions that make, view and copy arrays in GPU memory, of torch, CuPy and other libraries.
 
-A result is an array of the input's library. This module never imports torch or CuPy, because a
-caller that has an array of a library has imported that library already.
+A result is an array of the input's library. This module never imports torch or CuPy: a caller that
+passes an array of one of these libraries has already imported the library.
 """
 
 from __future__ import annotations

@@ -46,7 +46,8 @@ WARP = 32
 #: The least number of CUDA blocks of a launch. numba warns of fewer blocks, and blocks without work
 #: cost nothing.
 LEAST_BLOCKS = 1 if SIMULATED else 128
-#: The greatest number of CUDA blocks for each multiprocessor: enough to fill it several times over.
+#: The greatest number of CUDA blocks of a launch for each multiprocessor of the GPU. So many blocks
+#: fill a multiprocessor several times over.
 BLOCKS_PER_MULTIPROCESSOR = 1 if SIMULATED else 32
 
 
@@ -56,8 +57,8 @@ BLOCKS_PER_MULTIPROCESSOR = 1 if SIMULATED else 32
 def compile_kernel(function: Callable[..., Any]) -> Any:
     """Return a CUDA kernel that runs `function`, which may call dialect functions.
 
-    numba compiles the kernel on first use. The kernel keeps subnormals. Optimization at link time
-    is off, because the GPU must run the PTX code that tests inspect.
+    numba compiles the kernel on first use. The kernel does not flush subnormal numbers to zero.
+    Link-time optimization is off, because the GPU must run the PTX code that tests inspect.
     """
     register(function)
     return cuda.jit(function) if SIMULATED else cuda.jit(function, lto=False)
@@ -117,7 +118,8 @@ def stream_of(handle: int | None) -> Any:
 def _external_stream(handle: int) -> Any:
     """Return the numba stream object of a handle, always the same object for the same handle.
 
-    A second object would cost time: each kernel prepares its launches once for each object.
+    Reusing the object saves time, because each kernel prepares its launches anew for each new
+    stream object.
     """
     return cuda.external_stream(handle)
 
@@ -149,8 +151,8 @@ def synchronize(stream: int | None) -> None:
 def memory(view: DeviceArray, signed: bool) -> tuple[Any, int]:
     """Return a vector over a view's memory, and the vector index of the view's first element.
 
-    The vector holds integers as wide as the view's elements. The index of the first element is
-    above 0 only if a stride is negative.
+    The vector's elements are integers of the same width as the view's elements. The index of the
+    view's first element is above 0 only if a stride is negative.
     """
     width = view.dtype.itemsize
     kind = f"{'i' if signed else 'u'}{width}"
@@ -308,10 +310,10 @@ def _compile_store4(vector, quad, a, b, c, d):
 def make_largest_of_block(lanes: int, largest_of_quad: Callable[..., Any]) -> Callable[..., Any]:
     """Return `largest(own, vector, quad)`, which returns the largest magnitude of a block.
 
-    A block is held by `lanes` neighbouring threads. Each thread holds four elements, a quad. `own`
-    is the result of `largest_of_quad` for the calling thread's quad, a non-negative int32. On a
-    GPU, the lanes of a warp exchange their values of `own`. The simulator has no exchange between
-    lanes, so in the simulator `largest` reads all quads of the block.
+    `lanes` neighbouring threads process a block together. Each thread has four elements, a quad.
+    `own` is the result of `largest_of_quad` for the calling thread's quad, a non-negative int32. On
+    a GPU, these threads exchange their values of `own`. The simulator cannot exchange values
+    between threads, so in the simulator `largest` reads all quads of the block.
     """
     if SIMULATED:
 
@@ -323,9 +325,9 @@ def make_largest_of_block(lanes: int, largest_of_quad: Callable[..., Any]) -> Ca
 
     @dialect
     def by_exchange(own, vector, quad):
-        # `members` names only the lanes of this block, because other lanes of the warp may have
-        # left the loop. The lanes of one block stay together, because blocks begin at multiples of
-        # `lanes`.
+        # `members` is the mask of this block's lanes. It leaves out the other lanes of the warp,
+        # because they may have left the loop. All lanes of one block leave the loop together,
+        # because blocks begin at multiples of `lanes`.
         members = ((1 << lanes) - 1) << (cuda.laneid & (WARP - lanes))
         if lanes > 16:
             own = np.int32(max(own, cuda.shfl_xor_sync(members, own, 16)))
@@ -348,8 +350,8 @@ def make_largest_of_block(lanes: int, largest_of_quad: Callable[..., Any]) -> Ca
 def fma_float32(a: Any, b: Any, c: Any) -> Any:
     """Return the float32 bits of a * b + c, rounded once.
 
-    If the result is NaN, its bits are not specified. The simulator computes with integers, and a
-    GPU uses one instruction.
+    If the result is NaN, its bits are not specified. In the simulator, the function computes with
+    integers; on a GPU, it compiles to one instruction.
     """
     return _fma_by_definition(int(a), int(b), int(c))
 

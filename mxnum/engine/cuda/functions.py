@@ -199,8 +199,8 @@ def make_offset_quantized(
 ) -> Callable[..., Any]:
     """Return `offset_quantized(x, scale, offset, random)`, which returns the code of x - offset.
 
-    If the difference x - offset is infinite, its code is the one that the definition gives to an
-    infinity.
+    If the difference x - offset is infinite, `offset_quantized` returns the code that the
+    definition assigns to an infinity.
     """
     difference_of = make_difference_of(source)
     quantized = make_quantized(difference_format(source), element, rounding, overflow, Nonfinite.ELEMENT)

@@ -2,8 +2,8 @@
 
 Each thread loops over elements, or over blocks. An array is passed as a vector of all its memory,
 the index of its first element, and the strides of its axes in elements. `shape` is the shape of the
-array of elements, and `blocks` is the length of a block along each axis, in elements. Blocks may
-extend along any axes, in any memory order.
+array of elements, and `blocks` holds the length of a block along each axis, in elements. A block
+may extend along any axes, in any memory order.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ NOWHERE, WORDS, SEED = "nowhere", "words", "seed"
 def draw(counter, key):
     """Return the four Philox words of a counter, as 32-bit lanes.
 
-    The key is (seed low, seed high, stream low, stream high, index of the first element).
+    `key` holds the low and high word of the seed, the low and high word of the stream, and the
+    index of the first element.
     """
     low, high = lane(counter & 0xFFFFFFFF), lane(counter >> 32)
     return philox4x32(low, high, lane(key[2]), lane(key[3]), lane(key[0]), lane(key[1]))
@@ -129,7 +130,7 @@ def quantize_with_offset(
 def fake_quantize_with_offset(
     source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow, how: str, sr_bits: int
 ) -> Any:
-    """Return a kernel that subtracts offsets, quantizes, dequantizes and adds the offsets again."""
+    """Return a kernel that subtracts offsets, quantizes, dequantizes and adds the offsets back."""
     quantized = make_offset_quantized(source, element, rounding, overflow)
     dequantized = make_offset_dequantized(element, source)
 
@@ -193,8 +194,8 @@ def map_with_tensor(function: Callable[..., Any], how: str, sr_bits: int) -> Any
 def find_first(source: ElementFormat, above_infinity: int) -> Any:
     """Return a kernel that finds the first infinity or NaN of an array, in C order.
 
-    If `above_infinity` is 1, the kernel finds the first NaN and ignores infinities. The kernel
-    stores the index of the element in `found[0]`, unless `found[0]` is already lower.
+    If `above_infinity` is 1, the kernel ignores infinities and finds the first NaN. The kernel
+    stores the index of the element in `found[0]`, unless `found[0]` already holds a lower index.
     """
     MAGNITUDE_MASK = (1 << (source.bits - 1)) - 1
     LAST = source.max_code + above_infinity
@@ -232,7 +233,8 @@ def fill() -> Any:
 def largest() -> Any:
     """Return a kernel that finds the largest element of an array of unsigned integers.
 
-    The kernel stores the largest element in `found[0]`, unless `found[0]` is already larger.
+    The kernel stores the largest element in `found[0]`, unless `found[0]` already holds a larger
+    number.
     """
 
     def run(count, shape, source, source_at, source_by, found):
@@ -259,10 +261,11 @@ def block_scales(
 ) -> Any:
     """Return a kernel that computes the scale of every block.
 
-    If `asymmetric` is given, the kernel computes offsets too. `scale_of` computes a scale code from
-    the largest finite magnitude of a block and the tensor scale. `nan_code` is the scale code of
-    blocks that hold NaN or infinity; if it is -1, the finite elements of these blocks determine the
-    scale. If `given`, the kernel reads the scales from `given_scales` instead of computing them.
+    If `asymmetric` is not None, the kernel computes offsets too. `scale_of` computes a scale code
+    from the largest finite magnitude of a block and the tensor scale. `nan_code` is the scale code
+    of blocks that hold NaN or infinity. If `nan_code` is -1, the finite elements of these blocks
+    determine the scale. If `given` is True, the kernel reads the scales from `given_scales` instead
+    of computing them.
 
     The last axis of `shape` must be the axis with the longest blocks. `counts` are the numbers of
     blocks along each axis. `given_by`, `tensor_by` and `scales_by` hold a stride for each axis of
@@ -348,9 +351,9 @@ def block_scales(
 
 @dialect
 def _place_of_run(which, number, corner, shape, blocks, counts, source_by):
-    """Return the index in memory of the first element of row `which` of a block.
+    """Return where row `which` of a block begins: the index in memory of its first element.
 
-    A row of a block lies along the last axis.
+    The rows of a block lie along the last axis.
     """
     place, rest, outer = corner, which, number // counts[len(shape) - 1]
     for back in range(1, len(shape)):
@@ -367,9 +370,9 @@ def _place_of_run(which, number, corner, shape, blocks, counts, source_by):
 def _make_offset_of(source: ElementFormat) -> Callable[..., Any]:
     """Return `offset_of(high, low)`, which returns the float16 bits of a block's midpoint.
 
-    `high` and `low` are the largest and the smallest finite element of the block, as the integers
-    of `make_to_ordered`, which sort like the numbers. The result is 0 if the block has no finite
-    element.
+    `high` and `low` represent the largest and the smallest finite element of the block. They are
+    integers that sort like the numbers (see `make_to_ordered`). The result is 0 if the block has no
+    finite element.
     """
     word, plain = words(word_bits(source, OFFSET))
     from_ordered, midpoint = make_from_ordered(source), make_midpoint(source)
@@ -386,8 +389,8 @@ def _make_offset_of(source: ElementFormat) -> Callable[..., Any]:
 def _make_half_scale_of(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Callable[..., Any]:
     """Return `half_scale_of(high, low)`, which returns the scale code for half a block's range.
 
-    `high` and `low` are the largest and the smallest finite element of the block, as the integers
-    of `make_to_ordered`, which sort like the numbers.
+    `high` and `low` represent the largest and the smallest finite element of the block. They are
+    integers that sort like the numbers (see `make_to_ordered`).
     """
     word, plain = words(word_bits(source, element))
     from_ordered, half_range_scale = make_from_ordered(source), make_half_range_scale(source, element, rule)
@@ -419,7 +422,7 @@ def copy_elements() -> Any:
 def first_difference() -> Any:
     """Return a kernel that finds the least C-order index at which two arrays of integers differ.
 
-    The kernel stores the index in `found[0]`, unless `found[0]` is already lower.
+    The kernel stores the index in `found[0]`, unless `found[0]` already holds a lower index.
     """
 
     def run(count, shape, a, a_at, a_by, b, b_at, b_by, found):

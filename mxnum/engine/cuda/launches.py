@@ -50,7 +50,7 @@ def map_over(
 ) -> None:
     """Run a kernel of the module `kernels` that processes one element at a time.
 
-    `operands` are the elements, the scales, and either offsets, tensor scales or None.
+    `operands` has three items: the elements, the scales, and the offsets or tensor scales or None.
     """
     source, scales, offsets = operands
     others = scales if offsets is None else offsets, source if words is None else words
@@ -98,12 +98,12 @@ def by_blocks(
 
 
 def padded_axes(rank: int) -> range:
-    """Return the indices of `rank` axes, or of two axes if `rank` is less than 2."""
+    """Return the axis indices of an array of `rank` axes, after padding to at least two axes."""
     return range(max(rank, 2))
 
 
 def padded(values: tuple[int, ...], filling: int) -> tuple[int, ...]:
-    """Return `values`, with copies of `filling` in front if there are fewer than two values."""
+    """Return `values`; if there are fewer than two, put `filling` in front to get two values."""
     return (*(filling,) * (2 - len(values)), *values)
 
 
@@ -118,7 +118,7 @@ def flat(view: DeviceArray, signed: bool | None = None) -> Any:
 
 
 def random_source(random: Any) -> tuple[str, int, tuple[int, int, int, int, int]]:
-    """Return the source of random bits, the number of bits per element, and the Philox key."""
+    """Return the kind of random source, the random bits per element, and the Philox key."""
     if random is None:
         return kernels.NOWHERE, 0, NO_KEY
     if random.words is not None:

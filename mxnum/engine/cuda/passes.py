@@ -1,10 +1,10 @@
 """The operations on arrays in GPU memory, run by CUDA kernels.
 
-The operations take the same checked requests as the operations of `engine.quantizing.host`. The
-requests hold a `DeviceArray`, which describes an array on a GPU, in place of each numpy array. All
-work is queued on the stream of the first array, and starts after the earlier work on the streams of
-the other arrays. The host waits for the GPU only where it must read data: to raise errors for NaN
-and infinity, to check codes that the caller gave, and to compare arrays.
+The operations take the same checked requests as the operations of `engine.quantizing.host`, but
+with `DeviceArray` objects in place of numpy arrays. A `DeviceArray` describes an array on a GPU. An
+operation queues all its work on the stream of its first array. The work starts after the earlier
+work on the streams of the other arrays. The host waits for the GPU only to read data: to find a NaN
+or infinity that must raise an error, to check the caller's codes, and to compare arrays.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ def pack(codes: DeviceArray, bits: int) -> Any:
 
 
 def unpack(packed: DeviceArray, bits: int, length: int) -> Any:
-    """Return the codes that `pack` packed, as rows of `length` codes."""
+    """Return rows of `length` codes, unpacked from the result of `pack`."""
     with queue(packed) as stream:
         codes = arrays.empty(packed, (*packed.shape[:-1], length), np.uint8)
         _by_rows(kernels.unpack_rows(bits), codes, packed, codes, stream)
@@ -221,7 +221,8 @@ def unpack(packed: DeviceArray, bits: int, length: int) -> Any:
 def _by_rows(kernel: Any, counted: DeviceArray, source: DeviceArray, out: DeviceArray, stream: int | None) -> None:
     """Run a kernel that packs or unpacks rows.
 
-    A thread computes one element of `counted` at a time: a packed byte or an unpacked code.
+    `counted` is the output array. A thread computes one of its elements at a time: a packed byte or
+    an unpacked code.
     """
     if not source.is_contiguous:
         source, strided = arrays.empty(source, source.shape, source.dtype), source

@@ -19,7 +19,7 @@ from mxnum.memory.dtypes import Array, scale_dtype
 def fill_scales(
     request: Request, x: DeviceArray, scales: DeviceArray, offsets: DeviceArray | None, stream: int | None
 ) -> None:
-    """Store the scale of each block in `scales`, and its offset in `offsets` if given."""
+    """Store the scale of each block in `scales`; if `offsets` is given, store the offsets there."""
     asked, source, element = request.settings, request.settings.source, request.settings.element
     scale, nan_code, asymmetric = asked.format.scale, -1, None
     if asked.nonfinite.by_block:

@@ -1,14 +1,15 @@
 """Rounding to nearest even by three float32 operations, for CUDA kernels.
 
-First, an element is multiplied by the inverse of its block's scale. Two additions then round the
-product as in `rounding.float_additions`, but with the same constants for every scale. The product
-loses bits only below 2**-126, where all numbers round to 0. So the result is right for every finite
-float32 and every scale. A kernel therefore needs neither a check of its inputs nor a fallback.
-Decoding moves the fields of a code into a float32 and multiplies twice.
+First, an element is multiplied by the inverse of its block's scale. The product is rounded by
+adding a power of two and subtracting it again, as in `rounding.float_additions`, but with the same
+constants for every scale. The product is inexact only below 2**-126, where all numbers round to 0.
+So the result is right for every finite float32 and every scale. A kernel therefore needs neither a
+check of its inputs nor a fallback. Decoding moves the fields of a code into a float32 and
+multiplies twice: to correct the exponent bias, and by the scale.
 
-The functions are dialect functions on 32-bit lanes, and use the float operations of
-`machine.lanes`. The functions need a machine that rounds to nearest even and keeps subnormals, so
-kernels are compiled without flush-to-zero.
+The functions are written in the dialect of `definition.word`. They compute with 32-bit integers,
+and use the float operations of `machine.lanes`. The functions need a machine that rounds to nearest
+even and keeps subnormals, so kernels are compiled without flush-to-zero.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from mxnum.modes import ScaleRule
 
 FLOAT32 = FLOATS["float32"]
 
-#: The element formats that this formulation rounds correctly. e3m0 is excluded, because its ties
-#: depend on the parity of the exponent.
+#: The element formats that this formulation rounds correctly. e3m0 has no mantissa bits, so its
+#: ties depend on the parity of the exponent, and this formulation does not round it correctly.
 ELEMENTS = tuple(name for name in ALL_ELEMENTS if name != "e3m0")
 
 #: The input types whose numbers float32 holds exactly.
@@ -70,11 +71,11 @@ def make_widen(source: ElementFormat) -> Callable[..., Any]:
 
 
 def _make_rounded(source: ElementFormat, element: ElementFormat) -> Callable[..., Any]:
-    """Return `rounded(x, down)`, which returns (sign bit, total, power).
+    """Return `rounded(x, down)`, which rounds the scaled magnitude m = abs(x) * down.
 
-    The step is the distance between neighbouring element values at the scaled magnitude of `x`.
-    `power` is 2**23 steps. `total` is the float32 sum of `power` and the scaled magnitude, and so a
-    multiple of the step. `power` and `total` are float32 bit patterns.
+    `rounded` returns (sign bit, total, power); `total` and `power` are float32 bit patterns. The
+    step is the distance between neighbouring element values at m. `power` is 2**23 steps. `total`
+    is the float32 sum of `power` and m, so total - power is m rounded to a multiple of the step.
     """
     UP = (FLOAT32.mantissa_bits - element.mantissa_bits) << FLOAT32.mantissa_bits
     LEAST = (element.emin + FLOAT32.bias) << 23
@@ -142,10 +143,10 @@ def make_value(element: ElementFormat) -> Callable[..., Any]:
 
 
 def covers_scale(source: ElementFormat, element: ElementFormat) -> bool:
-    """Return True if `make_scale` is right for a source and an element format.
+    """Return True if `make_scale` supports a source format and an element format.
 
-    The greatest exponent of the element format must be at least 1. Then all subnormal magnitudes
-    have scale code 0, as `make_scale` needs.
+    The greatest exponent of the element format must be at least 1. Then the scale code of every
+    subnormal magnitude is 0; otherwise `make_scale` could compute wrong codes for these magnitudes.
     """
     return source.name in SOURCES and element == ALL_ELEMENTS.get(element.name) and element.emax >= 1
 
@@ -160,9 +161,9 @@ def make_scale(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -
     """
     ONE, EMAX = 1 << FLOAT32.mantissa_bits, element.emax
     QUANTUM = ONE >> element.mantissa_bits
-    # Adding `BUMP` to the bit pattern of a magnitude increments the exponent field if the rule
-    # rounds the scale up. `BUMP` is `ONE`, the unit of the exponent field, minus the least fraction
-    # that the rule rounds up.
+    # If the rule rounds the scale up, adding `BUMP` to the bit pattern of a magnitude increments
+    # the exponent field. So `BUMP` is `ONE`, the unit of the exponent field, minus the smallest
+    # mantissa field for which the rule rounds up.
     BUMP = {
         ScaleRule.FLOOR: 0,
         ScaleRule.CEIL: ONE - 1,

@@ -88,7 +88,7 @@ def _along(view: DeviceArray, out: DeviceArray, axis: int) -> tuple[int, ...]:
     """Return, for each axis of the result, the stride of an operand along that axis.
 
     The operand's rows correspond to the axis `axis` of the result. The stride is 0 along axes that
-    the operand lacks, so that the operand is broadcast.
+    the operand lacks, or along which its length is 1, so that the operand is broadcast.
     """
     steps = [0] * out.ndim
     for i, (length, stride) in enumerate(zip(reversed(view.shape[:-1]), reversed(view.strides[:-1]), strict=True)):
@@ -174,7 +174,7 @@ def _as_int32(bits):
 def _make_term(element: ElementFormat) -> Callable[..., Any]:
     """Return `term(code)`, which returns the (significand, exponent, class) of an element code.
 
-    The three numbers mean the same as the fields of `terms.Term`.
+    The three numbers have the meanings of the fields of `terms.Term`.
     """
     width = element.mantissa_bits
     unpack = make_unpack(element, width)

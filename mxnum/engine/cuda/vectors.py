@@ -29,7 +29,7 @@ RUNS = (4, 8, 16, 32, 64, 128)
 
 
 class Scaling(NamedTuple):
-    """The formats and modes by which a kernel computes the scales of blocks."""
+    """The formats and modes that determine how a kernel computes the scales of blocks."""
 
     source: ElementFormat
     element: ElementFormat
@@ -118,7 +118,8 @@ def _scale_functions(
 def _make_randoms_of(how: str, sr_bits: int) -> Callable[..., Any]:
     """Return `randoms_of(quad, words, key)`, which returns the random bits of four elements.
 
-    With a seed, each quad has one Philox counter, because a counter yields four words.
+    If a seed generates the bits, each quad has one Philox counter, because a counter yields four
+    words.
     """
     align_random = make_align_random(sr_bits)
     if how == WORDS:

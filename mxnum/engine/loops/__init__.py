@@ -1,6 +1,6 @@
 """The compiled loops that quantize and dequantize arrays.
 
-Each loop takes flat arrays, and the integers of a `traversal.block_walk.Walk`, which say where rows
-and blocks lie. Imports from other folders of the engine: `machine`, `rounding`, `traversal` and
-`packing`.
+The arguments of a loop are flat arrays, and the integers of a `traversal.block_walk.Walk`, which
+describe the positions of rows and blocks. Imports from other folders of the engine: `machine`,
+`rounding`, `traversal` and `packing`.
 """

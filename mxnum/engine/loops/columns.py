@@ -7,10 +7,10 @@ of each block to all columns of the block. So one inner loop along the columns s
 width `run`. A loop marks each panel for which its fast formulation is not right, and the loops of
 `marked` redo the marked panels.
 
-A call of a loop processes the bands `first` to `last`, numbered across all planes, and in each
-band the columns `begin` to `end`. `begin` is a multiple of the panel width, and that width is a
-multiple of `run`. If `constant_run` is not 0, `run` is compiled in as this constant, so that the
-compiler unrolls short loops.
+One call of a loop processes the bands from `first` to `last`, numbered across all planes. In each
+band, the call processes the columns from `begin` to `end`. `begin` is a multiple of the panel
+width, and the panel width is a multiple of `run`. If `constant_run` is not 0, the compiler uses it
+as a constant in place of `run`, and so unrolls short loops.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def quantize(
 def _quantize(source: ElementFormat, constant_run: int) -> Any:
     """Return the compiled loop of `quantize`; one loop serves all conversion functions.
 
-    The loop's first argument is (kernel, result of `address_of`, 1 if scales are given, else 0).
+    The loop's first argument is a tuple of three entries: the kernel, the result of `address_of`,
+    and 1 if the caller gives the scales (0 if the loop finds them).
     """
     Magnitude = magnitude_type(source)
     panel_maxima, fast_scales = make_panel_maxima(source, False), make_fast_scales(source)
@@ -106,9 +107,9 @@ def _quantize(source: ElementFormat, constant_run: int) -> Any:
 def _quantizing_kernel(function: Callable[..., Any], draws: bool) -> Kernel:
     """Return the kernel that converts the rows of a panel.
 
-    The kernel's arguments are (x, out, scales of columns, random bits, numbers, where). `where`
-    holds (first element, width, rows, columns, _, distance to the next panel, _, offset of random
-    bits).
+    The kernel's arguments are (x, out, scales of columns, random bits, numbers, where). `where` is
+    a tuple (first element, width, rows, columns, _, distance to the next panel, _, offset of random
+    bits). The kernel ignores the entries that are written `_`.
     """
 
     def kernel(x, out, spread, drawn, numbers, where):
@@ -131,8 +132,9 @@ def _quantizing_kernel(function: Callable[..., Any], draws: bool) -> Kernel:
 def decode(function: Callable[..., Any], constant_run: int) -> Callable[..., Any]:
     """Return a function that returns the decoding loop for arrays of given types.
 
-    The returned function is called as `bind(codes, out, *others)`. The loop computes values by a
-    fast formulation. The loop takes the same arguments as the loop of `quantize`, and returns the
+    The returned function is called as `bind(codes, out, *others)`. The loop takes the same
+    arguments as the loop of `quantize`. For each panel, the loop computes the values by a fast
+    formulation, or marks the panel if the formulation is not right for it. The loop returns the
     number of panels that it marked.
     """
     kernel, loop = _decoding_kernel(function), _decode(constant_run)
@@ -181,8 +183,9 @@ def _decode(constant_run: int) -> Any:
 def _decoding_kernel(function: Callable[..., Any]) -> Kernel:
     """Return the kernel that decodes the rows of a panel.
 
-    The kernel is called as `(codes, out, scales of columns, _, numbers, (first code, width, rows,
-    columns, ...))`.
+    The kernel's arguments are (codes, out, scales of columns, _, numbers, where). `where` is a
+    tuple (first code, width, rows, columns, ...). The kernel ignores the argument `_` and the other
+    entries of `where`.
     """
 
     def kernel(codes, out, spread, unused, numbers, where):

@@ -38,7 +38,7 @@ from mxnum.engine.traversal.block_walk import MIXED
 from mxnum.formats import ElementFormat
 from mxnum.memory.dtypes import Array
 
-#: Block lengths along rows for which a kernel is compiled with a constant length.
+#: The lengths of blocks along rows that kernels can have as compile-time constants.
 RUNS = (1, 16, 32, 128)
 
 
@@ -54,7 +54,7 @@ def find_by(find_scale: Callable[..., Any] | None, source: ElementFormat, nan_co
 def convert_by(formulation: Formulation, draw: Draw) -> Converter:
     """Return the `Converter` of marked panels for scales that are floats.
 
-    `formulation` must be right for all inputs, as the definition's formulation is.
+    `formulation` must be right for all inputs, for example the definition's formulation.
     """
     elements = _elements(formulation, draw is not None, 0, False, False)
     return Converter(_preparing(formulation), elements, _constant(formulation), formulation.constants)
@@ -76,8 +76,8 @@ def quantize(
     marked. The loop marks panels that hold a NaN or an infinity, and panels with a scale for which
     the formulation is not right. `find_scale(amax, tensor scale)` returns the scale code of a
     block; `find_scale` is None if the caller gives the scales. `run` is the block length if that
-    length is in `RUNS`, else 0. If `packed`, the loop writes two codes of four bits to each byte;
-    it then needs vector instructions, and rows of whole blocks. If `maxima` has several items, it
+    length is in `RUNS`, else 0. If `packed`, the loop writes two codes of four bits to each byte.
+    Packing needs vector instructions, and rows of whole blocks. If `maxima` has several items, it
     holds the largest magnitudes of the blocks; otherwise, the loop computes these magnitudes.
     """
     row_maxima, magnitude = of_blocks(source, run), magnitude_type(source)
@@ -222,11 +222,12 @@ def _constant(formulation: Formulation) -> Any:
 
 @cache
 def _scales(find_scale: Any) -> Kernel:
-    """Return the kernel that computes scales, to serve as `Finder.kernel`."""
+    """Return the kernel that computes scales, for `Finder.kernel`."""
 
     def kernel(maxima, scales, tensor, unused, unused_too, where):
         place, blocks, step, _, _, _, _, _ = where
-        # If blocks share a tensor scale, load it once: loads for all blocks would be a slow gather.
+        # If blocks share a tensor scale, load it once. One load for each block would compile to a
+        # slow gather instruction.
         common = wide(load(tensor, place * step))
         for b in range(blocks):
             t = common if step == 0 else wide(load(tensor, place + b))
@@ -237,7 +238,7 @@ def _scales(find_scale: Any) -> Kernel:
 
 @cache
 def _preparing(formulation: Formulation) -> Kernel:
-    """Return the kernel that computes the constants of blocks, to serve as `Converter.prepare`.
+    """Return the kernel that computes the constants of blocks, for `Converter.prepare`.
 
     The kernel stores 1 in its argument `all_right` if the formulation is right for all scales, else
     0.
@@ -264,7 +265,7 @@ def _preparing(formulation: Formulation) -> Kernel:
 
 @cache
 def _elements(formulation: Formulation, draws: bool, run: int, reads_packed: bool, writes_packed: bool) -> Kernel:
-    """Return the kernel that converts the rows of a panel, to serve as `Converter.elements`."""
+    """Return the kernel that converts the rows of a panel, for `Converter.elements`."""
     kinds = formulation, draws, reads_packed, writes_packed
     one, whole = _of_columns(formulation, draws), _whole_blocks(*kinds, run)
     at, element, RUN, IS_PACKED = formulation.at, formulation.element, run, reads_packed or writes_packed

@@ -1,12 +1,12 @@
 """A loop that chooses the better of two scales for each block, for the rule "four over six".
 
 The better scale has the lower sum of rounding errors. The difference between a number and its
-rounded value is exact in float64 if the value is zero, or between half and twice the number. The
-square of a rounding error is exact as a sum of two float64 numbers. The loop keeps each sum of
-errors as two float64 numbers, and records whether an addition lost bits. If an addition lost bits,
-the loop chooses a scale only if the two sums differ by more than a bound on this loss. The loop
-leaves a block undecided if its sums are too close, and the caller then sums the errors of the block
-exactly.
+rounded value is exact in float64 if the rounded value is zero, or lies between half and twice the
+number. The square of a rounding error is exact as a sum of two float64 numbers. The loop keeps each
+sum of errors as two float64 numbers, and records whether an addition lost bits. If an addition lost
+bits, the loop chooses a scale only if the two sums differ by more than a bound on this loss. If the
+two sums of a block are too close, the loop leaves the block undecided, and the caller sums the
+block's errors exactly.
 
 Fast path: for blocks of whole vectors, the two sums are first compared in float32. In the following
 bounds, A is the largest magnitude of a block, and a factor is a scale times the tensor scale. The
@@ -15,9 +15,10 @@ computed product of a factor and a value or threshold of E2M1 has a relative err
 its rounded value has an error of at most 2**-20.8 A. The rounded value and the threshold between
 two values each contribute 2**-22 A to this bound, and the subtraction contributes 2**-24 A. The
 distance is at most A, so the computed square of the distance has an error of at most 2**-19.8 A**2.
-Computing the difference of the two sums loses less than 2**-20 A for each number, or 2**-20 A**2 if
-errors are squared. The comparison in float32 chooses a scale if the two sums differ by more than
-the total error bound of the block's numbers.
+Computing the difference of the two sums adds an error of less than 2**-20 A for each number, or
+2**-20 A**2 if errors are squared. The total error bound of a block is the sum of these bounds over
+the numbers of the block. The fast path chooses a scale only if the two sums differ by more than the
+total error bound.
 """
 
 from __future__ import annotations
@@ -59,8 +60,9 @@ FOUR = 6
 #: float64 numbers.
 _LEAST, _GREATEST = 2.0**-400, 2.0**400
 _SPLIT = 2.0**27 + 1
-#: A sum of n errors loses at most n**2 * `_LOST` times the sum. The sum has at most 2 * n terms,
-#: and adding the kth term loses at most about k * 2**-106 times the sum.
+#: Adding up n errors loses at most n**2 * `_LOST` times their sum. There are at most 2 * n terms,
+#: because a squared error has two terms. Adding the kth term loses at most about k * 2**-106 times
+#: the sum.
 _LOST = 2.0**-100
 
 
@@ -101,8 +103,8 @@ _QUARTER, _HALF, _3_4, _5_4, _3_2, _7_4, _2, _5_2, _3, _7_2, _4, _5, _6 = (
 #: The comparison in float32 is valid only if the block's largest magnitude and both factors lie
 #: between `_LEAST_WIDE` and `_GREATEST_WIDE`.
 _LEAST_WIDE, _GREATEST_WIDE = 2.0**-50, 2.0**50
-#: Each number of a block adds at most `_TERM` * A to the error of the difference of the two sums,
-#: or `_SQUARE` * A**2 if errors are squared. A is the largest magnitude.
+#: A is the largest magnitude of a block. Each number of the block adds at most `_TERM` * A to the
+#: error of the difference of the two sums, or `_SQUARE` * A**2 if errors are squared.
 _TERM, _SQUARE = 2.0**-19.8 + 2.0**-20, 2.0**-18.8 + 2.0**-20
 
 
@@ -130,8 +132,8 @@ def choose(source: ElementFormat, element: ElementFormat, scale: ScaleFormat, ru
     loop stores the better scale of each block, and returns the number of undecided blocks. For an
     undecided block, the loop stores the first candidate scale and sets the block's item in
     `undecided` to 1. `bits` holds the bit patterns of `x`, and `tensor` holds tensor scales. If
-    `by_floats` is False, every block whose two candidate scales differ stays undecided. `source` is
-    float32 or float64.
+    `by_floats` is False, the loop sums no errors, and leaves every block undecided whose two
+    candidate scales differ. `source` is float32 or float64.
     """
     finds_fast = paths.FOUND.covers(source, element, scale=scale, rule=FloatScaleRule.NEAREST)
     make_scale = by_factors.make_scale if finds_fast else make_float_scale
@@ -187,8 +189,9 @@ def choose(source: ElementFormat, element: ElementFormat, scale: ScaleFormat, ru
 
 
 # The functions below describe a block as (first row, row after the last, columns of a row, first
-# column, column after the last). A function `balance` returns -1 if the second scale has the lower
-# sum of errors, 1 if not, and 0 if it cannot decide.
+# column, column after the last). Each function `balance` compares the sums of errors of two scales.
+# It returns -1 if the second scale has the lower sum, 1 if the second scale does not, and 0 if the
+# sums are too close to decide.
 
 
 def _make_largest(source: ElementFormat, in_vectors: bool) -> Callable[..., Any]:

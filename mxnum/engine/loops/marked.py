@@ -42,8 +42,8 @@ class Finder:
     """The kernel and the settings by which a loop finds the scales of marked panels."""
 
     source: ElementFormat
-    #: The kernel that computes scales, called as `(maxima, scales, tensor scales, _, numbers,
-    #: (first scale, blocks, step, ...))`; None if the caller gives the scales.
+    #: The kernel that computes scales; None if the caller gives the scales. Its arguments are
+    #: (maxima, scales, tensor scales, _, numbers, (first scale, blocks, step, ...)).
     kernel: Kernel | None
     #: The scale code of blocks that hold a NaN or an infinity; -1 if the finite elements of these
     #: blocks determine the scale.
@@ -52,7 +52,10 @@ class Finder:
     numbers: Array
 
     def loop(self, x: Array, out: Array, scales: Array, tensor: Array) -> Callable[..., Any]:
-        """Return the loop `(arrays, share, marks)` that finds scales, for arrays of given types."""
+        """Return the loop that finds scales, for arrays of these types.
+
+        The loop is called as `loop(arrays, share, marks)`.
+        """
         magnitude, kernel = magnitude_type(self.source), 0
         if self.kernel is not None:
             kernel = self.kernel.for_types(magnitude, scales.dtype, tensor.dtype, np.int32, np.int64)
@@ -134,25 +137,26 @@ def _find_scales(source: ElementFormat) -> Any:
 class Converter:
     """The kernels and settings by which a loop converts marked panels whose scales are known."""
 
-    #: The kernel that fills `tables` for the kernel `elements`, called as `(scales, tables, tensor
-    #: scales, is_right, _, (first scale, blocks, step, stride of tables, run, ...))`.
+    #: The kernel that fills `tables` for the kernel `elements`. Its arguments are (scales, tables,
+    #: tensor scales, is_right, _, (first scale, blocks, step, stride of tables, run, ...)).
     prepare: Kernel
-    #: The kernel that converts elements, called as `(x, out, tables, random bits, numbers, (first
-    #: element, width, rows, columns, run, stride of tables, given, offset of random bits))`.
+    #: The kernel that converts elements. Its arguments are (x, out, tables, random bits, numbers,
+    #: (first element, width, rows, columns, run, stride of tables, given, offset of random bits)).
     elements: Kernel
     #: The type of the numbers in `tables`.
     constant: Any
-    #: How many numbers `tables` holds for each block; 0 if it holds one number for each column.
+    #: The number of entries in `tables` for each block. 0 means that `tables` has one entry for
+    #: each column instead.
     constants: int
     #: The result for the elements of a block whose scale is NaN; unused if scales are floats.
     given: int = 0
     numbers: Array = field(default_factory=lambda: NO_NUMBERS)
-    #: True if the kernels are right for NaN and infinities. If False, the loop does not convert
-    #: panels with the mark MIXED.
+    #: True if the kernels convert NaN and infinities correctly. If False, the loop skips panels
+    #: with the mark MIXED.
     takes_mixed: bool = True
 
     def loop(self, draw: Draw, x: Array, out: Array, scales: Array, tensor: Array) -> Callable[..., int]:
-        """Return the loop that converts marked panels, for arrays of given types.
+        """Return the loop that converts marked panels, for arrays of these types.
 
         The loop is called as `loop(arrays, share, marks, words, numbers)`.
         """
@@ -169,8 +173,9 @@ def _convert(constant: Any) -> Any:
     """Return the loop that converts marked panels.
 
     `constant` is the type of the numbers in `tables`. The loop returns the number of marked panels
-    that it left unconverted. The loop's first argument is ((prepare, elements, result of
-    `address_of`), constants, given, takes_mixed), named as the fields of `Converter`.
+    that it skipped. The loop's first argument is ((prepare, elements, result of `address_of`),
+    constants, given, takes_mixed). Except for the result of `address_of`, these are fields of
+    `Converter`.
     """
     Constant = constant
 

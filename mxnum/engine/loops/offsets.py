@@ -39,10 +39,10 @@ from mxnum.modes import ScaleRule
 
 
 def may_add(scales: Array, offsets: Array, element: ElementFormat) -> bool:
-    """Return True if `fast_sum` is right for these scales and offsets.
+    """Return True if `fast_sum` gives the right sums for these scales and offsets.
 
-    `fast_sum` needs finite offsets. Each decoded value must be NaN, zero or normal in float32.
-    `offsets` holds float16 bits.
+    The sums are right if all offsets are finite, and if each decoded value is NaN, zero or a normal
+    float32 number. `offsets` holds float16 bits.
     """
     least, greatest = decoding_domain(element)
     inside = ((scales >= least) & (scales <= greatest)) | (scales == E8M0.nan_code)
@@ -50,9 +50,9 @@ def may_add(scales: Array, offsets: Array, element: ElementFormat) -> bool:
 
 
 def ordered_type(source: ElementFormat) -> Any:
-    """Return the type of the integers that the function from `make_to_ordered` returns.
+    """Return the type of the integers to which the function from `make_to_ordered` maps numbers.
 
-    These integers have the same order as the numbers.
+    The integers have the same order as the numbers.
     """
     return np.int32 if source.bits <= 32 else np.int64
 
@@ -104,8 +104,9 @@ def find_offsets(source: ElementFormat) -> Any:
 def _make_find_ends(source: ElementFormat) -> Callable[..., Any]:
     """Return `find_ends(x, high, low, panel, columns, run)`, which finds extremes of columns.
 
-    `find_ends` stores the largest finite element of each column of a panel in `high`, and the
-    smallest in `low`, as the integers of `make_to_ordered`.
+    For each column of a panel, `find_ends` stores the largest finite element in `high`, and the
+    smallest finite element in `low`. Elements are stored as integers that sort like the numbers
+    (`make_to_ordered`).
     """
     MAX, Ordered, to_ordered = source.max_code, ordered_type(source), make_to_ordered(source)
 
@@ -143,8 +144,9 @@ def _make_find_ends(source: ElementFormat) -> Callable[..., Any]:
 def half_range_scales(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Any:
     """Return `loop(largest, smallest, scales)`, which computes the scale of each block.
 
-    The scale is computed from half the range of the block. `largest` and `smallest` hold the
-    integers that the loop of `find_offsets` stores.
+    The loop computes the scale from half the difference between the largest and the smallest
+    element of the block. `largest` and `smallest` hold these elements, as the integers that the
+    loop of `find_offsets` stores.
     """
     from_ordered, scale_of = make_from_ordered(source), make_half_range_scale(source, element, rule)
     word: Any = lane if word_bits(source, element) == 32 else wide
@@ -161,8 +163,8 @@ def half_range_scales(source: ElementFormat, element: ElementFormat, rule: Scale
 def subtract_offsets(source: ElementFormat, by_floats: bool) -> Any:
     """Return the loop, made by `convert`, that subtracts offsets from numbers.
 
-    The differences are in the format `difference_format(source)`. If `by_floats`, they are computed
-    by float operations, otherwise by the integer operations of the definition.
+    The differences are in the format `difference_format(source)`. If `by_floats`, the loop computes
+    them by float operations; otherwise, it uses the integer operations of the definition.
     """
     if not by_floats:
         return convert(_of_offset(make_difference(source), None), word_bits(source, difference_format(source)) == 32)
@@ -177,9 +179,10 @@ def add_offsets() -> Any:
 
 @cache
 def decode_with_offsets(element: ElementFormat, target: ElementFormat) -> Any:
-    """Return the loop, made by `convert`, that decodes codes and adds offsets by the definition.
+    """Return the loop, made by `convert`, that decodes codes and adds the offsets to the values.
 
-    The results are in the format `target`.
+    The loop computes by the integer operations of the definition. The results are in the format
+    `target`.
     """
     return convert(make_decode_offset(element, target), word_bits(element, target) == 32)
 
@@ -221,7 +224,7 @@ def convert(function: Callable[..., Any], in_lanes: bool, in_place: bool = False
 
 @cache
 def _convert() -> Any:
-    """Return `loop(kernel, arrays, share)`, which all loops made by `convert` share."""
+    """Return `loop(kernel, arrays, share)`, which every function made by `convert` calls."""
 
     def loop(kernel, arrays, share):
         x, out, scales, offsets = arrays

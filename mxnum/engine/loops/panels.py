@@ -14,11 +14,11 @@ from mxnum.engine.machine.lanes import greatest_of, integer, load, store
 from mxnum.engine.traversal.block_walk import USUAL_RUN
 from mxnum.formats import ElementFormat
 
-#: The kernel that draws random bits, called as `(words, buffer, offset, _, _, (index, count,
-#: ...))`; None if no bits are drawn. The kernel writes the bits of `count` elements, beginning with
-#: the element at C-order `index`, to `buffer`. The kernel stores in `offset` the index in `buffer`
-#: at which the bits begin. The buffer must have `count` + `SPARE` items. `words` is an array of
-#: random words in C order, or the result of `words_of_key`.
+#: The kernel that draws random bits, or None if no bits are drawn. The kernel is called as `(words,
+#: buffer, offset, _, _, (index, count, ...))`. It writes the random bits of `count` elements to
+#: `buffer`; `index` is the C-order index of the first element. It stores in `offset` the index in
+#: `buffer` at which the bits begin. The buffer must have `count` + `SPARE` items. `words` is an
+#: array of random words in C order, or the result of `words_of_key`.
 Draw = Kernel | None
 SPARE = 8
 #: The array of random words that a loop receives if it draws no random bits.
@@ -37,7 +37,7 @@ def rows_of(band, shape):
 class Panel(NamedTuple):
     """A panel: columns of a band that a loop processes together."""
 
-    #: The index of the panel's mark.
+    #: The index of the panel in the array `marks`, in which loops mark the panels that they skip.
     number: int
     #: The first row of the band, and the row after the last row of the band.
     first_row: int
@@ -57,10 +57,10 @@ class Panels(NamedTuple):
     """
 
     total: int
-    #: How many panels of each band belong to the share, and how many panels a band has.
+    #: The number of panels of each band that belong to the share, and of all panels of a band.
     in_share: int
     in_band: int
-    #: The number of blocks of a band, and the number of columns in the whole blocks of a row.
+    #: The number of blocks of a band, and the number of columns that its whole blocks cover.
     blocks: int
     full: int
 
@@ -107,8 +107,9 @@ def magnitude_type(source: ElementFormat) -> Any:
 def of_blocks(source: ElementFormat, constant_run: int) -> Kernel:
     """Return the kernel that finds the largest magnitude of each block of a row.
 
-    The kernel is called as `(x, maxima, _, _, _, (first element, blocks, width, ...))`.
-    `constant_run` is the block length if this length is compiled in, else 0.
+    The kernel is called as `(x, maxima, _, _, _, (first element, blocks, width, ...))`. If
+    `constant_run` is not 0, the kernel is compiled for blocks of this length; otherwise, the
+    argument `width` is the block length.
     """
     MAGNITUDE, Magnitude = (1 << (source.bits - 1)) - 1, magnitude_type(source)
 
@@ -137,8 +138,8 @@ def make_column_maxima(source: ElementFormat, finite_only: bool) -> Callable[...
     """Return `column_maxima(x, high, panel, columns, run)`, which finds maxima of columns.
 
     `column_maxima` stores the largest magnitude of each column of a panel in `high`. If
-    `finite_only`, NaN and infinities are ignored. If the last block is short, the columns that it
-    lacks get 0.
+    `finite_only`, it ignores NaN and infinities. If the last block is short, it stores 0 for each
+    column by which this block is shorter than the others.
     """
     MAGNITUDE, Magnitude, LIMIT = (1 << (source.bits - 1)) - 1, magnitude_type(source), source.max_code
 
@@ -216,7 +217,7 @@ def block_maxima(source: ElementFormat, run: int) -> Any:
 
 
 def address_of(draw: Draw) -> Any:
-    """Return the value that a loop passes to `call_kernel` to call `draw`; 0 if `draw` is None."""
+    """Return the address with which `call_kernel` calls `draw`, or 0 if `draw` is None."""
     return 0 if draw is None else draw.for_types(np.uint32, np.int32, np.int64)
 
 
@@ -228,8 +229,8 @@ def convert_panel(kernels, x, out, tables, numbers, words, buffer, offset, panel
     holds the numbers that the converting kernel reads for each column or block. `words`, `buffer`
     and `offset` are arguments of the kernel that draws random bits. The converting kernel receives
     the integers (first element, width, rows, columns, run, *at, offset of random bits), where `at`
-    holds two integers. The arrays are separate arguments, because numba would count references to
-    arrays in a tuple, which would take 5 percent of the time to quantize to NVFP4.
+    holds two integers. The arrays are separate arguments, because numba counts references to the
+    arrays of a tuple. This counting would take 5 percent of the time to quantize to NVFP4.
     """
     elements, fill = kernels
     shape, _ = share

@@ -3,7 +3,8 @@
 A Philox counter yields four words. Compiled code computes the words of many counters at once. Each
 word is in the lower half of a 64-bit integer, and the upper half is ignored. A 64-bit integer has
 room for the product of two words, so data moves between registers only after the last Philox round.
-Each round needs the result of the round before, so the code alternates between several registers.
+Each round must wait for the result of the round before, so the code computes the rounds of several
+registers in turn.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _I32, _I64 = ir.IntType(32), ir.IntType(64)
 def counters_at_once() -> int:
     """Return the number of Philox counters that compiled code computes at once.
 
-    If the processor has registers of 512 bits, 32 counters fill four of them. If not, 8 counters
+    If the processor has registers of 512 bits, 32 counters fill four of them. Otherwise, 8 counters
     fill two registers of 256 bits or four registers of 128 bits.
     """
     return 32 if has_feature("avx512f") else 8
@@ -49,9 +50,10 @@ def counters_at_once() -> int:
 def words_in_line(buffer: Any, place: Any, first: Any, key: Any, sr_bits: int, count: int) -> None:
     """Write the random bits of `count` counters, from counter `first` on, into `buffer`.
 
-    `place` is the first index of `buffer` that is written. Each counter fills four items with its
-    words. The function that `make_align_random` returns shifts each word. The key is (seed low,
-    seed high, stream low, stream high, ...). `sr_bits` and `count` must be compile-time constants.
+    `place` is the index of the first item of `buffer` that is written. Each counter fills four
+    items with its words, shifted by the function that `make_align_random` returns. The key is (seed
+    low, seed high, stream low, stream high, ...). `sr_bits` and `count` must be compile-time
+    constants.
     """
     align_random = random.make_align_random(sr_bits)
     for i, counter in enumerate(range(first, first + count)):
@@ -82,8 +84,8 @@ class _Vector:
     def upper(self, a: Any) -> Any:
         """Return the upper half of each word, moved to the lower half.
 
-        A shuffle moves the halves, because a shift would use a processor unit that multiplications
-        need.
+        A shuffle moves the halves, because a shift would occupy a unit of the processor that the
+        multiplications need.
         """
         halves = self.builder.bitcast(a, self.halves)
         return self.builder.bitcast(self.shuffled(halves, halves, [i | 1 for i in range(2 * self.count)]), self.kind)
@@ -241,10 +243,10 @@ def draw_words(sr_bits: int) -> Any:
 
 
 class SeedWords(NamedTuple):
-    """The random words that a seed gives to the elements of an array, computed part by part.
+    """The random words for the elements of an array, computed from a seed, part by part.
 
     Each word has `SR_BITS` bits: the top `sr_bits` bits are random, and the others are zero. A part
-    is given as one slice for each axis of the reordered array.
+    is selected by one slice for each axis of the reordered array.
     """
 
     key: tuple[int, int, int, int]

@@ -6,7 +6,7 @@ which its fast formulation is not right, and the loops of `marked` redo the mark
 
 Arrays are flat and contiguous. A call of a loop processes the rows `first` to `last`, and in each
 row the blocks `begin` to `end`. `begin` is a multiple of the number of blocks in a group. The
-functions of this module have the names and arguments of the functions of `columns`.
+functions of this module have the same names and arguments as the functions of `columns`.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def make_fast_scales(source: ElementFormat) -> Callable[..., Any]:
             else:
                 scale = i32(integer(fast_scale(magnitude, e)))
                 amax[b] = scale
-            # A block of zeros gets the same codes under every scale but NaN, so use a scale that
+            # A block of zeros gets the same codes under every scale except NaN, so use a scale that
             # lies within `limits`.
             scale = i32(limits.least_scale) if integer(magnitude) == 0 and scale < NAN_SCALE else scale
             used[b] = scale
@@ -124,10 +124,10 @@ def quantize(
     `loop(arrays, ((length, run, group), (first, last, begin, end)), marks, words, numbers)`. For
     each group, the loop computes the scales and the results by a fast formulation, or marks the
     group if the formulation is not right for it. The loop returns the number of groups that it
-    marked. If `constant_run` is not 0, the block length is compiled in as this constant, and the
+    marked. If `constant_run` is not 0, it is the block length, as a compile-time constant, and the
     loop also marks the short block at the end of a row. Codes of fewer than eight bits are packed,
-    and each block begins at a new byte. If `inlined`, the kernels are compiled into the loop: it
-    takes longer to compile, and runs in 5 percent less time.
+    and each block begins at a new byte. If `inlined`, the kernels are compiled into the loop. The
+    loop then takes longer to compile, and runs in 5 percent less time.
     """
     elements = _quantizing_kernel(function, draw is not None, constant_run, bits == 8)
     maxima = of_blocks(source, constant_run)
@@ -149,8 +149,8 @@ def _quantize(source: ElementFormat, bits: int, within: tuple[Callable[..., Any]
 
     The loop's first argument has five items: two kernels, `address_of(draw)`, and two flags.
 
-    `within` holds the Python functions of the two kernels if they are compiled into the loop;
-    otherwise, it is None.
+    If the two kernels are compiled into the loop, `within` holds their Python functions. Otherwise,
+    `within` is None.
     """
     Magnitude, fast_scales = magnitude_type(source), make_fast_scales(source)
     PACKED, INLINED = bits < 8, within is not None

@@ -1,4 +1,4 @@
-"""float64 arithmetic on bit patterns in 64-bit integers. `lanes` has float32 arithmetic."""
+"""float64 arithmetic on bit patterns in 64-bit integers. For float32 arithmetic see `lanes`."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ costs a few nanoseconds for each panel.
 
 Many loops first find the scales of a group of blocks, and then convert the group. The first step
 reads memory, and the second step reads the cache. Hardware prefetchers predict neither when a loop
-reads memory nor where it writes. So loops prefetch explicitly (`ask_for`), to keep memory busy in
-both steps.
+reads memory nor where it writes. So loops prefetch explicitly, with `ask_for`, and data arrive from
+memory during both steps.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ NOT_INLINED = {"no_cfunc_wrapper": True, "error_model": "numpy", "forceinline": 
 #: The type of `where`, the last argument of every kernel: eight integers such as the index of the
 #: first element and the number of rows.
 _WHERE = types.UniTuple(types.int64, 8)
-#: How many bytes ahead loops prefetch the memory that they will read, and the memory that they will
-#: write.
+#: How many bytes ahead loops prefetch: `READ_AHEAD` for memory that they will read, `WRITE_AHEAD`
+#: for memory that they will write.
 READ_AHEAD, WRITE_AHEAD = 8192, 2048
 #: How many elements a loop prefetches at once: `PART` to quantize, `LONG_PART` to decode. Kernels
 #: compiled for one block length prefetch one block at once.
@@ -56,7 +56,7 @@ _registered: set[Callable[..., Any]] = set()
 
 #: Every compiled kernel, with the array whose address `for_types` returns. Loops hold only the
 #: address, so `_in_use` keeps the kernel and the array alive. If two threads make the same kernel
-#: at once, a cache keeps only one of the two `Kernel` objects, but a loop may hold the address of
+#: at once, a cache keeps only one of the two `Kernel` objects. A loop may still hold the address of
 #: the other object's array.
 _in_use: list[Any] = []
 
@@ -83,8 +83,8 @@ def _dialect_calls(function: Callable[..., Any]) -> Iterator[Callable[..., Any]]
 def register(function: Callable[..., Any]) -> Callable[..., Any]:
     """Make a dialect function, and all dialect functions it calls, callable from compiled code.
 
-    Returns `function`, which stays a plain Python function. Wherever compiled code calls a dialect
-    function, numba compiles that function.
+    Return `function`, which is still a plain Python function. numba compiles a dialect function
+    when it compiles code that calls the function.
     """
     if function not in _registered:
         _registered.add(function)
@@ -148,9 +148,9 @@ def not_inlined(function: Callable[..., Any]) -> Callable[..., Any]:
 
     The first statement of `function` must be a call of `forbid_inlining`.
 
-    A loop that reads many arrays has its innermost loops in functions that are not inlined. If LLVM
-    inlined the innermost loops, their values would not fit in registers, and each iteration would
-    load the values from memory again.
+    If a loop reads many arrays, its innermost loops are in functions that are not inlined. If LLVM
+    inlined these functions, their values would not fit in registers, and each iteration would load
+    the values from memory again.
     """
     function.__dict__["not_inlined"] = True
     loop_cache.name_by_content(function)  # The function's name becomes a linker symbol, which must be unique.
@@ -188,7 +188,7 @@ def compile_loop(function: Callable[..., Any], **options: Any) -> Any:
 
 
 def _begin(function: Callable[..., Any]) -> None:
-    """Register the dialect functions that a loop calls, and log that compiling takes time."""
+    """Log that a loop is being compiled, and register the dialect functions that it calls."""
     logging.getLogger("mxnum").info("Compiling loops (about a second each), and caching them on disk.")
     register(function)
 
@@ -196,7 +196,7 @@ def _begin(function: Callable[..., Any]) -> None:
 class Kernel:
     """A compiled function of (x, out, scales, drawn, numbers, where) that returns nothing.
 
-    The arguments before `where` are five flat arrays, which compiled kernels receive as addresses.
+    The first five arguments are flat arrays; a compiled kernel receives the address of each array.
     `where` holds eight integers. The function that makes a kernel documents how the kernel uses its
     arguments.
     """
@@ -204,8 +204,8 @@ class Kernel:
     def __init__(self, function: Callable[..., Any]) -> None:
         # Nothing calls a kernel from Python, so the wrapper for such calls need not be compiled.
         self.function, self._compiled = function, compile_loop(function, no_cpython_wrapper=True)
-        #: Keys are the types of five arrays. Values are the arrays whose addresses `for_types`
-        #: returns or, if compilation is disabled, the kernel's Python function.
+        #: The results of `_words`, by the types of the five arrays. If compilation is disabled,
+        #: each result is the kernel's Python function instead.
         self._found: dict[tuple[Any, ...], Any] = {}
 
     def for_types(
@@ -213,8 +213,8 @@ class Kernel:
     ) -> Any:
         """Compile the kernel for arrays of these types, and return the value that loops receive.
 
-        Loops pass the returned value to `call_kernel`. It is the address of the array that `_words`
-        returns or, if compilation is disabled, the Python function.
+        Loops pass the returned value to `call_kernel`. The value is the address of the array that
+        `_words` returns. If compilation is disabled, the value is the Python function.
         """
         kinds = x, out, scales, drawn, numbers
         found = self._found.get(kinds)
@@ -226,7 +226,7 @@ class Kernel:
         return found.ctypes.data if isinstance(found, np.ndarray) else found
 
     def _words(self, kinds: tuple[Any, ...]) -> Any:
-        """Return an array: the address and the encoded signature of the compiled function."""
+        """Return an array of the compiled function's address and a hash of its signature."""
         signature = (*(types.CPointer(from_dtype(np.dtype(kind))) for kind in kinds), _WHERE)
         self._compiled.compile(signature)
         compiled = self._compiled.overloads[signature]

@@ -2,8 +2,8 @@
 
 numba computes int32 + int32 in 64 bits, so a vector register holds only half as many numbers. A
 lane is a separate numba type for 32-bit integers, on which operators stay in 32 bits. A function
-returns right results on lanes if its intermediate results fit in 32 bits. It is proved that all
-intermediate results fit if a function's word has 32 bits (see `mxnum.definition.word`).
+returns right results on lanes if its intermediate results fit in 32 bits. This is proved for every
+function whose word has 32 bits (see `mxnum.definition.word`).
 
 The functions of `rounding` also need float32 arithmetic. Functions such as `add_float32` do float32
 arithmetic on lanes that hold bit patterns.
@@ -26,11 +26,12 @@ from numba.extending import intrinsic, models, overload, register_model
 from mxnum.definition import random, word
 from mxnum.engine.machine.jit import INLINED, compile_directly, compile_everywhere, element_pointer, has_feature
 
-#: Float arithmetic for words that are neither Python integers nor numpy arrays, such as a solver's
-#: terms. Keys are types of words; values are functions, called with an operation and bit patterns.
+#: Functions for float arithmetic on words that are neither Python integers nor numpy arrays, for
+#: example the terms of a solver. A key is the type of the words. A function's arguments are the
+#: name of an operation and the bit patterns of the operands.
 FLOAT_ARITHMETIC: dict[type, Callable[..., Any]] = {}
-#: The conversion of a 64-bit word to 32 bits, for words that are neither Python integers nor numpy
-#: arrays. Keys are types of words; values are functions, called with the word.
+#: Functions that convert a 64-bit word to 32 bits, for words that are neither Python integers nor
+#: numpy arrays. A key is the type of the word, which is the function's only argument.
 LOW_WORD: dict[type, Callable[[Any], Any]] = {}
 
 #: Lanes of a vector.
@@ -40,22 +41,25 @@ _CONVERSIONS = ("float64", "float32", "float16")
 
 
 def lane(value: Any) -> Any:
-    """Return an integer or a lane as a lane; without compilation, the integer itself."""
+    """Convert an integer to a lane, and return a lane unchanged.
+
+    Code that is not compiled has no lanes, so this function then returns a Python int.
+    """
     return int(value)
 
 
 def integer(value: Any) -> Any:
-    """Return a lane as an int32, and an integer unchanged."""
+    """Convert a lane to an int32, and return an integer unchanged."""
     return value
 
 
 def wide(value: Any) -> Any:
-    """Return a lane or an integer as an int64."""
+    """Convert a lane or an integer to an int64."""
     return int(value)
 
 
 def low_word(value: Any) -> Any:
-    """Return an int64 as a lane. The number must fit in 32 bits."""
+    """Convert an int64 to a lane. The number must fit in 32 bits."""
     machine = LOW_WORD.get(type(value))
     return value if machine is None else machine(value)
 
@@ -63,7 +67,7 @@ def low_word(value: Any) -> Any:
 def load(array: Any, index: Any) -> Any:
     """Return an element of a flat integer array: a lane, or an int64 if elements have 64 bits.
 
-    The index is not checked and does not wrap around, so that compilers can vectorize.
+    The index is not checked and must not be negative, so that compilers can vectorize the loop.
     """
     return int(array[index])
 
@@ -76,11 +80,11 @@ def store(array: Any, index: Any, value: Any) -> None:
 
 
 def greatest_of(array: Any, start: Any, count: int, mask: int) -> Any:
-    """Return the greatest of `count` elements, each masked with `mask`.
+    """Return the greatest of `count` elements from index `start`, each masked with `mask`.
 
     `count` and `mask` are compile-time constants. The function compiles to one vector instruction
-    for each register of elements. LLVM would unroll an ordinary loop of constant length to scalar
-    code.
+    for each register of elements. An ordinary loop would be slower, because LLVM unrolls a loop of
+    constant length to scalar code.
     """
     return max(int(array[start + i]) & mask for i in range(count))
 
@@ -240,7 +244,7 @@ def _may_select(condition: Any, *both: Any) -> bool:
 
 
 def _operation(emit: Callable[[Any, Any, Any], Any], compares: bool = False) -> Any:
-    """Return an intrinsic with two operands: lanes, integers or vectors; `emit` returns its IR."""
+    """Return an intrinsic of two operands: lanes, integers or vectors; `emit` makes its IR."""
 
     @intrinsic
     def operation(context, a, b):
@@ -433,7 +437,7 @@ def _from_float64(context, value):
 def _has_half() -> bool:
     """Return True if the target processor has instructions that convert float16.
 
-    Without such instructions, LLVM would emit a call of a library function that is missing.
+    Without such instructions, LLVM would call a library function that does not exist here.
     """
     if platform.machine().lower() in ("aarch64", "arm64"):
         return True

@@ -1,4 +1,4 @@
-"""Compiled loops on disk: their unique names, when they expire, and how they are loaded."""
+"""The cache of compiled loops on disk: unique names, storing, loading and expiry."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ from numba import types
 from numba.core.caching import FunctionCache
 from numba.core.serialize import dumps
 
-#: Loops load without the compiler only if `TRIED[0]` <= numba version < `TRIED[1]`, because tests
-#: cover only these versions.
+#: The tested numba versions: from `TRIED[0]` up to, but not including, `TRIED[1]`. With any other
+#: version, loading a loop also loads numba's compiler.
 TRIED = (0, 61), (0, 69)
 
 
 def name_by_content(function: Callable[..., Any]) -> None:
     """Make the name of a function unique by adding a hash of its code and closure.
 
-    The name must be changed before numba sees the function.
+    Rename the function before you pass it to numba.
 
     numba names machine code by the function's name, the types of its arguments, and a counter that
-    starts anew in each process. So two processes can give the same name to different loops that one
-    factory made. A third process that loads both loops from disk would call the wrong loop.
+    starts anew in each process. So two processes can give the same name to different loops that
+    come from the same factory function. A third process that loads both loops from disk would call
+    the wrong loop.
     """
     if "content" not in function.__dict__:
         content = hashlib.sha256(_made_of(function)).hexdigest()[:32]
@@ -48,23 +49,24 @@ def _made_of(function: Callable[..., Any]) -> bytes:
 
 
 def _of_code(code: CodeType) -> tuple[Any, ...]:
-    """Return the bytecode, names and constants of a code object and of all code inside it."""
+    """Return the bytecode, names and constants of a code object and of the code nested in it."""
     constants = tuple(_of_code(value) if isinstance(value, CodeType) else repr(value) for value in code.co_consts)
     return code.co_code, code.co_names, code.co_freevars, constants
 
 
 def keep(loop: Any, before_compiling: Callable[[Callable[..., Any]], object]) -> None:
-    """Store the machine code of a loop on disk, and load it without numba's compiler.
+    """Make a loop store its machine code on disk, and load it without numba's compiler.
 
-    `before_compiling` is called with the loop's function before numba compiles the function.
+    `before_compiling` is called with the loop's Python function before numba compiles it.
 
     A loop loaded from disk needs only the addresses of numba's run-time functions. By default,
-    numba also imports its function library, SciPy and extensions, which takes most of the first
-    call in a second process. `keep` delays these imports until numba compiles something.
+    numba also imports its function library, SciPy and extensions. In a process that finds its loops
+    on disk, these imports take most of the time of the first call. `keep` therefore delays them
+    until numba compiles something.
     """
     try:
         loop._cache = _Cache(loop.py_func, before_compiling)
-    except RuntimeError:  # numba finds no folder to which it may write.
+    except RuntimeError:  # There is no folder to which numba may write.
         before_compiling(loop.py_func)
         return
     if _is_tried():
@@ -77,8 +79,8 @@ def keep(loop: Any, before_compiling: Callable[[Callable[..., Any]], object]) ->
 class _Cache(FunctionCache):  # type: ignore[misc]
     """numba's cache, in which an entry also expires when `source_hash` changes.
 
-    By itself, numba checks only the loop's closure and the file that defines the loop. numba would
-    not notice a change of `select` or Philox, because loops call both through module globals.
+    By itself, numba checks only the loop's closure and the file that defines the loop. It would not
+    notice a change of a function that loops call through module globals, such as `select`.
     """
 
     def __init__(self, function: Callable[..., Any], before_compiling: Callable[[Callable[..., Any]], object]) -> None:
@@ -87,7 +89,7 @@ class _Cache(FunctionCache):  # type: ignore[misc]
         self._cache_file._source_stamp = (self._impl.locator.get_source_stamp(), source_hash())
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the compiled loop for a signature, or None if there is none on disk."""
+        """Return the compiled loop for a signature, or None if the disk does not hold this loop."""
         found = self._load_alone(sig, target_context) if _is_tried() else None
         if found is None:
             self._before_compiling(self._py_func)
@@ -106,7 +108,7 @@ class _Cache(FunctionCache):  # type: ignore[misc]
         try:
             _define_runtime_functions()
             return self._load_overload(sig, target_context)
-        except Exception:  # Fallback: numba's own loading may succeed, or raise a clearer error.
+        except Exception:  # Fallback: numba's own loader may succeed, or raise a clearer error.
             return None
 
     def _index_key(self, sig: Any, codegen: Any) -> Any:
@@ -151,13 +153,14 @@ def _type_of(loop: Any, value: Any) -> Any:
 
 
 def description(value: Any) -> Any:
-    """Return nested tuples that describe a function and its closure, the same in every process.
+    """Return nested tuples that describe a function and its closure.
 
-    Raises TypeError if the closure holds a value that this function cannot describe.
+    The tuples are the same in every process. Raises TypeError if the closure holds a value that
+    this function cannot describe.
 
     By default, numba identifies a closure by its pickle. Code just compiled from source and the
     same code read from a `.pyc` file have different pickles, so a second process would compile all
-    loops again. Two pickles of the same intrinsic differ as well.
+    loops again. Two pickles of the same numba intrinsic also differ.
     """
     kind = type(value)
     name = kind.__module__, kind.__qualname__
@@ -184,7 +187,7 @@ def description(value: Any) -> Any:
 
 @cache
 def source_hash() -> str:
-    """Return a hash of the source files of the package that compiled code depends on."""
+    """Return a hash of those source files of mxnum on which compiled code depends."""
     package = Path(__file__).parents[2]
     files = [path for name in ("*", "memory/*", "definition/*", "engine/**/*") for path in package.glob(f"{name}.py")]
     digest = hashlib.sha256()

@@ -26,7 +26,7 @@ _VECTOR, _NUMBERS = ir.VectorType(_I32, LENGTH), ir.VectorType(ir.FloatType(), L
 
 
 def many(index: Any) -> Any:
-    """Return an index that stands for `index` and the fifteen indices after it.
+    """Return an index that represents `index` and the fifteen indices after it.
 
     Only compiled code can call this function.
     """
@@ -125,7 +125,8 @@ def store_nibbles(array: Any, index: Any, vector: Any) -> None:
 def total_float32(vector: Any) -> Any:
     """Return the bits of the sum of sixteen float32 numbers.
 
-    The sum adds the upper half of the numbers to the lower half until one number is left.
+    The sum repeatedly adds the upper half of the numbers to the lower half, until one number is
+    left.
 
     Only compiled code can call this function.
     """
@@ -170,7 +171,7 @@ def _load_nibbles(context, array, index):
 def _store_nibbles(context, array, index, vector):
     def generate(target, builder, signature, arguments):
         pointer, codes = element_pointer(target, builder, array, *arguments[:2]), arguments[2]
-        pairs = builder.bitcast(codes, _PAIRS)  # Of two neighbouring codes, the second is in the upper 32 bits.
+        pairs = builder.bitcast(codes, _PAIRS)  # In each pair, the second code is in the upper 32 bits.
         both = builder.or_(pairs, builder.lshr(pairs, ir.Constant(_PAIRS, [28] * (LENGTH // 2))))
         builder.store(builder.trunc(both, _BYTES), builder.bitcast(pointer, _BYTES.as_pointer()), align=1)
         return target.get_dummy_value()

@@ -4,9 +4,10 @@ Threads inherit the floating-point environment of their caller. If a thread rais
 caller raises this error too.
 
 Other libraries change a thread's flush-to-zero mode and rounding direction. For example, torch has
-a switch for flush-to-zero. Code that adds or multiplies floats checks once per call that rounding
-is to nearest and nothing is flushed to zero (`may_use_floats`). If `may_use_floats` returns False,
-the code computes with integers instead of floats.
+a switch for flush-to-zero. So each call that adds or multiplies floats first calls
+`may_use_floats`. That function checks that the thread rounds to nearest even and flushes no
+subnormal number to zero. If `may_use_floats` returns False, the code computes with integers instead
+of floats.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ import numba
 def run_in_threads(work: Callable[[Any], Any], pieces: Sequence[Any]) -> list[Any]:
     """Return the results of `work` for each piece, in order.
 
-    The caller's thread works on the first piece, and a new thread on each other piece.
+    The caller's thread processes the first piece. Each of the other pieces runs in a thread of its
+    own.
     """
     if len(pieces) == 1:
         return [work(pieces[0])]
@@ -91,12 +93,12 @@ def _number(bits: int) -> float:
     return number
 
 
-#: Numbers that show the rounding direction. `_NEXT` is the float64 number after 1. `_HALF_WAY` and
-#: `_NEARER` are 1/2 and 3/4 of the distance between `_ONE` and `_NEXT`.
+#: Numbers for the test of the rounding direction. `_NEXT` is the float64 number after 1.
+#: `_HALF_WAY` and `_NEARER` are 1/2 and 3/4 of the distance between `_ONE` and `_NEXT`.
 _ONE, _NEXT = _number(1023 << 52), _number((1023 << 52) + 1)
 _HALF_WAY, _NEARER = _number(970 << 52), _number((970 << 52) + (1 << 51))
-#: Numbers that show flushing to zero: the least positive normal number (half of it is subnormal),
-#: 1/2 and 2.
+#: Numbers for the test of flushing to zero: the least positive normal number (half of it is
+#: subnormal), 1/2 and 2.
 _TINY, _HALF, _TWO = (_number(bits) for bits in (1 << 52, 1022 << 52, 1024 << 52))
 
 

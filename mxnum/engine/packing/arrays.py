@@ -20,9 +20,10 @@ from mxnum.memory.dtypes import Array
 
 
 class Packed(NamedTuple):
-    """The packed codes of an array of the shape `shape`, read and written part by part.
+    """Packed codes of an array, which are read and written in parts.
 
-    Each part of a row must begin and end at a byte boundary of the packed row.
+    `shape` is the shape of the unpacked array. Each part of a row must begin and end at a byte
+    boundary of the packed row.
     """
 
     array: Array
@@ -63,7 +64,7 @@ def pack(codes: Array, bits: int, out: Array | None = None) -> Array:
 
 
 def unpack(packed: Array, bits: int, length: int, out: Array | None = None) -> Array:
-    """Return the codes that `pack` packed, `length` codes in each row.
+    """Return the unpacked codes, `length` codes in each row.
 
     If given, `out` receives the codes and is returned. Padding bits at the end of a row are
     ignored.
@@ -92,7 +93,7 @@ def _as_rows(codes: Array, packed: Array, bits: int) -> tuple[Array, Array, int]
 def _rows_of(run: Callable[..., Any]) -> Any:
     """Return `loop(read, written, codes, rows)`, which calls `run` for each row.
 
-    The arrays are contiguous.
+    `codes` is the number of codes in all rows. `read` and `written` are contiguous arrays.
     """
 
     def loop(read, written, codes, rows):

@@ -1,4 +1,4 @@
-"""The compiled definition: sums by integer arithmetic, for every floating-point environment."""
+"""The compiled definition of products: integer sums, right in every floating-point environment."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def by_blocks(a: Operand, b: Operand, out: Array, threads: int | None) -> None:
     """Add one term for each block to `out`, in block order and in float32, for every pair of rows.
 
     The term of a block is the exact sum of the products of its elements, times both scales, rounded
-    once. If scales are floats, elements are multiplied by their scales before the products are
-    summed, which gives the same terms.
+    once. If an operand has float scales, its elements are first multiplied by their scales. The
+    terms are the same.
     """
     of_a, of_b = (Terms.of_values(x) if x.has_float_scales else Terms.of_elements(x) for x in (a, b))
     scales: list[Any] = [x.scales for x in (a, b)]
@@ -108,9 +108,10 @@ def exact_loop() -> Any:
     `a` and `b` are tuples: the arrays of `Terms.parts`, then the scales. `numbers` are the block
     length, `adding`, the lowest exponent of a product, and the number of limbs of the accumulator.
 
-    The sum of each block is exact, then scaled and rounded once. If `adding`, the sums of the
-    blocks of a row are added in float32 to the starting value. If not `adding`, a row is a single
-    block, and the starting value is one term of the exact sum.
+    The exact sum of the products of a block is multiplied by both scales and rounded once. If
+    `adding` is True, the results of the blocks of a row are added in float32 to the starting value.
+    If `adding` is False, a row is a single block, and the starting value is one term of the exact
+    sum.
     """
     add_product, state_of, special_float32 = exact.add_product, exact.state_of, exact.special_float32
     carry, rounded, often = exact.carry, exact.rounded, exact.CARRY_EVERY
@@ -161,7 +162,7 @@ def exact_loop() -> Any:
 def scale_loop() -> Any:
     """Return `scale(x, factors)`, which multiplies the float32 vector `x` by `factors` in place."""
     fma_float32 = make_fma_float32()
-    minus_zero = 1 << 31  # Adding -0 keeps the sign of a product that is zero.
+    minus_zero = 1 << 31  # Unlike +0, the addend -0 keeps the sign of a product that is zero.
 
     def scale(x, factors):
         for i in range(x.size):
@@ -188,7 +189,7 @@ def _by_rows(
 ) -> None:
     """Run a loop over all pairs of a row of `a` and a row of `b`.
 
-    Threads share the rows of the operand that has more rows.
+    The rows of the operand that has more rows are divided among the threads.
     """
     height, width = out.shape
     workers = worth(out.size * a[0].shape[-1], PRODUCTS_PER_THREAD, threads)

@@ -1,7 +1,8 @@
 """Sums by float hardware, with the same bits as the sums of `by_definition`.
 
-The floating-point environment must be the default. Sums in sequence need only fused multiply-adds.
-Sums by blocks need a number type that holds the exact sums; `exactness` chooses this type.
+The functions need the default floating-point environment. Sums in sequence need only fused
+multiply-adds. Sums by blocks need a number type that holds the exact sums; `exactness` chooses this
+type.
 """
 
 from __future__ import annotations
@@ -119,8 +120,8 @@ class _Side(NamedTuple):
     def new_panels(self, rows: int, word: str, run: int | None, is_right: bool) -> _Panels:
         """Return uninitialized panels for `rows` rows.
 
-        If `run` is given, there are also panels for scales, and the rows of all panels are long
-        enough for whole blocks of `run` elements.
+        If `run` is given, there are also panels for scales, and rows have room for whole blocks of
+        `run` elements.
         """
         width = SHAPES[word].columns if is_right else SHAPES[word].rows
         if run is None:
@@ -136,10 +137,10 @@ class _Side(NamedTuple):
     def pack(self, some: slice, panels: _Panels, bias: int = 0) -> None:
         """Pack the rows that the slice `some` selects into `panels`.
 
-        If `panels` has panels for scales, the scales are packed there. Otherwise, each element is
-        multiplied by its scale.
+        If `panels` has panels for scales, the scales are packed into these panels. Otherwise, each
+        element is multiplied by its scale.
 
-        `bias` is added to all 8-bit integers of the left operand, so that none is negative.
+        `bias` is added to all 8-bit integers of the left operand, so that none of them is negative.
         """
         if self.scales is None:
             pack(self.rows(some), panels.numbers)
@@ -192,7 +193,7 @@ def _multiply(left: _Side, right: _Side, word: str, run: int | None, out: Array,
     """Compute one matrix product by blocks of `run` elements, or in sequence if `run` is None."""
     height, width = out.shape
     rows, columns = SHAPES[word].rows, SHAPES[word].columns
-    # If there are few columns, exchange the operands, so that the lanes of vectors are filled.
+    # If the result has few columns, swap the operands, so that the columns fill a vector.
     if width < height and width <= columns // 2:
         turned = out.T.copy()
         _multiply(right, left, word, run, turned, threads)
@@ -258,7 +259,7 @@ def by_blocks_of_stack(a: Operand, b: Operand, held: Held, out: Array, threads: 
 
 
 def _parts(panels: int, width: int, columns: int, workers: int) -> list[Any]:
-    """Return what each worker computes: (slice of row panels, first column, end of columns)."""
+    """Return the share of each worker: (slice of row panels, first column, end column)."""
     if width >= workers * columns or width >= panels * columns:
         return [(slice(0, panels), a, b) for a, b in pairwise(bounds(width, workers, columns)) if a < b]
     return [(slice(a, b), 0, width) for a, b in pairwise(bounds(panels, workers)) if a < b]

@@ -11,18 +11,18 @@ from mxnum.definition.word import dialect
 from mxnum.engine.products.float32_by_integers import make_round
 from mxnum.engine.products.terms import INFINITY, NOT_A_NUMBER, ZERO
 
-#: States of a sum with nonfinite products: a bit for each sign of infinity, and both bits for NaN.
+#: States of a sum with nonfinite products. Each sign of infinity has one bit; NaN has both bits.
 PLUS, MINUS, INVALID = 1, 2, 3
 
 _DIGIT = 32
 _DIGIT_MASK = (1 << _DIGIT) - 1
 _HALF = 27
 _HALF_MASK = (1 << _HALF) - 1
-#: The number of products that are added between two propagations of carries. Each product changes
-#: a limb by less than 2**36, so after 2**20 products all limbs are far below 2**63.
+#: Carries are propagated after this many products. Each product changes a limb by less than 2**36,
+#: so after 2**20 products all limbs are far below 2**63.
 CARRY_EVERY = 1 << 20
-#: The number of significand bits to which a finished sum is normalized before it is rounded. The
-#: last bit is sticky. The sum in the limbs is exact.
+#: The exact sum in the limbs is normalized to this many significand bits before it is rounded. The
+#: last bit is sticky.
 SUM_WIDTH = 60
 
 _normalize_sum = make_normalize(SUM_WIDTH)
@@ -64,7 +64,10 @@ def add_product(limbs, a, b, position):
 
 @dialect
 def carry(limbs):
-    """Limit the digits to 0..2**32-1 by propagating carries; the last digit keeps the sign."""
+    """Propagate carries, so that all digits but the last lie in 0..2**32-1.
+
+    The last digit has the sign of the sum.
+    """
     for i in range(limbs.size - 1):
         up = limbs[i] >> _DIGIT
         limbs[i] &= _DIGIT_MASK
@@ -88,8 +91,8 @@ def rounded(limbs, position):
         last -= 1
     if last < 0:
         return 0
-    # The leading digit and the upper 29 bits of the next digit make 30 to 61 bits. The last bit of
-    # `value` is sticky: it is also set if any lower bit of the sum is set.
+    # `value` has 30 to 61 bits: the leading digit and the upper 29 bits of the next digit. The last
+    # bit of `value` is sticky: it is also set if any lower bit of the sum is set.
     value = int(limbs[last]) << 29
     below = 0
     if last > 0:
@@ -114,9 +117,9 @@ def limbs_for(lowest: int, highest: int) -> int:
 
 @dialect
 def state_of_product(a, b):
-    """Return PLUS, MINUS, INVALID or 0 for the product of two numbers of given classes.
+    """Return the state of the product of two numbers of given classes.
 
-    PLUS and MINUS stand for infinities, INVALID for NaN, and 0 for a finite product.
+    The state is PLUS or MINUS for an infinity, INVALID for NaN, and 0 for a finite product.
     """
     if a >= NOT_A_NUMBER or b >= NOT_A_NUMBER:
         return INVALID
@@ -129,10 +132,10 @@ def state_of_product(a, b):
 
 @dialect
 def state_of(classes_a, classes_b, start, stop):
-    """Return PLUS, MINUS, INVALID or 0 for the sum of the products `start` to `stop` of two rows.
+    """Return the state of the sum of the products `start` to `stop` - 1 of two rows.
 
-    `classes_a` and `classes_b` are the classes of the elements of both rows. The result is the
-    bitwise or of the states of all products.
+    `classes_a` and `classes_b` are the classes of the rows' elements. The state of the sum is the
+    bitwise or of the states of all products: PLUS, MINUS, INVALID or 0.
     """
     state = 0
     for k in range(start, stop):
@@ -142,5 +145,5 @@ def state_of(classes_a, classes_b, start, stop):
 
 @dialect
 def special_float32(state):
-    """Return the bits of the float32 infinity or NaN that a state other than 0 stands for."""
+    """Return the bits of the float32 infinity or NaN for a state other than 0."""
     return 0x7F800000 if state == PLUS else 0xFF800000 if state == MINUS else 0x7FC00000

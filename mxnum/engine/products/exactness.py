@@ -1,10 +1,10 @@
 """Decide how hardware can hold exact sums of blocks.
 
 The elements of a format are integer multiples of one unit. Sums of products of elements are exact
-in any order up to 2**24 units in float32, and up to 2**53 units in float64. If sums of a format
-could exceed 2**53 units, the elements of the given arrays decide whether float64 suffices, because
-most blocks span only a few binades. If the blocks of the arrays span too many binades, each element
-of one operand is split into two parts.
+up to 2**24 units in float32, and up to 2**53 units in float64, in any order of addition. If sums of
+a format could exceed 2**53 units, float64 may still suffice for the given arrays, because most
+blocks span only a few binades. If the blocks of the arrays span too many binades, each element of
+one operand is split into two parts.
 
 Small elements are multiplied as integers, and the sums of the products must not exceed 2**24 units.
 
@@ -30,8 +30,8 @@ from mxnum.formats import E8M0, ElementFormat
 from mxnum.memory.dtypes import Array
 
 _EXACT = {"float32": 24, "float64": 53}
-#: If float64 cannot hold a sum, elements are split into two parts; the lower part has this many
-#: bits.
+#: If float64 cannot hold a sum, each element is split into an upper and a lower part. The lower
+#: part has this many bits.
 SPLIT = 16
 
 
@@ -39,8 +39,9 @@ SPLIT = 16
 class Held:
     """The number type that holds the block sums of two matrices, and whether elements are split.
 
-    `word` is the number type of the panels, which hold the packed operands. `step` is None, or the
-    power of two at which each element of the left operand is split into two parts.
+    `word` is the number type of the panels, which hold the packed operands. If each element of the
+    left operand is split into two parts, `step` is the power of two that separates the parts.
+    Otherwise `step` is None.
     """
 
     word: str
@@ -70,8 +71,8 @@ class Exactness:
     """How hardware can hold exact block sums, for elements of two formats."""
 
     word: str
-    #: True if `word` holds the sums of all possible elements exactly. If False, the elements of the
-    #: given arrays decide whether `word` suffices.
+    #: True if `word` holds the sums of all possible elements exactly. If False, whether `word`
+    #: suffices depends on the elements of the given arrays.
     always: bool
     #: True if `word` holds the sums of all possible elements exactly, provided that each element of
     #: the first operand is split into two parts.
@@ -84,12 +85,12 @@ class Exactness:
 def exactness_of(
     a: ElementFormat, b: ElementFormat, run: int, instructions: str = "", extra: int = 0
 ) -> Exactness | None:
-    """Return the cheapest way to hold sums of `run` products exactly, or None if there is none.
+    """Return the cheapest way to hold sums of `run` products exactly, or None if no way is exact.
 
     `instructions` is the result of `integers.instructions`. `extra` is the number of significand
     bits of both scales together, minus 2; it is 0 if both scales are powers of two. If scales are
     floats, float32 is used only if it holds the product of any two scales exactly. float64 is used
-    only if it holds the sum of a block, multiplied by this product, exactly.
+    only if it holds the product of both scales and the sum of a block exactly.
 
     The result is None if an element other than zero is not a normal float32 number.
     """
@@ -122,10 +123,10 @@ def _has_infinite_scale(x: Operand) -> bool:
 
 
 def _scales_are_float32(a: Operand, b: Operand, run: int, unit: int) -> bool:
-    """Return True if float32 holds 2**unit times each product of a scale of `a` and a scale of `b`.
+    """Return True if 2**unit times any scale of `a` times any scale of `b` is exact in float32.
 
     Scales that are NaN are ignored. The scale code 0 is ignored if all elements of its block are
-    zero, because their sum is zero under any scale.
+    zero, because the sum of these elements is zero under any scale.
     """
     if _reach([_ends(x, x.scales) for x in (a, b)], unit):
         return True
@@ -172,7 +173,7 @@ def run_of(x: Operand) -> int:
 
 
 def may_be_wide(a: Operand, b: Operand, run: int) -> bool:
-    """Return True if float64 might not hold the sum of some block.
+    """Return True if the sum of some block might not be exact in float64.
 
     The elements of a block are multiples of the spacing of numbers in its lowest binade, and lie
     below the end of its highest binade. So a product of two elements has at most w_a + w_b bits,
@@ -183,16 +184,16 @@ def may_be_wide(a: Operand, b: Operand, run: int) -> bool:
 
 
 def bits_to_spare(run: int) -> int:
-    """Return how many bits a product may have so that float64 holds a sum of `run` products."""
+    """Return the most bits that each of `run` products may have if float64 is to hold their sum."""
     return _EXACT["float64"] - (run - 1).bit_length()
 
 
 def widths(x: Operand, run: int) -> Array:
-    """Return the width in bits of each column of blocks.
+    """Return for each column of blocks the number of bits that its elements span.
 
     The elements of a column are multiples of the spacing s of numbers in their lowest binade, and
-    lie below the end t of their highest binade. The width is log2(t / s). For integer elements, the
-    width is the number of bits of an element.
+    lie below the end t of their highest binade. They span log2(t / s) bits. Integer elements span
+    the number of bits of an element.
     """
     element, starts = x.format, np.arange(0, x.array.shape[1], run)
     if element.integer:
@@ -204,10 +205,11 @@ def widths(x: Operand, run: int) -> Array:
 
 
 def bits_between(least: Array, greatest: Array, mantissa: int) -> Array:
-    """Return how many bits lie from the lowest bit of `least` to the highest bit of `greatest`.
+    """Return for each column of blocks the number of bits that its elements span.
 
-    Both arrays hold codes without sign bits, one for each column of blocks. An item of `least` is
-    the least nonzero code, minus 1. If all elements are zero, the item is 255, and the result is 0.
+    Both arrays hold one code without sign bit for each column: `greatest` the greatest code, and
+    `least` the least nonzero code, minus 1. If all elements of a column are zero, its item in
+    `least` is 255, and its result is 0.
     """
     low, high = np.maximum((least + 1) >> mantissa, 1), np.maximum(greatest >> mantissa, 1)
     return np.where(greatest > 0, high - low + mantissa + 1, 0)

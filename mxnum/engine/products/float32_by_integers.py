@@ -1,7 +1,7 @@
-"""float32 addition and fused multiply-add on bit patterns, by integers.
+"""Compute float32 sums and fused multiply-adds on bit patterns, with integer arithmetic.
 
-A result is rounded once, to nearest even. The results have the bits of hardware in its default
-floating-point environment, except that these functions return only the canonical NaN.
+A result is rounded once, to nearest even. It has the same bits as the result of hardware in the
+default floating-point environment, except that a NaN is always the canonical NaN.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The compiled definition of a matrix unit's fused sums, for every floating-point environment."""
+"""Compute the fused sums of a matrix unit by the compiled definition.
+
+The definition gives the same bits in every floating-point environment.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +32,8 @@ PRODUCTS_PER_THREAD = 1 << 13
 def multiply(a: Side, b: Side, unit: MatrixUnit, k: int, out: Array, redo: Array | None, threads: int | None) -> None:
     """Compute d = a·b + c for each pair of rows, as matrix instructions with K = `k` do.
 
-    `out` holds c on entry and d on return. If `redo` is given, only the pairs of rows with True in
-    `redo` are computed.
+    `out` holds c on entry and d on return. If `redo` is given, only the pairs of rows for which
+    `redo` is True are computed.
     """
     accumulator, point = FLOATS[unit.accumulator], a.point + b.point
     kept, own = unit.fraction_bits, accumulator.mantissa_bits
@@ -55,9 +58,10 @@ def _arrays(x: Side, some: slice) -> tuple[Array, ...]:
 
 @cache
 def fused_loop(accumulator: ElementFormat, rounding: Rounding) -> Any:
-    """Return `multiply(a, b, numbers, marks, out)`, which computes a·b + c for marked row pairs.
+    """Return the function `multiply(a, b, numbers, marks, out)`.
 
-    `a` and `b` are tuples of arrays that `_arrays` returns.
+    `multiply` computes a·b + c for the pairs of rows for which `marks` is True. `a` and `b` are the
+    tuples that `_arrays` returns.
     """
     parts, finish, add = make_parts(accumulator), make_finish(accumulator, rounding), make_add(accumulator)
     fma = make_fma_float32()
@@ -100,7 +104,7 @@ def fused_loop(accumulator: ElementFormat, rounding: Rounding) -> Any:
                             exponents[g] = exponent + int(scale_ea[i, own_a]) + int(scale_eb[j, own_b])
                             significands[g] = significand * int(scale_ma[i, own_a]) * int(scale_mb[j, own_b])
                             largest = max(largest, exponents[g])
-                        # If a product or the addend is infinite or NaN, `state` alone decides.
+                        # If a product or the addend is infinite or NaN, `finish` ignores `sums`.
                         sums = align(sign_c, exponent_c, significand_c, largest, left_c, right_c)
                         for g in range(count):
                             negative = 1 if significands[g] < 0 else 0
@@ -123,7 +127,7 @@ def fused_loop(accumulator: ElementFormat, rounding: Rounding) -> Any:
 
 @dialect
 def _state_of_scaled(state, class_a, class_b):
-    """Return the state (infinite, invalid or 0) of a group's sum times both of its scales."""
+    """Return the state (infinite, invalid or 0) of a group's sum multiplied by both scales."""
     if class_a >= NOT_A_NUMBER or class_b >= NOT_A_NUMBER:
         return INVALID
     if state != 0 and (class_a == ZERO or class_b == ZERO):
@@ -139,7 +143,7 @@ def factor_loop() -> Any:
     rounds to nearest even. All arrays hold bit patterns.
     """
     fma = make_fma_float32()
-    ZERO = -(1 << 31)  # x + -0 is x for every number x, and keeps the sign of a zero.
+    ZERO = -(1 << 31)  # Adding -0 changes no number, not even the sign of a zero.
 
     def scale(product, left, right):
         for i in range(product.shape[0]):

@@ -25,9 +25,10 @@ from mxnum.units.unit import ZERO_EXPONENT, MatrixUnit
 #: Threads save time only if each thread computes at least this many products.
 PRODUCTS_PER_THREAD = 1 << 20
 Scales = tuple[ScaleFormat | None, ScaleFormat | None]
-#: Float hardware computes group sums only if no E8M0 scale has an |exponent| above this.
+#: The limit for the exponents of E8M0 scales: with a larger abs(exponent), float hardware does not
+#: compute group sums.
 _FARTHEST_SCALE = 40
-#: The number of bits of a float32 significand, and of the magnitude of a 32-bit integer.
+#: The number of bits of a float32 significand, and of the magnitude of a signed 32-bit integer.
 _FLOAT32, _INTEGER = 24, 31
 
 
@@ -44,10 +45,11 @@ def serves(a: Operand, b: Operand, scales: Scales, unit: MatrixUnit) -> bool:
 
 
 def _serves_groups(a: Operand, b: Operand, scales: Scales, unit: MatrixUnit) -> bool:
-    """Return True if float32 holds every group sum times the significands of its scales.
+    """Return True if float hardware computes group sums bit for bit.
 
-    The products of scales must also be float32 numbers with exponents far from float32's limits, so
-    that no subnormal result has to be rounded.
+    Each group sum times the significands of its scales must be exact in float32. The products of
+    scales must also be float32 numbers. Their exponents must be far from float32's limits, so that
+    no subnormal result has to be rounded.
     """
     how, bits = exactness.exactness_of(a.format, b.format, unit.group), 0
     if how is None or how.word != "float32" or unit.addend != "term" or not 23 <= unit.fraction_bits <= 35:
@@ -67,7 +69,7 @@ def _serves_groups(a: Operand, b: Operand, scales: Scales, unit: MatrixUnit) -> 
 
 
 def special_rows(x: Operand, scale: ScaleFormat | None) -> Array:
-    """Return a mask of the rows that hold an infinity or NaN, or a scale that is NaN."""
+    """Return a mask of the rows with an infinite or NaN element, or with a NaN scale."""
     classes = table(x.format).classes >= INFINITY
     special: Array = np.any(classes[x.array], 1) if classes.any() else np.zeros(len(x.array), np.bool_)
     if x.scales is not None and scale is not None and scale.bits == 8:
@@ -81,7 +83,8 @@ def multiply(a: Operand, b: Operand, scales: Scales, unit: MatrixUnit, k: int, o
     Both matrices come from `Operand.by_rows`. `out` holds c on entry and d on return. Rows in which
     `special_rows` finds an infinity or NaN get wrong results.
     """
-    # If K is less than the terms per fused sum, zeros pad the operands, which changes no sum.
+    # If K is less than the number of terms of a fused sum, the operands are padded with zeros. The
+    # zeros change no sum.
     sums = -(-(-(-a.array.shape[1] // k) * k) // unit.terms)
     if not sums:
         return
@@ -121,9 +124,9 @@ def _term_panels(
 ) -> list[Any]:
     """Return panels of significands, exponents, scale exponents and factors, in this order.
 
-    There is a scale exponent for each fused sum, and a float32 factor for each promotion (see
-    `MatrixUnit`). The scale exponents are None if all are 0, and the factors are None if the unit
-    does not promote partial sums.
+    There is one scale exponent for each fused sum, and one float32 factor for each promotion (see
+    `MatrixUnit`). The scale exponents are None if all are 0. The factors are None if the unit does
+    not promote partial sums.
     """
     parts = table(x.format)
     panels: list[Any] = [
@@ -162,7 +165,7 @@ def _repeated(x: Operand, scale: ScaleFormat, length: int, count: int) -> Parts:
 def _packed(
     x: Operand, unit: MatrixUnit, sums: int, width: int, numbers: Array, padding: int, threads: int | None
 ) -> Array:
-    """Return panels of `width` rows that hold `numbers[code]` for each code of a matrix."""
+    """Replace each code of a matrix by `numbers[code]`, and return panels of `width` rows."""
     codes, length = x.array, sums * unit.terms
     if unit.order:
         codes = np.pad(codes, ((0, 0), (0, length - codes.shape[1])))

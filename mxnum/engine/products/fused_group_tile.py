@@ -22,11 +22,11 @@ from mxnum.engine.products.fused_tile import _F32, _F64, _I32, _I64, _LOWEST, LA
 def _group_tile(typing_context, panels, tile, p, q, numbers):
     """Replace the addends in `tile` by fused sums of panel `p` of `a` and panel `q` of `b`.
 
-    `multiply` describes `panels`. Each group has a float32 scale, and the int32 exponent of this
-    scale.
+    The docstring of `multiply` describes `panels`. Each group has a float32 scale, and the int32
+    exponent of this scale.
 
-    `numbers` are five counts: of fused sums, of groups per fused sum, of products per group, of
-    fraction bits, and of float64 bits that the result drops.
+    `numbers` holds five counts: the fused sums, the groups per fused sum, the products per group,
+    the fraction bits, and the float64 bits that the result drops.
     """
 
     def generate(context, builder, signature, arguments):
@@ -52,8 +52,8 @@ def _group_tile(typing_context, panels, tile, p, q, numbers):
             largest = t.loop(first, last, [t.all(_I32, _LOWEST)] * ROWS, greatest)
             largest = [t.greater(m, t.exponent_of(c)) for m, c in zip(largest, chain, strict=True)]
             fields = [builder.sub(builder.add(kept, t.all(_I32, 127)), m) for m in largest]
-            # Limit the exponent field to 254, because 255 stands for infinity or NaN. The limit
-            # applies only if every group has a scale of zero; then all terms are zero.
+            # Limit the exponent field to 254, because 255 encodes infinity or NaN. A field exceeds
+            # the limit only if every group has a scale of zero, so that all terms are zero.
             fields = [
                 builder.select(builder.icmp_signed("<", x, t.all(_I32, 254)), x, t.all(_I32, 254)) for x in fields
             ]
@@ -87,11 +87,11 @@ def _group_tile(typing_context, panels, tile, p, q, numbers):
 
 @compile_loop
 def multiply(panels, numbers, out, first):
-    """Compute d = a·b + c for all panels; d replaces c in `out`, from column `first` on.
+    """Replace c in `out` by d = a·b + c for all panels, from column `first` on.
 
     The panels are six arrays of shape (panels, length, rows or lanes): elements of a and of b,
-    group scales of a and of b, and the exponents of these scales. `_group_tile` describes
-    `numbers`.
+    group scales of a and of b, and the exponents of these scales. The docstring of `_group_tile`
+    describes `numbers`.
     """
     a, b = panels[0], panels[1]
     tile = np.zeros((a.shape[2], b.shape[2]), np.float32)

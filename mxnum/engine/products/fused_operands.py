@@ -19,7 +19,7 @@ from mxnum.units.unit import ZERO_EXPONENT, MatrixUnit
 
 @dataclass(frozen=True)
 class Parts:
-    """An array of numbers, held as signed significands, exponents and classes (see `terms`)."""
+    """An array of numbers, stored as signed significands, exponents and classes (see `terms`)."""
 
     significands: Array
     exponents: Array
@@ -27,7 +27,7 @@ class Parts:
 
     @classmethod
     def of_codes(cls, codes: Array, source: ElementFormat) -> Parts:
-        """Return the significands, exponents and classes of the numbers that codes stand for.
+        """Return the significands, exponents and classes of the numbers that the codes encode.
 
         The codes are integers of any type and shape.
         """
@@ -71,7 +71,7 @@ _ONE = 127 << 23
 
 @cache
 def table(source: ElementFormat) -> Parts:
-    """Return the significands, exponents and classes of all numbers of a format, by code."""
+    """Return the significand, exponent and class of every code of a format, indexed by code."""
     return Parts.of_codes(np.arange(1 << source.bits), source)
 
 
@@ -80,25 +80,27 @@ class Side:
     """One matrix of a product: its elements, and a scale for every `block` elements of a row."""
 
     elements: Parts
-    #: The scales that multiply the terms of a sum. All are 1 if the unit multiplies partial sums by
-    #: `factors` instead.
+    #: The scales that multiply the terms of a sum. If the unit multiplies partial sums by `factors`
+    #: instead, these scales are all 1.
     scales: Parts
-    #: The float32 scales by which partial sums are multiplied, as bit patterns.
+    #: The float32 scales that multiply partial sums, as bit patterns.
     factors: Array
     block: int
-    #: The number of fraction bits in the product of an element's significand and its scale's
-    #: significand.
+    #: The number of fraction bits of the product (significand of an element) * (significand of its
+    #: scale).
     point: int
     #: True for each row that holds an infinity or NaN.
     special: Array
 
 
 def side(x: Operand, scale: ScaleFormat | None, unit: MatrixUnit, k: int) -> Side:
-    """Return the rows of a matrix as a `Side`, padded to whole matrix instructions with K = `k`.
+    """Return a matrix as a `Side`, with each row padded to a multiple of `k` elements.
 
-    The matrix comes from `Operand.by_rows`. Elements lie in the order in which the unit adds their
-    products. If the unit adds products in groups, significands are integers in units of the
-    format's smallest number, so that products can be added without alignment.
+    A matrix instruction adds `k` products. The argument `x` is a result of `Operand.by_rows`. In a
+    row of the `Side`, elements lie in the order in which the unit adds their products.
+
+    If the unit adds products in groups, each significand is the element divided by the format's
+    smallest positive number. Products can then be added without alignment.
     """
     source, (rows, length) = x.format, x.array.shape
     padded = -(-length // k) * k

@@ -25,7 +25,7 @@ def matmul(
     out: Array,
     threads: int | None,
 ) -> None:
-    """Compute d = a·b + c over the last axis, as matrix instructions with K = `k` do.
+    """Compute d = a·b + c, summed over the last axis, as matrix instructions with K = `k` do.
 
     `out` holds c on entry and d on return. `out` is a C-contiguous array of the accumulator's type,
     with the shape (*batch, rows of a, rows of b).
@@ -48,10 +48,11 @@ def matmul(
 
 
 def multiply_by_factors(product: Array, left: Array | None, right: Array | None) -> None:
-    """Multiply a float32 product, in place, by a factor for each row and one for each column.
+    """Multiply each row and each column of a float32 product by a factor, in place.
 
     `left` holds the factors of rows, and `right` the factors of columns. Both arrays have the axes
-    of the operands, with length 1 in the last axis. None stands for factors of 1.
+    of the operands, with length 1 in the last axis. If `left` or `right` is None, its factors are
+    all 1.
     """
     *batch, height, width = product.shape
     one = np.ones((1, 1), np.float32)

@@ -7,7 +7,7 @@ Each lane computes one fused sum at a time, in the steps of the definition:
 2. Multiply each product of significands (an integer that float32 holds) by the power of two that
    aligns the product. Truncate each aligned product to a 32-bit integer, and add the integers.
 
-3. Add the aligned addend in float64. Clear low bits of the sum, which truncates the result.
+3. Add the aligned addend in float64. Truncate the sum, by clearing its low bits.
 
 The results are defined in the default floating-point environment only.
 """
@@ -33,10 +33,11 @@ LANES = 16
 ROWS = 8 if llvmlite.binding.get_host_cpu_features().get("avx512f") else 4
 #: The greatest number of fraction bits with which sums of aligned products fit in 32-bit integers.
 MOST_BITS = 26
-#: The start of the search for the greatest exponent; below the exponents of all products.
+#: The initial value in the search for the greatest exponent, which is less than the exponent of any
+#: product.
 _LOWEST = -(1 << 20)
-#: The exponent of a zero addend, and of a sum whose terms are all zero. It is below the exponents
-#: of all nonzero terms, but float64 still holds the powers of two that are computed from it.
+#: The exponent of a zero addend, and of a sum whose terms are all zero. This exponent is less than
+#: that of any nonzero term. Yet float64 can represent the powers of two that are computed from it.
 LEAST = -600
 
 
@@ -75,7 +76,7 @@ class _Tile(_Builder):
         return self.ir.bitcast(self.ir.shl(wide, self.all(_I64, 52)), self.vector(_F64))
 
     def scalars(self, panel: Any, index: Any) -> list[Any]:
-        """Return, for each row of a panel, a vector that repeats the row's number at `index`."""
+        """Return one vector for each row of a panel: the row's number at `index` in every lane."""
         row = self.at(panel, index, ROWS)
         return [self.splat(self.ir.load(self.ir.gep(row, [_I64(i)]))) for i in range(ROWS)]
 
@@ -86,7 +87,7 @@ class _Tile(_Builder):
     def exponent_of(self, c: Any) -> Any:
         """Return the exponents of float32 numbers.
 
-        The exponent of subnormal numbers is -126, and that of zeros is `LEAST`.
+        A subnormal number has the exponent -126, and a zero has the exponent `LEAST`.
         """
         field = self.ir.and_(
             self.ir.lshr(self.ir.bitcast(c, self.vector(_I32)), self.all(_I32, 23)), self.all(_I32, 255)
@@ -126,15 +127,17 @@ class _Tile(_Builder):
 def _fused_tile(typing_context, panels, tile, p, q, numbers):
     """Replace the addends in `tile` by fused sums of panel `p` of `a` and panel `q` of `b`.
 
-    `multiply` describes `panels`. There is an int32 scale exponent for each fused sum, and a
-    float32 factor for each promotion (see `MatrixUnit`). Scales and factors may be None.
+    The docstring of `multiply` describes `panels`. The arrays of scales hold an int32 exponent for
+    each fused sum, and the arrays of factors hold a float32 factor for each promotion (see
+    `MatrixUnit`). Scales and factors may be None.
 
-    `numbers[:3]` are three counts: of fused sums, of terms per fused sum, and of terms per 32-bit
-    integer sum. `numbers[3]` is the number of fraction bits of a sum. `numbers[4]` is `numbers[3]`
-    minus the number of fraction bits of a product. The lowest `numbers[5]` bits of the float64 sum
-    are cleared. `numbers[6]` is the `quantum` of `_Tile.rounded`. `numbers[7]` is the number of
-    fused sums per promotion. `numbers[8]` is the number of fused sums after which the addend is
-    added, or 0 if the addend is a term of the first sum.
+    `numbers[0]` is the number of fused sums, `numbers[1]` the number of terms per fused sum, and
+    `numbers[2]` the number of terms per 32-bit integer sum. `numbers[3]` is the number of fraction
+    bits of a sum. `numbers[4]` is `numbers[3]` minus the number of fraction bits of a product.
+    `numbers[5]` is the number of low bits of the float64 sum that are cleared. `numbers[6]` is the
+    `quantum` of `_Tile.rounded`. `numbers[7]` is the number of fused sums per promotion.
+    `numbers[8]` is 0 if the addend is a term of the first fused sum. Otherwise, the addend is added
+    to the result of each group of `numbers[8]` fused sums.
     """
     sa, sb, ea, eb, scale_a, scale_b, factor_a, factor_b = panels.types
 
@@ -208,7 +211,7 @@ def _fused_tile(typing_context, panels, tile, p, q, numbers):
             return [t.rounded(x, m, kept, mask, quantum) for x, m in zip(totals, largest, strict=True)]
 
         def chained(first: Any, last: Any, start: list[Any]) -> list[Any]:
-            """Compute a chain of fused sums, which begins with `start`."""
+            """Compute a chain of fused sums whose first addend is `start`."""
             length = builder.select(is_after, together, builder.sub(last, first))
 
             def instruction(index: Any, chain: list[Any]) -> list[Any]:

@@ -1,9 +1,9 @@
-"""Products of small integers: the vector instructions that add them, and their packed operands.
+"""The vector instructions that add up products of small integers, and their packed operands.
 
 All elements of a format without infinity and NaN are integer multiples of one unit. A 32-bit word
 holds four elements as 8-bit integers, or two elements as 16-bit integers. One instruction
 multiplies the integers of two words and adds the products to a 32-bit sum, in every lane of a
-vector.
+vector. A packed operand consists of panels, which are groups of rows.
 
 The instructions for 8-bit integers require an unsigned left operand, so a bias makes the integers
 of the left operand nonnegative. To cancel the bias, the sum of a block starts at -bias times the
@@ -27,12 +27,12 @@ from mxnum.engine.products.terms import INFINITY, meanings
 from mxnum.formats import ElementFormat
 from mxnum.memory.dtypes import Array
 
-#: The number of integers in a 32-bit word, by the type of panels.
+#: The number of integers in a 32-bit word, for each type of integers in a panel.
 IN_WORD = {"int8": 4, "int16": 2}
-#: How many rows, and how many codes of each row, pass through registers at a time.
+#: The rectangle that `move` packs in registers: the number of rows, and of codes in each row.
 _ROWS, _CODES = 4, 16
 _RECTANGLE = _ROWS * _CODES
-#: The greatest number of codes for which registers hold a table of integers.
+#: The largest number of codes whose table of integers fits in registers.
 _TABLE = 64
 
 _I8, _I32, _I64 = (ir.IntType(bits) for bits in (8, 32, 64))
@@ -64,13 +64,13 @@ HOST_LANES = lanes()
 class Integers:
     """The elements of a format as integers."""
 
-    #: The elements in units of 2**unit, by code, as int16.
+    #: The value of each code as an int16, in units of 2**unit.
     values: Array
     unit: int
 
     @property
     def bias(self) -> int:
-        """The least number that, added to each element, leaves no element negative."""
+        """The least number that makes every element nonnegative if it is added to the elements."""
         return -int(self.values.min())
 
 
@@ -93,7 +93,7 @@ def integers_of(element: ElementFormat) -> Integers | None:
 
 
 def word_for(a: ElementFormat, b: ElementFormat, run: int, given: str) -> str | None:
-    """Return the integer type for exact sums of `run` products, or None if no type is possible.
+    """Return the integer type that gives exact sums of `run` products: "int8", "int16" or None.
 
     `given` is the result of `instructions`. The caller ensures that no sum of `run` products
     exceeds 2**24 units, so 32 bits hold every sum. Without VNNI, a sum of 8-bit products is kept as
@@ -116,9 +116,9 @@ def new_panels(rows: int, length: int, width: int, word: str) -> Array:
 def pack(codes: Array, element: Integers, panels: Array, bias: int, starts: Array | None) -> None:
     """Store rows of codes in panels as integers, padded with zeros.
 
-    `starts` is None for the left operand, and for 16-bit integers. If `starts` is None, `bias` is
-    added to 8-bit integers. Otherwise `starts` receives the sum of the integers of each block,
-    times `-bias`.
+    If `starts` is None, the function adds `bias` to 8-bit integers. Otherwise, the function writes
+    to `starts`, for each block, the sum of the block's integers times `-bias`. `starts` is None for
+    the left operand, and for 16-bit integers.
     """
     is_turned = codes.strides[0] < codes.strides[1]
     memory = np.ascontiguousarray(codes.T if is_turned else codes)
@@ -144,7 +144,7 @@ def _tables(element: Integers, bias: int, kind: np.dtype[Any]) -> tuple[Array, A
 def _pack(memory, is_turned, table, halves, panels):
     """Store the rows of `memory`, or its columns if `is_turned`, in panels.
 
-    Rectangles of 4 rows by 16 codes pass through registers.
+    The loop packs rectangles of 4 rows by 16 codes in registers, and the remaining codes singly.
     """
     count, words, width, size = panels.shape
     rows, length = (memory.shape[1], memory.shape[0]) if is_turned else memory.shape
@@ -152,8 +152,8 @@ def _pack(memory, is_turned, table, halves, panels):
         first, panel = p * width, panels[p]
         high = min(width, rows - first)
         whole_rows, whole = high // _ROWS * _ROWS, length // _CODES * _CODES
-        # The inner loops go along the rows of `memory`, so that all 64 codes of a cache line are
-        # read while the line is in the cache.
+        # The inner loops follow the rows of `memory`, so that all 64 codes of a cache line are read
+        # while the line is in the cache.
         if is_turned:
             for k in range(0, whole, _CODES):
                 for r in range(0, whole_rows, _ROWS):
@@ -175,9 +175,9 @@ def _pack(memory, is_turned, table, halves, panels):
 def _moving(turning: bool) -> Any:
     """Return `move(memory, table, halves, panel, where)`, which packs 4 rows of 16 codes.
 
-    `where` is (i, j, word, row), and `move` reads codes from `memory[i, j]` on. If `turning`,
-    `move` packs columns of `memory` as rows. `move` writes words to `panel`, from index `word` on,
-    in the rows from `row` on.
+    `where` is (i, j, word, row). `move` reads the codes that begin at `memory[i, j]`, and writes
+    the words that begin at `panel[word, row]`. If `turning` is True, `move` packs columns of
+    `memory` instead of rows.
     """
 
     @intrinsic
@@ -199,15 +199,16 @@ def _moving(turning: bool) -> Any:
             while len(lines) > 1:
                 whole = range(2 * lines[0].type.count)
                 lines = [_chosen(builder, lines[k], lines[k + 1], whole) for k in range(0, len(lines), 2)]
-            # In a panel, the codes of one word are adjacent, and so are the words of all rows at
-            # one index.
+            # In a panel, the codes of a word are adjacent. The words of all rows at the same index
+            # are adjacent too.
             order = [(r, w + t) for w in range(0, _CODES, 4) for r in range(_ROWS) for t in range(4)]
             codes = _chosen(
                 builder, lines[0], lines[0], [k * _ROWS + r if turning else r * _CODES + k for r, k in order]
             )
             low, high = (_looked_up(builder, codes, builder.gep(parts.data, [_I64(k * _TABLE)])) for k in (0, 1))
-            # An 8-bit code is itself the integer, so the code plus the bias is stored. Table
-            # entries include the bias; code 0 stands for 0, so the entry for code 0 is the bias.
+            # Table entries include the bias. Without a table, the 8-bit code is the integer itself,
+            # and the bias is added here. Code 0 has the value 0, so the table entry of code 0 is
+            # the bias.
             shift = _splat(builder, builder.trunc(builder.load(values.data), _I8), _RECTANGLE)
             has_table = builder.icmp_signed("<=", builder.extract_value(values.shape, 0), _I64(_TABLE))
             low = builder.select(has_table, low, builder.add(codes, shift))
@@ -230,7 +231,7 @@ _copy, _turn = _moving(False), _moving(True)
 
 
 def _looked_up(builder: Any, codes: Any, table: Any) -> Any:
-    """Return IR for the bytes of a 64-byte table at the indices `codes`."""
+    """Return IR that looks up each of `codes` in a table of 64 bytes."""
     count = 4 * lanes()
     name = "llvm.x86.avx512.pshuf.b.512" if lanes() == 16 else "llvm.x86.avx2.pshuf.b"
     parts = []
@@ -274,7 +275,8 @@ def _sum_blocks(panels, bias, starts):
 def _add_words(typing_context, panels, index, factor, starts, place):
     """Add `factor` times the sum of each word's integers to a vector of `starts`.
 
-    The words begin at `index` of `panels`, and the vector begins at `place` of `starts`.
+    The words begin at word `index` of the flat `panels`, and the vector begins at element `place`
+    of the flat `starts`.
     """
 
     def generate(context, builder, signature, arguments):
@@ -332,8 +334,7 @@ def dot(builder: Any, total: Any, left: Any, right: Any, word: str) -> Any:
 def widened(builder: Any, total: Any, start: Any) -> Any:
     """Return IR for the 32-bit sums of the products over a block of 8-bit integers.
 
-    `total` is the last result of `dot` for the block, and `start` is the value from which sums
-    start.
+    `total` is the last result of `dot` for the block, and `start` is the initial value of the sums.
     """
     if instructions() == "vnni":
         return total

@@ -34,7 +34,7 @@ class Operand:
     scale_bits: int = 1
 
     def viewed(self, view: Callable[[Array], Array], blocks: Blocks) -> Operand:
-        """Return this operand with its block lengths replaced, and `view` applied to its arrays."""
+        """Return this operand with `view` applied to its arrays, and with new block lengths."""
         scales = None if self.scales is None else view(self.scales)
         offsets = None if self.offsets is None else view(self.offsets)
         blocks = blocks if self.blocks else ()
@@ -49,7 +49,10 @@ class Operand:
         return self.viewed(lambda x: x.swapaxes(-1, -2), (*self.blocks[:-2], *self.blocks[:-3:-1]))
 
     def by_rows(self) -> Operand:
-        """Return this operand with scales and offsets for every row, so that rows can be sliced."""
+        """Return this operand with its scales and offsets repeated for each row.
+
+        The rows of the result can be sliced.
+        """
         if all(block == 1 for block in self.blocks[:-1]):
             return self
         scales, offsets = (None if part is None else self._for_each_row(part) for part in (self.scales, self.offsets))
@@ -64,8 +67,8 @@ class Operand:
     def joined(self, multiple: int) -> Operand:
         """Return this stack of matrices as one matrix.
 
-        Rows of zeros pad each matrix of the stack, so that its number of rows is a multiple of
-        `multiple`.
+        Each matrix of the stack is padded with rows of zeros until its number of rows is a multiple
+        of `multiple`.
         """
 
         def join(x: Array) -> Array:
@@ -81,12 +84,12 @@ class Operand:
         return per_block
 
     def rows(self, some: slice) -> Operand:
-        """Return the rows in the slice `some` of a matrix that `by_rows` returned."""
+        """Return a slice of the rows of this matrix, which must come from `by_rows`."""
         return self.viewed(lambda x: x[some], self.blocks)
 
 
-#: A function that returns the values of an operand in float32, rounded once to nearest even. The
-#: second argument of the function is the number of threads.
+#: A function that returns the values of an operand in float32, rounded once to nearest even. Its
+#: second argument is the number of threads.
 ToFloat32 = Callable[[Operand, int | None], Array]
 
 
@@ -107,7 +110,7 @@ def stack(out: Array, a: Operand, b: Operand) -> tuple[Array, Operand, Operand]:
 def matrices(out: Array, a: Operand, b: Operand) -> Iterator[tuple[Array, Operand, Operand]]:
     """Yield, for each index of the batch, a matrix of `out` and the matrices of both operands.
 
-    The leading axes of the operands broadcast. Both operands come from `Operand.by_rows`.
+    The batch axes of the operands are broadcast. Both operands must come from `Operand.by_rows`.
     """
     if out.ndim == 2:  # Fast path: making views would take a tenth of the time of a small product.
         yield out, a, b
@@ -123,7 +126,7 @@ def matrices(out: Array, a: Operand, b: Operand) -> Iterator[tuple[Array, Operan
 
 
 def _at(x: Operand, place: tuple[int, ...]) -> Operand:
-    """Return the matrix of `x` for one index of the batch. `x` broadcasts along the batch axes."""
+    """Return the matrix of `x` for one index of the batch, after broadcasting the batch axes."""
     own = x.array.shape[:-2]
     index: Any = tuple(0 if n == 1 else i for n, i in zip(own, place[len(place) - len(own) :], strict=True))
     return x.viewed(lambda part: part[index], x.blocks[-2:])

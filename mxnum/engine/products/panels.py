@@ -54,8 +54,9 @@ class Decoder:
 
     #: The values of the elements, by code.
     table: Array
-    #: The parameters of `_decoded`. All parameters are zero if the codes are neither integers nor
-    #: laid out like float16.
+    #: The parameters of `_decoded`. If all parameters are zero, `_decoded` cannot convert the
+    #: codes, and `table` converts them. `_decoded` can convert integers, and floats whose fields
+    #: fit into those of float16.
     fields: Array
 
 
@@ -114,10 +115,11 @@ def _pack(memory, is_turned, table, fields, scales, run, panels):
 def _moving(turning: bool) -> Any:
     """Return `move(memory, fields, scales, panel, where)`, which copies a tile of 8 x 8 numbers.
 
-    `where` is (start, pitch, factor, place, width). `move` reads eight lines of `memory`, which
-    begin at the indices start, start + pitch, start + 2 * pitch, .... `move` writes eight lines to
-    `panel`, at place, place + width, .... If `turning`, `move` transposes the tile. If `scales` is
-    not None, `move` multiplies each line that it writes by the eight scales from index `factor` on.
+    `where` is the tuple (start, pitch, factor, place, width). `move` reads eight lines of `memory`,
+    which begin at the indices start, start + pitch, start + 2 * pitch, .... `move` writes eight
+    lines to `panel`, at place, place + width, .... If `turning`, `move` transposes the tile. If
+    `scales` is not None, it holds one scale for each of the eight numbers in a line, from index
+    `factor` on. `move` multiplies the numbers by these scales.
     """
 
     @intrinsic
@@ -169,7 +171,7 @@ _copy_tile, _turn_tile = _moving(False), _moving(True)
 
 
 def _decoded(builder: Any, fields: Any, codes: Any) -> Any:
-    """Return IR for the float32 numbers of a vector of codes.
+    """Return LLVM IR that converts a vector of codes to float32 numbers.
 
     The fields of a float code are shifted to their positions in float16. The processor widens
     float16 numbers exactly, subnormals included. Codes of integer elements are converted as

@@ -1,10 +1,10 @@
 """A register-blocked matrix product in which every rounding is defined.
 
-One tile of the result, a few rows by a few vectors of columns, stays in registers while the summed
-index advances. For any size of tile, each element of the result is summed in the order of the
-summed index, as in a plain triple loop. Fused multiply-adds are explicit calls of `llvm.fma`; the
-compiler is never allowed to contract other operations. The results are defined in the default
-floating-point environment only.
+A tile of the result has a few rows, and its columns form a few vectors. The tile stays in registers
+while the loop over the summed index runs. For any size of tile, each element of the result is
+summed in the order of the summed index, as in a plain triple loop. Fused multiply-adds are explicit
+calls of `llvm.fma`; the compiler is never allowed to contract other operations. The results are
+defined in the default floating-point environment only.
 
 Operands are panels: C-contiguous arrays of shape (panels, length, rows or columns of a tile),
 padded with zeros. A number of a panel is a float, or a word of several integers (see `integers`).
@@ -28,7 +28,7 @@ from mxnum.engine.products import integers
 #: The summed index is cut into pieces of about this length, so that a panel of columns stays in the
 #: second-level cache.
 _PIECE = 1024
-#: While a panel of columns is in the cache, this many panels of rows are multiplied by it.
+#: The number of panels of rows that a panel of columns is multiplied by while it is in the cache.
 _SHARING = 16
 
 _I32, _I64, _F32, _F64 = ir.IntType(32), ir.IntType(64), ir.FloatType(), ir.DoubleType()
@@ -97,7 +97,7 @@ class _Builder:
         return self.ir.gep(pointer, [self.ir.mul(index, _I64(step))])
 
     def load(self, pointer: Any, word: Any) -> Any:
-        """Return a vector loaded from memory that is aligned for single elements only."""
+        """Load a vector from a pointer that is aligned for one element, not for a whole vector."""
         loaded = self.ir.load(self.ir.bitcast(pointer, self.vector(word).as_pointer()))
         loaded.align = 8 if word == _F64 else 4
         return loaded
@@ -114,8 +114,8 @@ class _Builder:
     def add_product(self, a: Any, b: Any, c: Any) -> Any:
         """Return a * b + c, rounded once.
 
-        If panels hold words of several small integers, multiply each integer in `a` by the integer
-        at the same position in `b`, and add the products of each word to `c`.
+        If each word of the panels holds several small integers, multiply the integers of two words
+        pairwise, and add the sum of these products to the word in `c`.
         """
         if self.word == _I32:
             return integers.dot(self.ir, c, a, b, self.kind)
@@ -127,7 +127,8 @@ class _Builder:
     def loop(self, start: Any, stop: Any, initial: list[Any], body: Any) -> list[Any]:
         """Return the final values of a loop that computes ``values = body(index, values)``.
 
-        `index` goes from `start` to `stop` - 1. The first pass runs even if `stop` <= `start`.
+        `index` runs from `start` to `stop` - 1. The loop body runs at least once, even if `stop` <=
+        `start`.
         """
         before = self.ir.block
         head, after = self.ir.append_basic_block("loop"), self.ir.append_basic_block("after")
@@ -152,9 +153,9 @@ class _Builder:
         return [self.load(self.ir.gep(pointer, [_I64(v * self.shape.lanes)]), word) for v in range(self.vectors)]
 
     def multiply(self, a: Any, b: Any, start: Any, stop: Any, initial: list[Any]) -> list[Any]:
-        """Return, for each cell, `initial` plus the products at the indices from `start` to `stop`.
+        """Return, for each cell, `initial` plus the products at indices `start` to `stop` - 1.
 
-        A cell is a vector of the tile. `add_product` is called once for each cell and index.
+        A cell is a vector of the tile. The loop calls `add_product` once for each cell and index.
         """
 
         def body(k: Any, sums: list[Any]) -> list[Any]:
@@ -167,7 +168,7 @@ class _Builder:
     def block_sums(self, a: Any, b: Any, start: Any, stop: Any, starts: Any) -> list[Any]:
         """Return the sums of one block as floats, for all vectors of the tile.
 
-        `starts` points to the values from which sums of 8-bit integers start, one for each column.
+        For 8-bit integers, `starts` points to the initial values of the sums, one for each column.
         """
         zeros = [ir.Constant(self.vector(self.word), [0] * self.shape.lanes)] * self.vectors
         initial = zeros if self.kind != "int8" else self.columns(starts, self.word)
@@ -186,9 +187,9 @@ def _tile(typing_context, panels, out, run, where):
     `multiply` describes `panels`. `where` is (p, q, start, stop, row, column): panel `p` of `a` is
     multiplied by panel `q` of `b`, and the tile begins at (row, column).
 
-    Without scales, the sum has one fma for each index from `start` to `stop`, in order. With
-    scales, the sum has one term for each block from `start` to `stop`, and a block has `run`
-    indices. The term of a block is its exact sum, scaled and rounded to float32 once.
+    Without scales, each element gets one fma for each index from `start` to `stop` - 1, in order.
+    With scales, `start` and `stop` count blocks of `run` indices. Each block adds one term to each
+    element: the exact sum over the block, scaled and rounded to float32 once.
     """
 
     a, b, scales_a, scales_b, starts = panels.types
@@ -239,13 +240,13 @@ def _tile(typing_context, panels, out, run, where):
 def multiply(panels, run, out, first, count):
     """Add the products of all panels to `out`, from column `first` on.
 
-    `panels` are (a, b, scales of a, scales of b, starts). `out` is a C-contiguous float32 matrix in
-    which `count` matrices lie one below the other. The panels of `a` are divided equally among the
-    `count` matrices, and so are the panels of `b`. Panels of columns may extend beyond the edge of
-    `out`. Every NaN becomes canonical.
+    `panels` are (a, b, scales of a, scales of b, starts). `out` is a C-contiguous float32 matrix
+    that contains `count` matrices, stacked along its rows. Each of these matrices has an equal
+    share of the panels of `a` and of the panels of `b`. Panels of columns may extend beyond the
+    edge of `out`. Every NaN in the computed columns becomes the canonical NaN.
 
-    `run` is the length of blocks, or 1 if scales are None. For 8-bit integers, `starts` are panels
-    of the initial values of block sums; otherwise `starts` is None.
+    `run` is the length of a block, or 1 without scales. For 8-bit integers, `starts` has panels
+    with the initial values of the block sums; otherwise `starts` is None.
     """
     a, b = panels[0], panels[1]
     rows, columns = a.shape[2], b.shape[2]

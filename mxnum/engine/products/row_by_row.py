@@ -1,6 +1,7 @@
 """Products without tiles: sequential sums for two vectors, and sums by blocks for two matrices.
 
-If float64 cannot hold the sum of a block exactly, each element of one operand is split in two.
+If float64 cannot hold the sum of a block exactly, each element of one operand is split into two
+parts, and the products of each part are summed separately.
 """
 
 from __future__ import annotations
@@ -47,11 +48,12 @@ def _fma(typing_context, a, b, c):
 def by_blocks(
     a: Array, b: Array, scales_a: Array, scales_b: Array, run: int, step: float | None, out: Array, threads: int | None
 ) -> None:
-    """Add the float64 sum of each block, scaled and rounded once, to `out` in block order.
+    """Add one term for each block to `out`, in block order.
 
-    If `step` is given, each number of `a` is split into a multiple of `step` and a remainder. Then
-    float64 holds the sum of the multiples and the sum of the remainders exactly. `out` holds the
-    starting values of the sums.
+    The term of a block is the exact sum of its products, times both scales, rounded once to
+    float32. If float64 cannot hold the exact sum, the caller passes `step`, and each number of `a`
+    is split into a multiple of `step` and a remainder. float64 holds the sum of the products of
+    each part exactly. `out` holds the starting values of the sums.
     """
     a, b = (_in_blocks(x, run) for x in (a, b))
     high = low = a
@@ -83,8 +85,8 @@ def _blocks(a, high, low, b, scales_a, scales_b, is_split, out):
                 exact = np.float64(0)
                 if is_split:
                     exact = _rounded_to_odd(_sum(high[i, block], b[j, block]), _sum(low[i, block], b[j, block]))
-                # If a part of an element is 0 and is multiplied by an infinity of `b`, this sum is
-                # NaN, although the exact sum may be infinite.
+                # One part of a split element may be 0. If `b` holds an infinity there, the sum of
+                # the parts is NaN although the exact sum may be infinite. So sum whole elements.
                 if not is_split or not math.isfinite(exact):
                     exact = _sum(a[i, block], b[j, block])
                 total += np.float32(exact * (np.float64(scales_a[i, block]) * np.float64(scales_b[j, block])))
@@ -93,7 +95,7 @@ def _blocks(a, high, low, b, scales_a, scales_b, is_split, out):
 
 @register_jitable(fastmath={"reassoc"})
 def _sum(a, b):
-    """Return a dot product. The compiler may add in any order, because the sum is exact."""
+    """Return a dot product. The sum is exact, so the compiler may reorder its additions."""
     total = 0.0
     for k in range(a.size):
         total += np.float64(a[k]) * np.float64(b[k])
@@ -104,8 +106,7 @@ def _sum(a, b):
 def _rounded_to_odd(high, low):
     """Return high + low in float64, rounded to odd.
 
-    Rounding the result again, to float32, gives the same number as rounding the exact sum to
-    float32.
+    The result rounds to the same float32 number as the exact sum of high and low.
     """
     total = high + low
     part = total - high

@@ -1,7 +1,7 @@
 """Matrix products along the last axes of two operands, with a defined accumulation.
 
-Sums by blocks or in sequence use float hardware if the result has the same bits as the
-definition's. In other cases, and for exact sums, integers are used, as in the definition.
+Float hardware computes sums by blocks and sums in sequence if the result has the same bits as the
+definition. Otherwise, and for exact sums, mxnum uses integers, like the definition.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def matmul(
     to_float32: ToFloat32,
     tensor_scales: Sequence[Array] = (),
 ) -> None:
-    """Add the matrix product of both operands to `out`, with sums over the last axis of each.
+    """Add the matrix product of `a` and `b` to `out`, with sums over the last axis of both.
 
     `out` is a C-contiguous float32 array of shape (*batch, rows of a, rows of b), which holds the
     starting values of the sums. If `tensor_scales` are given, the sums are then multiplied by the
@@ -85,8 +85,9 @@ def add_to_rows(x: Array, row: Array) -> None:
 def _multiply_stack(a: Operand, b: Operand, out: Array, threads: int | None) -> bool:
     """Compute block sums for a stack of small matrices, and return True.
 
-    Returns False, and computes nothing, if an operand is a single matrix, if the matrices are
-    large, or if floats might not hold the sums.
+    Compute nothing and return False if an operand is a single matrix, if the matrices are large, or
+    if each product has only one element. Do the same if floats might not hold the sums unless
+    elements are split.
     """
     is_stack = a.array.ndim > 2 and b.array.ndim > 2 and out.shape[-1] * out.shape[-2] > 1
     if not is_stack or math.prod(out.shape[-2:]) * a.array.shape[-1] > SMALL:

@@ -1,6 +1,6 @@
-"""Values split into integers: each value is a sum of terms m * 2**e with an integer m, |m| < 2**53.
+"""Values split into integers: each value is a sum of terms m * 2**e, with abs(m) < 2**53.
 
-A value has one term, or two if its block has an offset.
+Each m is an integer. A value has one term, or two terms if its block has an offset.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class Term:
     def scaled(self, scales: Array) -> Term:
         """Return the numbers of this term times scales, which are E8M0 codes or float32 values.
 
-        If scales are float32 values, the significands of this term must have at most 29 bits.
+        If scales are float32 values, the significands of this term must have at most 29 bits, so
+        that the products fit into 53 bits.
         """
         if scales.dtype == np.float32:
             return self * Term.of_codes(signed_bits(scales), FLOATS["float32"])
@@ -64,7 +65,7 @@ class Term:
         )
 
     def __mul__(self, other: Term) -> Term:
-        """Return the exact products. A product is NaN if a factor is NaN, or for 0 * infinity."""
+        """Return the exact products. The product is NaN for a NaN factor, and for 0 * infinity."""
         kinds = [x.classes & ~np.uint8(1) for x in (self, other)]
         kind, least = np.maximum(*kinds), np.minimum(*kinds)
         is_nan = (kind == NOT_A_NUMBER) | ((kind == INFINITY) & (least == ZERO))
@@ -85,7 +86,7 @@ def meanings(element: ElementFormat) -> Term:
 
 @dataclass(frozen=True)
 class Terms:
-    """A matrix of values, split into the terms that loops over exact products read."""
+    """A matrix of values, split into the terms from which loops compute exact products."""
 
     significands: Array  # Significands and exponents have the shape (terms, rows, length).
     exponents: Array

@@ -1,7 +1,7 @@
-"""NVFP4 in the arithmetic of a software stack, as a transform of blocks.
+"""Convert to and from NVFP4 with compiled loops, in the arithmetic of a software stack.
 
 If the loops cannot convert some block, the caller's function `otherwise` converts the whole array
-with numpy. `mxnum.stacks` defines the arithmetic of each stack.
+with numpy. `definition.stack_arithmetic` defines the arithmetic of each stack.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def dequantize(
     threads: int | None,
     otherwise: Callable[[], Array],
 ) -> Array:
-    """Return the float32 values of codes that are stored one to a byte.
+    """Return the float32 values of codes, of which each byte holds one.
 
     If the loops cannot convert some block, the function returns the result of `otherwise`.
     """

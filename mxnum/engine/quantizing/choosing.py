@@ -1,4 +1,4 @@
-"""Four over six: for each block, compare the errors under two scales, and choose the better."""
+"""Four over six: for each block, choose the scale with the smaller error out of two scales."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def choose_scales(x: Array, scales: Array, tensor: Array, walk: Walk, asked: Set
 
 
 def _number(code: int, fmt: ElementFormat) -> Fraction:
-    """Return the number that a magnitude code stands for, as a fraction.
+    """Return the number that a magnitude code represents, as a fraction.
 
-    The number is computed from the fields of the code, because a processor may be set to read
-    subnormal floats as zero.
+    The function uses integer arithmetic on the fields of the code, because a processor may be set
+    to read subnormal floats as zero.
     """
     exponent, mantissa = divmod(code, 1 << fmt.mantissa_bits)
     significand = mantissa + (exponent > 0) * (1 << fmt.mantissa_bits)

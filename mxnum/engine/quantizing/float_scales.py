@@ -56,7 +56,7 @@ transform = lru_cache(maxsize=None)(FloatScales)
 
 
 def _applying(asked: Settings, target: ElementFormat | None) -> Operation:
-    """Return the operation that makes codes, or values in `target` if it is given."""
+    """Return the operation that quantizes to codes or, if `target` is given, to its values."""
     chooses = asked.float_rule.error_power and not asked.scales_given
     given = replace(asked, scales_given=True) if chooses else asked
     source, scale = asked.source, asked.format.scale
@@ -77,9 +77,10 @@ def quantizing(
 ) -> Conversion:
     """Return the `Conversion` that quantizes floats by `fast` if possible, else by `definition`.
 
-    `find` is a pair of functions from (largest magnitude, tensor scale) to the scale code: a fast
-    one and the definition. If the caller gives the scales, `find` is (None, None). `nan_code` is
-    the scale code of blocks that hold NaN or infinity; -1 if such blocks get no special code.
+    `find` is a pair of functions that compute a scale code from (largest magnitude, tensor scale):
+    a fast function and the definition. If the caller passes scales, `find` is (None, None).
+    `nan_code` is the scale code of blocks that hold NaN or infinity, or -1 if these blocks have no
+    special code.
     """
     find_fast, find_defined = find
 
@@ -115,7 +116,7 @@ def _conversion(
 
 
 def _constant_run(walk: Walk) -> int:
-    """Return the length of blocks if loops have a kernel for this length, else 0."""
+    """Return the block length, or 0 if loops have no kernel for this block length."""
     return walk.run if walk.run in loops.RUNS else 0
 
 
@@ -143,9 +144,9 @@ _defined_scale = lru_cache(maxsize=1024)(make_float_scale)
 
 
 def _fast(asked: Settings, target: ElementFormat | None) -> Formulation | None:
-    """Return the fast formulation that makes codes, or values in `target` if it is given.
+    """Return the fast formulation that quantizes to codes or, if `target` is given, to its values.
 
-    Returns None if `paths` lists no fast formulation for the formats and modes.
+    The result is None if `paths` lists no fast formulation for the formats and modes.
     """
     source, element, scale = asked.source, asked.element, asked.format.scale
     if target is not None and not paths.MULTIPLIED.covers(target, element, scale=scale):
@@ -162,7 +163,7 @@ def _fast(asked: Settings, target: ElementFormat | None) -> Formulation | None:
 def _after_choosing(asked: Settings, convert: Operation) -> Operation:
     """Return the operation that chooses scales with `choosing`, and then runs `convert`.
 
-    `convert` must be an operation that reads given scales.
+    `convert` must be an operation that reads the scales from its arguments.
     """
 
     def along(walk: Walk, draw: Draw) -> Run:
@@ -202,7 +203,7 @@ def tensor_scale(request: Request, by_rows: bool) -> tuple[Array, Array | None]:
 def scale_of_bits(
     asked: Settings, flat: Array, in_c_order: bool = True, threads: int | None = None
 ) -> tuple[Array, Array | None]:
-    """Return what `tensor_scale` returns; `flat` holds the bit patterns of the numbers."""
+    """Return the result of `tensor_scale` for an array whose bit patterns are in `flat`."""
     source, (_, find_one, greatest_of, run) = asked.source, _tensor_scale_of(asked)
     maxima: Array | None = None
     if run and in_c_order:
@@ -238,12 +239,12 @@ def _finding_tensor_scale(source: ElementFormat, element: ElementFormat, scale: 
 
 
 def _largest_of_blocks(flat: Array, source: ElementFormat, run: int, maxima: Array, threads: int | None) -> int:
-    """Return the largest magnitude of a flat array; store the largest of each block in `maxima`.
+    """Return the largest magnitude of a flat array; store that of each block in `maxima`.
 
     Blocks have `run` elements. All magnitudes are bit patterns.
     """
     loop, count = block_maxima(source, run), worth(flat.size, ELEMENTS_PER_THREAD, threads)
-    if count == 1:  # Fast path: avoids the lists of pieces.
+    if count == 1:  # Fast path: one thread needs no list of pieces.
         return int(loop(flat, maxima))
     cuts = bounds(maxima.size, count)
     pieces = [(flat[run * a : run * b], maxima[a:b]) for a, b in pairwise(cuts)]
@@ -253,11 +254,11 @@ def _largest_of_blocks(flat: Array, source: ElementFormat, run: int, maxima: Arr
 def greatest(bits: Array, loop: Callable[[Array], Any], threads: int | None) -> int:
     """Return the bit pattern of the largest magnitude of a flat array.
 
-    `loop` is a result of `greatest_magnitude`. If the array holds a NaN, the result is the bit
-    pattern of a NaN.
+    `loop` is the loop that `greatest_magnitude` returns. If the array holds a NaN, the result is
+    the bit pattern of a NaN.
     """
     count = worth(bits.size, ELEMENTS_PER_THREAD, threads)
-    if count == 1:  # Fast path: avoids the list of pieces.
+    if count == 1:  # Fast path: one thread needs no list of pieces.
         return int(loop(bits))
     cuts = bounds(bits.size, count)
     return int(max(run_in_threads(loop, [bits[a:b] for a, b in pairwise(cuts)])))

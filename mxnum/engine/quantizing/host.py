@@ -1,7 +1,7 @@
 """The operations on numpy arrays.
 
-Before an operation runs its plan, it raises an error for NaN or infinity if the settings forbid
-them.
+If the settings forbid NaN or infinity, an operation checks its input, and raises an error, before
+it runs its plan.
 """
 
 from __future__ import annotations
@@ -52,9 +52,10 @@ Quantized = tuple[Array, Array, Array | None]
 
 
 def quantize(request: Request, out: Quantized | None = None) -> Quantized:
-    """Return codes, scales and offsets (None without asymmetric scaling) of an array of floats.
+    """Convert an array of floats to codes, scales and offsets, and return these three.
 
-    New arrays have the memory order of the input, but packed codes are always in C order.
+    The offsets are None without asymmetric scaling. New arrays have the memory order of the input,
+    except that packed codes are always in C order.
     """
     asked, random = request.settings, request.random
     if asked.must_look:
@@ -83,7 +84,7 @@ def fake_quantize(request: Request, out: Array | None = None) -> Array:
 
 
 def fake_quantizer(request: Request, out: Array) -> Callable[[], Array]:
-    """Return a function that, at each call, quantizes the current numbers of the request's array.
+    """Return a function that quantizes the request's array anew at each call.
 
     The function takes no arguments, writes the values of the codes to `out`, and returns `out`.
 
@@ -105,12 +106,13 @@ def fake_quantizer(request: Request, out: Array) -> Callable[[], Array]:
 
 
 def repeated(asked: Settings, out: Array) -> Callable[[Array, RandomBits | None], None] | None:
-    """Return a function that quantizes arrays in C order, and writes the values of codes to `out`.
+    """Return a function that quantizes an array in C order, and writes the values to `out`.
 
-    The function takes the numbers as a flat array of bit patterns, and the source of random bits.
+    The function takes two arguments: the numbers, as a flat array of bit patterns, and the source
+    of random bits. Only one thread may call the function at a time.
+
     The result is None if numbers must be checked for NaN or infinity, if scales are given, if `out`
-    is not in C order, or if loops cannot process a whole array at once. Only one thread may call
-    the function at a time.
+    is not in C order, or if loops cannot process a whole array at once.
     """
     loops = to_values_plan(asked, draw_from_seed(SR_BITS) if asked.rounding.is_stochastic else None).direct
     if not isinstance(loops, Loops) or asked.must_look or asked.scales_given or not out.flags.c_contiguous:
@@ -152,7 +154,7 @@ def encode(
     out: Array | None = None,
     threads: int | None = None,
 ) -> Array:
-    """Return the codes of `target` for numbers without blocks, at scale 1."""
+    """Convert each number to a code of the format `target`, without blocks and at scale 1."""
     check_finite(x, source, target, nonfinite)
     plan = encoding_plan(x.shape, source, target, (rounding, overflow), drawn(random))
     return plan.run(x, out, random=random, threads=threads)[0]
@@ -161,7 +163,7 @@ def encode(
 def dequantize(request: DecodingRequest, out: Array | None = None) -> Array:
     """Return the values of an MX array.
 
-    A new array has its axes in the memory order of the codes.
+    If `out` is None, the new array has the memory order of the codes.
     """
     sides = (request.scales, request.offsets) if request.settings.has_offsets else (request.scales,)
     plan, tensor = from_codes_plan(request.settings), request.tensor_scale
@@ -171,7 +173,7 @@ def dequantize(request: DecodingRequest, out: Array | None = None) -> Array:
 def decode(
     codes: Array, element: ElementFormat, target: ElementFormat, out: Array | None = None, threads: int | None = None
 ) -> Array:
-    """Return the values of element codes without blocks, at scale 1."""
+    """Return the value of each element code, without blocks and at scale 1."""
     return decoding_plan(codes.shape, element, target).run(codes, out, threads=threads)[0]
 
 
@@ -196,17 +198,17 @@ def equal(a: Array, b: Array) -> bool:
 
 
 def check_finite(x: Array, source: ElementFormat, element: ElementFormat, nonfinite: Nonfinite) -> None:
-    """Raise an error for NaN or infinity if the policy `nonfinite` forbids them.
+    """Raise an error if `x` holds a NaN or infinity that the policy `nonfinite` forbids.
 
-    The policy `element` forbids a NaN if the element format has no NaN code. The message names the
-    index of the first forbidden number in C order.
+    The policy "raise" forbids both. The policy "element" forbids NaN if the element format has no
+    NaN code. The message names the index of the first forbidden number in C order.
     """
     if not must_look(element, nonfinite):
         return
     flat = signed_bits(x).ravel(order="K")
     if greatest_magnitude(source)(flat) <= source.max_code:
         return
-    is_any = nonfinite.by_error  # The policy `raise` forbids infinities too.
+    is_any = nonfinite.by_error  # The policy "raise" forbids infinities as well as NaN.
     magnitude = signed_bits(x) & ((1 << (source.bits - 1)) - 1)
     refused = magnitude > source.max_code + (0 if is_any else 1)
     if refused.any():
@@ -217,28 +219,32 @@ def check_finite(x: Array, source: ElementFormat, element: ElementFormat, nonfin
         raise errors.nonfinite("x", where, f"free of NaN for {element.name}, which has no NaN code", "a NaN")
 
 
-# The first call with certain settings makes a plan, and later calls share this plan.
+# Plans are cached: the first call with some settings makes a plan, and later calls use it again.
 
 
 def drawn(random: RandomBits | None) -> Draw:
-    """Return the kernel that draws random bits from `random`; None if `random` is None."""
+    """Return the kernel that draws random bits from `random`, or None if `random` is None."""
     if random is None:
         return None
     return draw_from_seed(random.sr_bits) if random.words is None else draw_from_words(random.sr_bits)
 
 
 class BlockTransform(Protocol):
-    """Makes operations on blocks: `apply` quantizes, `undo` decodes, `apply_and_undo` does both."""
+    """A factory of operations on blocks.
+
+    `apply` returns an operation that quantizes, `undo` an operation that decodes, and
+    `apply_and_undo` an operation that quantizes and then decodes.
+    """
 
     @property
     def sides(self) -> tuple[np.dtype[Any], ...]:
-        """The dtypes of the scales and, if there are any, of the offsets."""
+        """The dtype of the scales, followed by the dtype of the offsets if blocks have offsets."""
 
     def apply(self, asked: Settings) -> Operation:
         """Return the operation that computes the scales, offsets and codes of blocks."""
 
     def apply_and_undo(self, asked: Settings) -> Operation:
-        """Return the operation that quantizes, and decodes the codes to the type of the input."""
+        """Return the operation that quantizes numbers, then decodes them to the input's type."""
 
     def undo(self, asked: DecodingSettings) -> Operation:
         """Return the operation that computes values from codes, scales and offsets."""
@@ -268,7 +274,7 @@ def to_codes_plan(asked: Settings, packed: bool, draw: Draw) -> Plan:
 
 @lru_cache(maxsize=4096)
 def to_values_plan(asked: Settings, draw: Draw) -> Plan:
-    """Return the plan that quantizes, and decodes the codes to the type of the input."""
+    """Return the plan that quantizes numbers, then decodes them to the input's type."""
     transform = transform_of(asked.format.scale, asked.offset_range is not None)
     kinds = (asked.shape, numpy_dtype(asked.source)), *((asked.scales_shape, dtype) for dtype in transform.sides)
     return Plan(asked.shape, asked.blocks, transform.apply_and_undo(asked), draw, kinds)
@@ -287,14 +293,14 @@ def from_codes_plan(asked: DecodingSettings) -> Plan:
 def encoding_plan(
     shape: tuple[int, ...], source: ElementFormat, target: ElementFormat, modes: tuple[Rounding, Overflow], draw: Draw
 ) -> Plan:
-    """Return the plan that encodes numbers without blocks."""
+    """Return the plan that encodes each number on its own, without blocks."""
     kinds = ((shape, code_dtype(target.bits)),)
     return Plan(shape, (1,) * len(shape), encoding(source, target, *modes), draw, kinds)
 
 
 @lru_cache(maxsize=4096)
 def decoding_plan(shape: tuple[int, ...], element: ElementFormat, target: ElementFormat) -> Plan:
-    """Return the plan that decodes elements without blocks."""
+    """Return the plan that decodes each element code on its own, without blocks."""
     decode = at_scale_one(from_codes(element, target))
     return Plan(shape, (1,) * len(shape), decode, None, ((shape, numpy_dtype(target)),))
 

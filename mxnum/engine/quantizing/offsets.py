@@ -107,7 +107,7 @@ def _flat(sides: Sides) -> tuple[Array, Array]:
 def takes_half(offset_range: OffsetRange | None) -> bool:
     """Return True if the scale is computed from half the range of a block's numbers.
 
-    Otherwise, the scale is computed from the largest difference from the offset.
+    If False, the scale is computed from the largest magnitude after the offset is subtracted.
     """
     match offset_range:
         case OffsetRange.HALF:

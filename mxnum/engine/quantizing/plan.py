@@ -50,8 +50,8 @@ Run = Callable[[Array, Array, Sides, "Array | None", "Array | None", Array, "int
 #: The shape and the dtype of an array.
 Kind = tuple[tuple[int, ...], np.dtype[Any]]
 
-#: A function of contiguous flat arrays that returns the loop for arrays of these types: see
-#: `loops.rows.quantize`.
+#: A function that takes contiguous, flat arrays and returns the loop that is compiled for the types
+#: of these arrays (see `loops.rows.quantize`).
 Bind = Callable[..., Callable[..., int]]
 #: The arrays that a loop takes, contiguous, flat and viewed as integers: (x, out, scales), or for
 #: float scales (x, out, scales, tensor scales, maxima of blocks).
@@ -59,22 +59,22 @@ Flat = tuple[Array, ...]
 
 
 class Left(Exception):
-    """Raised if fast loops leave a block unconverted, and no loop for the definition can redo it.
+    """Raised if a fast loop leaves blocks unconverted, and the conversion has no slower loop.
 
     After this error, the output array is incomplete.
     """
 
 
 class Exact(NamedTuple):
-    """How to redo the panels that a fast loop leaves unconverted."""
+    """The slower loops, which convert the panels that a fast loop leaves unconverted."""
 
     #: Finds the scales of panels; None if codes are decoded.
     finder: Finder | None
     #: Converts panels by the definition.
     definition: Converter
-    #: Converts panels at any scale by float arithmetic, faster than the definition. Panels that
-    #: hold NaN or infinities may be left to `definition`. None if nothing is faster than the
-    #: definition.
+    #: Converts panels at any scale by float arithmetic, faster than `definition`. This converter
+    #: may leave panels that hold NaN or infinities to `definition`. None if `definition` converts
+    #: all panels.
     at_any_scale: Converter | None = None
 
 
@@ -87,10 +87,11 @@ class Conversion:
 
     #: The float type of the input; None if the input holds codes.
     source: ElementFormat | None
-    #: True if scales are floats. Loops for float scales process bands of rows, whatever the shape
-    #: of blocks.
+    #: True if scales are floats, not powers of two. Loops for float scales process bands of rows,
+    #: even if blocks lie along rows.
     has_float_scales: bool
-    #: Returns the fast loop for a walk; None if no loop is faster than the definition.
+    #: Returns the `Bind` of the fast loop for a walk; None if no loop is faster than the
+    #: definition.
     fast: Callable[[Walk, Draw], Bind] | None
     #: Returns the `Exact` that redoes the panels left by the fast loop; None if no loop can redo
     #: them. In most calls the fast loop converts all panels, so `exact` is called only when needed.
@@ -167,7 +168,7 @@ class Loops:
             self._redo_marked(flat, marks, words, threads)
         elif self._reads is None:
             self._redo_marked((self._unpacked(read).ravel(), written, *others), marks, words, threads)
-        else:  # The codes of blocks without a mark are right already.
+        else:  # Unpack first: blocks without a mark already have the right codes.
             codes = self._unpacked(written)
             self._redo_marked((read, codes.ravel(), *others), marks, words, threads)
             pack(codes, bits, written.reshape(len(codes), -1))
@@ -185,7 +186,7 @@ class Loops:
         return loop
 
     def _unpacked(self, packed: Array) -> Array:
-        """Unpack codes to one byte each, and return an array that has the rows of the walk."""
+        """Return the codes as an array with one byte for each code, and with the walk's rows."""
         of_rows = packed.reshape(self.walk.planes * self.walk.rows, -1)
         return unpack(of_rows, self.walk.bits, self.walk.columns)
 
@@ -216,13 +217,12 @@ class Operation:
 
     #: Returns the `Run` for a walk and a kernel that draws random bits.
     along: Callable[[Walk, Draw], Run]
-    #: Returns the `Run` that reads or writes packed codes, or None if no loop along the walk reads
-    #: or writes packed codes.
+    #: Returns a `Run` for packed codes, or None if the loops along the walk need unpacked codes.
     packed: Callable[[Walk, Draw], Run | None] = lambda walk, draw: None
-    #: True if the operation quantizes and so writes scales and offsets, False if it decodes and
-    #: reads them.
+    #: True if the operation quantizes and so writes scales and offsets. False if the operation
+    #: decodes and so reads scales and offsets.
     quantizes: bool = False
-    #: True if the operation needs a temporary array as large as a part. Parts must then be small.
+    #: True if the operation needs a temporary array as large as a part, so parts must be small.
     needs_scratch: bool = False
     #: True if short blocks are padded with zeros when blocks are copied to rows: see `Arrays`.
     fills_with_zeros: bool = False
@@ -265,8 +265,9 @@ class Plan:
         """Make the plan of `operation` for arrays of a shape.
 
         `kinds` has a shape and a dtype for the result, for scales, and for offsets if there are
-        any. Codes are packed if `packed_bits` is not 0. A plan for transposed arrays has an
-        `order`, which gives for each axis of the plan the axis of the caller's arrays.
+        any. Codes are packed if `packed_bits` is not 0. `order` is None unless the arrays are
+        transposed views of the caller's arrays. Axis i of a view is axis `order[i]` of the caller's
+        array.
         """
         self.shape, self.blocks, self.operation, self.draw, self.order = shape, blocks, operation, draw, order
         self.kinds, self.packed_bits, self.quantizes = kinds, packed_bits, operation.quantizes
@@ -280,8 +281,8 @@ class Plan:
         needs_scratch = operation.needs_scratch
         self._at_once = CHUNK if needs_scratch or not packed_bits else 4 * CHUNK
         self._fits = self.size <= self._at_once or not (needs_scratch or packed_bits)
-        #: The loops that convert whole arrays, if the arrays are in C order and inputs share no
-        #: memory with outputs. If `direct` is None, every call converts arrays in parts.
+        #: Converts whole arrays at once, if the arrays are in C order and inputs share no memory
+        #: with outputs. If `direct` is None, every call converts its arrays in parts.
         self.direct: Run | None = None
         if walk is not None and self.size > 0:
             self.direct = operation.packed(walk, draw) if packed_bits else None
@@ -301,10 +302,9 @@ class Plan:
     ) -> tuple[Array, Sides]:
         """Convert `x`, and return the result and the sides: scales, and offsets if there are any.
 
-        Results go to the caller's arrays `out` and `sides`, or to new arrays. As in numpy's own
-        functions, new arrays have their axes in the memory order of `x`. The tensor scale
-        broadcasts with the scales. `maxima` is used only if the loops take all of `x` at once, not
-        in parts.
+        The plan writes results to the caller's arrays `out` and `sides`, or to new arrays. New
+        arrays have the memory order of `x`, like the results of numpy's own functions. The tensor
+        scale broadcasts with the scales. The plan ignores `maxima` if it converts `x` in parts.
         """
         direct, words = self.direct, NO_WORDS
         if not x.flags.c_contiguous:
@@ -384,7 +384,7 @@ class Plan:
         threads: int | None,
         tensor_scale: Array | None,
     ) -> None:
-        """Convert arrays that the loops do not take directly, part by part."""
+        """Convert arrays part by part, because the loops cannot take them directly."""
         if self.size == 0:
             return
         is_same = (x.ctypes.data, x.strides, x.dtype) == (out.ctypes.data, out.strides, out.dtype)
@@ -415,7 +415,7 @@ class Plan:
         arrays.run(partial(self._run_part, random), threads)
 
     def _words_of(self, random: RandomBits) -> SeedWords | Plain:
-        """Return an object from which the random words of all elements are read part by part."""
+        """Return a source of the random words of all elements, which is read part by part."""
         if random.words is not None:
             return Plain(random.words)
         return SeedWords(random.key, random.sr_bits, self._callers_strides, self._callers_order, random.first)

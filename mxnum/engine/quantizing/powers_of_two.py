@@ -1,4 +1,4 @@
-"""The transform of blocks with scales that are powers of two, and of elements without blocks."""
+"""Convert blocks under scales that are powers of two, and convert elements without blocks."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from mxnum.formats import E8M0, ElementFormat
 from mxnum.memory.dtypes import Array
 from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
 
-#: Loops convert elements without blocks as blocks of this length at scale 1.
+#: The loops treat elements without blocks as blocks of this length with the scale 1.
 _RUN_OF_ELEMENTS = 4096
 
 
 class Modes(NamedTuple):
-    """The settings that decide how numbers are converted under scales that are powers of two."""
+    """The settings of a conversion under scales that are powers of two."""
 
     source: ElementFormat
     element: ElementFormat
@@ -36,7 +36,7 @@ class Modes(NamedTuple):
 
 
 def modes_of(asked: Settings) -> Modes:
-    """Return the fields of `asked` that belong to `Modes`."""
+    """Return the `Modes` of a call, which are some of the call's settings."""
     return Modes(
         asked.source, asked.element, asked.rounding, asked.overflow, asked.power_rule, asked.nonfinite,
         asked.scales_given,
@@ -103,7 +103,7 @@ def _fast_decoding(fast: Fast, walk: Walk, draw: Draw) -> Bind:
 
 
 def _exact(finder: Finder | None, definition: Definition, anywhere: Definition | None) -> Exact:
-    """Return the `Exact` for the panels that a fast loop leaves unconverted."""
+    """Return the `Exact` that converts the panels which a fast loop leaves unconverted."""
     nan = definition.function(0, E8M0.nan_code, 0, None)
     exact = marked.convert_by(definition, nan, takes_mixed=True)
     at_any_scale = None if anywhere is None else marked.convert_by(anywhere, nan, takes_mixed=finder is None)

@@ -1,14 +1,15 @@
 """The Hadamard transform of blocks whose sums are all exact in float64.
 
-The sums are exact if all numbers of a block have at most 24 significant bits and similar exponents.
+The sums of a block are exact if all numbers of the block have at most 24 significant bits and
+similar exponents.
 
-All partial sums of a block are exact if the numbers are multiples of one power of two u, and the
-sum of their magnitudes is below 2**53 u. Let m be the largest magnitude and c = 4 * size * m. The
-loop tests (x + c) - c == x for each number x. Let u be half a unit in the last place of c. The
-rounded sum x + c lies within c / 16 of c, so it is a multiple of u. If (x + c) - c == x, then x is
-the difference of two multiples of u, and so a multiple of u. As u > 2**-54 c, the magnitudes sum to
-at most size * m = c / 4 < 2**52 u. The test (x + c) - c == x fails for infinities and NaN, so
-`by_integers` transforms their blocks.
+Proof: All partial sums of a block are exact if the numbers are multiples of one power of two u, and
+the sum of their magnitudes is below 2**53 u. Let m be the largest magnitude in the block, c = 4 *
+size * m, and u half a unit in the last place of c. The loop tests (x + c) - c == x for each number
+x. The rounded sum x + c lies within c / 16 of c, so it is a multiple of u. If (x + c) - c == x,
+then x is a difference of two multiples of u, so x is a multiple of u too. Because u > 2**-54 c, the
+magnitudes sum to at most size * m = c / 4 < 2**52 u. The test fails for infinities and NaN, so
+`by_integers` transforms the blocks that contain them.
 """
 
 from __future__ import annotations
@@ -24,19 +25,20 @@ from mxnum.engine.machine.jit import compile_loop, forbid_inlining, not_inlined
 from mxnum.formats import FLOATS, ElementFormat
 from mxnum.modes import Overflow, Rounding
 
-#: The loop transforms about `AT_ONCE` numbers together, because they fit the first-level cache.
+#: The loop transforms about `AT_ONCE` numbers together, because so many numbers fit in the L1
+#: cache.
 AT_ONCE = 1 << 10
 _FLOAT32, _FLOAT64 = FLOATS["float32"], FLOATS["float64"]
 
 
 @cache
 def transform(source: ElementFormat) -> Any:
-    """Return the loop that transforms a block of `source` numbers if its sums are exact in float64.
+    """Return the loop that transforms blocks of `source` numbers whose sums are exact in float64.
 
     The loop is called as
     `loop((x, out), step, (signs, signs_after, factor), (first, last), lanes, marks)`. The loop
-    transforms blocks `first` to `last`. A block whose sums may not be exact is not written but
-    marked in `marks`; the loop returns the number of marked blocks.
+    transforms blocks `first` to `last - 1`. The loop does not write a block whose sums may be
+    inexact, but marks the block in `marks`. The loop returns the number of marked blocks.
 
     The arrays `x` and `out` are flat and hold bit patterns. Block n begins at index (n // step) *
     step * size + n % step, and its numbers are `step` apart. Numbers are multiplied by `signs`

@@ -53,9 +53,9 @@ def place(digits, index, significand, position):
 
 @dialect
 def carry(digits, index):
-    """Limit the digits of column `index` to 0..2**48-1 by propagating carries.
+    """Propagate carries in column `index`, so that all digits but the last are in 0..2**48-1.
 
-    The last digit keeps the sign of the number.
+    The last digit has the sign of the number.
     """
     for k in range(digits.shape[0] - 1):
         digit = int(digits[k, index])
@@ -83,7 +83,7 @@ def leading(digits, index):
     if last < 0:
         return 0, 0, 0
     # The significand consists of the leading digit and as many bits of the next two digits as fit.
-    # Its last bit is also set if a lower bit of the number is set, which rounds to odd.
+    # To round to odd, also set its last bit if any of the remaining bits of the number is set.
     top = int(digits[last, index])
     middle = int(digits[last - 1, index]) if last > 0 else 0
     low = int(digits[last - 2, index]) if last > 1 else 0
@@ -107,8 +107,8 @@ def transform(source: ElementFormat) -> Any:
     """Return the loop that transforms marked blocks of `source` numbers exactly.
 
     The loop is called as
-    `loop((x, out), step, (signs, signs_after, exponent), (first, last), marks)`. The loop
-    transforms the blocks from `first` to `last` whose mark is set, and multiplies the sums by
+    `loop((x, out), step, (signs, signs_after, exponent), (first, last), marks)`. Of the blocks in
+    `range(first, last)`, the loop transforms those with a nonzero mark, and multiplies the sums by
     2**exponent. `by_floats.transform` describes the arrays, the blocks and the signs.
     """
     mantissa, mask = source.mantissa_bits, (1 << source.bits) - 1 if source.bits < 64 else -1
@@ -135,8 +135,8 @@ def transform(source: ElementFormat) -> Any:
                 if significand:
                     least, greatest = min(least, e), max(greatest, e)
             if state != FINITE:
-                # Every sum of a block contains all infinities of the block, so a sum is infinite if
-                # its infinities all have the same sign, and NaN otherwise.
+                # Every sum of a block contains all infinities of the block. If they all have the
+                # same sign in a sum, the sum is infinite; otherwise it is NaN.
                 butterflies(infinite)
                 for j in range(size):
                     total = int(infinite[j]) if signs_after[j] > 0 else -int(infinite[j])

@@ -31,7 +31,8 @@ def hadamard(
 
     With H the Hadamard matrix, a block x becomes H (signs * x) / sqrt(size), or signs * (H x) /
     sqrt(size) if `inverse`. The length of the axis is a multiple of `size`, which is a power of 4.
-    If given, `out` receives the result and is returned. `out` may share memory with `x`.
+    If `out` is given, the function writes the result to `out` and returns it. `out` may share
+    memory with `x`.
     """
     order = memory_order(x)
     given = contiguous(x.transpose(order))

@@ -2,13 +2,14 @@
 
 A number is divided by the scale of its block, and `float_additions` rounds the quotient at scale 1.
 Functions that return values then multiply the rounded quotient by the scale. Loops use this module
-for blocks whose scale or magnitudes lie outside the domain in which `float_additions` is right.
+for blocks whose scale or magnitudes lie outside the domain of `float_additions`.
 
 Scales are powers of two. `bring` divides by a scale exactly, but may raise the quotient's magnitude
 to 2**-126 or lower it to 2**100. The limits change no element code, because 2**-126 is far below
 half the quantum of every element, and 2**100 is larger than every element. `return_to` multiplies
 by a scale and rounds once, to nearest even, as the definition does. Multiplying subnormal numbers
-is slow on many processors, so additions convert subnormal numbers to normal ones and back.
+is slow on many processors, so this module uses additions to convert subnormal numbers to normal
+ones and back.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _NORMAL, _ONE = 1 << 23, UNIT << 23
 #: At scale codes below `_LOW`, `return_to` first computes its result times 2**`_RAISED`. If this
 #: product is below 1, the result is subnormal.
 _LOW, _RAISED = 64, 126
-#: For scales of 1 or more, nonzero results of `bring` have at least this exponent field.
+#: The least exponent field of a nonzero result of `bring`, for scales of 1 or more.
 _LEAST = 1
 #: The bit pattern of 2**100, which is larger than every element.
 _GREATEST = (127 + 100) << 23
@@ -42,14 +43,14 @@ _GREATEST = (127 + 100) << 23
 def bring(x: Any, scale: Any) -> Any:
     """Return x / 2**(scale - 127) for the bit pattern of a finite float32 number x.
 
-    The magnitude of the quotient is limited to a range, which changes no element code.
+    The function limits the magnitude of the quotient. The limits change no element code.
     """
     magnitude = x & 0x7FFFFFFF
     least = select(scale < UNIT, 0, (scale - UNIT + _LEAST) << 23)
     kept = select(magnitude < least, select(magnitude == 0, 0, least), magnitude)
     is_small = kept < _NORMAL
-    # The factor 2**-127 of scale code 254 is subnormal. Instead, the exponent field of the number
-    # is lowered by 1, which halves the number, and the factor is 2**-126.
+    # For scale code 254 the factor would be 2**-127, which is subnormal. So the exponent field of
+    # the number is lowered by 1, which halves the number, and the factor is 2**-126.
     number = select(is_small, subtract_float32(kept | _ONE, _ONE), kept - select(scale == 254, _NORMAL, 0))
     power = (254 - select(scale == 254, 253, scale)) << 23
     y = multiply_float32(number, select(is_small, (UNIT + 1 - select(scale > UNIT, UNIT, scale)) << 23, power))
@@ -60,7 +61,7 @@ def bring(x: Any, scale: Any) -> Any:
 def return_to(value: Any, scale: Any) -> Any:
     """Return value * 2**(scale - 127), rounded once.
 
-    `value`, the value of an element at scale 1, and the result are float32 bit patterns.
+    `value` is the value of an element at scale 1. `value` and the result are float32 bit patterns.
     """
     magnitude, is_low = value & 0x7FFFFFFF, scale < _LOW
     product = multiply_float32(magnitude, select(is_low, scale + _RAISED, scale) << 23)
@@ -73,8 +74,8 @@ def return_to(value: Any, scale: Any) -> Any:
 def make_code_anywhere(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
     """Return `code_anywhere(x, scale, random, constants)`, which rounds x to an element code.
 
-    `code_anywhere` extends the function of `float_additions.make_code` to every finite x and every
-    scale but NaN.
+    `code_anywhere` gives the same results as the function that `float_additions.make_code` returns,
+    but accepts every finite x and every scale except NaN.
     """
     code = make_code(rounding, by_parity)
 
@@ -87,10 +88,10 @@ def make_code_anywhere(rounding: Rounding, by_parity: bool) -> Callable[..., Any
 
 @cache
 def make_value_anywhere(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
-    """Return `value_anywhere(x, scale, random, constants)`, which rounds x to a value.
+    """Return `value_anywhere(x, scale, random, constants)`, which rounds x to an element's value.
 
-    `value_anywhere` extends the function of `float_additions.make_value` to every finite x and
-    every scale but NaN.
+    `value_anywhere` gives the same results as the function that `float_additions.make_value`
+    returns, but accepts every finite x and every scale except NaN.
     """
     value = make_value(rounding, by_parity)
 
@@ -105,6 +106,7 @@ def make_value_anywhere(rounding: Rounding, by_parity: bool) -> Callable[..., An
 def value_of_code_anywhere(code: Any, scale: Any, e: Any) -> Any:
     """Return the float32 bit pattern of element value * 2**(scale - 127), rounded once.
 
-    The function extends `float_additions.value_of_code` to every scale but NaN.
+    The function gives the same results as `float_additions.value_of_code`, but accepts every scale
+    except NaN.
     """
     return return_to(value_of_code(code, UNIT, e), scale)

@@ -1,17 +1,17 @@
-"""Conversions of inputs from every float type to float32, and of results from float32 back.
+"""Conversions of inputs of every float type to float32, and of float32 results to every float type.
 
 Every bfloat16 or float16 number is a float32 number. A float64 number is rounded to odd: the last
-bit of the float32 number is set if any discarded bit is set. Except for stochastic rounding, the
-result depends only on the number's position among the values and midpoints of the element format.
-So the float32 number rounds to the same element as the float64 number. For stochastic rounding, a
-float64 number is split into a leading part (the number truncated to float32) and a rest, which is
-added to the random bits.
+bit of the float32 number is set if any discarded bit is set. In all modes except stochastic
+rounding, an element depends only on the number's position among the values and midpoints of the
+element format. Rounding to odd keeps this position, so the float32 number rounds to the same
+element as the float64 number. For stochastic rounding, a float64 number is split into a leading
+part (the number truncated to float32) and a rest, which is added to the random bits.
 
 A nonzero float64 number below the normal float32 numbers is rounded to the least normal number. For
 stochastic rounding, the leading part of such a number is zero. A float64 number above the float32
-numbers becomes the largest float32 number. Loops leave a block to the definition if these changes
-could matter: if the scale of the block is very low, or if its largest number becomes the largest
-float32 number.
+numbers becomes the largest float32 number. These limits can change an element if the block's scale
+is very low, or if the block's largest number becomes the largest float32 number. Loops leave such
+blocks to the definition.
 
 Two functions round to odd, with equal results. Theorems about rounding use `to_odd`, which computes
 with integers. Loops use `to_odd_by_conversion`, which takes half as many instructions as `to_odd`.
@@ -98,8 +98,8 @@ def to_odd_by_conversion(x: Any) -> Any:
 def make_widen(source: ElementFormat) -> Callable[..., Any]:
     """Return `widen(x)`, which returns the float32 bit pattern of a finite number.
 
-    `widen` rounds a float64 number to odd (`to_odd_by_conversion`), so that the result rounds to
-    the same element.
+    `widen` rounds a float64 number to odd (`to_odd_by_conversion`), so that the float32 number
+    rounds to the same element as the float64 number.
     """
 
     @dialect

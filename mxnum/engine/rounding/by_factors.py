@@ -1,22 +1,22 @@
 """Fast formulations for scales that are floats: float64 products, quotients and comparisons.
 
 A *factor* is scale times tensor scale. A factor has at most 11 + 24 significant bits, so a float64
-number holds it exactly. A float64 number also holds the product of a factor with any value of an
-element, or with any midpoint of two values. A *threshold* is a magnitude at which the result of
-rounding changes.
+number holds it exactly. The product of a factor and a value of an element, or of a factor and a
+midpoint of two values, is also exact in float64. A *threshold* is a magnitude at which the result
+of rounding changes.
 
-Elements of four bits have seven thresholds. Loops compute each product threshold * factor once for
-a block, exactly. Comparing |x| with the products threshold * factor rounds x without a division. Of
-the seven thresholds of E2M1, three are another threshold times 2 or 4, so four products suffice.
-Each value of E2M1 is 1 or 1.5 times a power of two, so two products give all values.
+Elements of four bits have seven thresholds. For each block, a loop multiplies each threshold by the
+factor once; these products are exact. Comparing abs(x) with the products rounds x without a
+division. Three of the seven thresholds of E2M1 are 2 or 4 times another threshold, so four products
+suffice. Each value of E2M1 is 1 or 1.5 times a power of two, so two products give all values.
 
-For larger elements, loops compute the quotient |x| / factor in float64, and `as_float32` and
+For larger elements, loops compute the quotient abs(x) / factor in float64, and `as_float32` and
 `float_additions` round the quotient at scale 1. The quotient lies on the same side of every
 threshold as the exact quotient, because the rounding error is too small to cross a threshold. A
-threshold has at most 8 bits, so threshold * factor has at most 43 bits. The magnitude |x| has at
-most 48 bits, because float64 inputs are first rounded to odd, to 48 bits. If |x| is not equal to
-threshold * factor, their relative difference is at least 2**-48. Rounding the quotient to 53 bits
-has a relative error of at most 2**-53.
+threshold has at most 8 bits, so threshold * factor has at most 43 bits. The magnitude abs(x) has at
+most 48 bits, because float64 inputs are first rounded to odd, to 48 bits. If abs(x) differs from
+threshold * factor, the relative difference is at least 2**-48. Rounding the quotient to 53 bits has
+a relative error of at most 2**-53.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _DOUBLE, _DOUBLES_FROM, _DOUBLES_TO = 1 << 23, (_BIAS - 125) << _MANTISSA, (_BIA
 
 
 class Formulation(NamedTuple):
-    """The functions with which a loop converts elements under scales that are floats."""
+    """The functions with which a loop converts the elements of blocks that have float scales."""
 
     #: `prepare(scale code, tensor scale, tables, block, room)` computes the constants of a block,
     #: and returns True if the formulation is right for the two scales. The tables have a row of
@@ -85,13 +85,13 @@ class Formulation(NamedTuple):
     in_wide_words: bool
     #: True if `element` also accepts vectors of 32-bit integers.
     in_vectors: bool = False
-    #: A function like `prepare` for the constants that `prepare` does not compute; None if
+    #: A function with the parameters of `prepare` that computes the remaining constants; None if
     #: `prepare` computes all constants.
     prepare_more: Callable[..., Any] | None = None
 
 
-#: Pairs (function, number), one for each row of the tables of constants. For a block with the
-#: factor f, this row holds function(f, number).
+#: Pairs (function, number), one for each constant of a block. If the block has the factor f, the
+#: constant is function(f, number).
 Entries = tuple[tuple[Callable[..., Any], int], ...]
 
 
@@ -103,7 +103,7 @@ def _bits(number: float) -> int:
 def make_number_of_scale(scale: ScaleFormat) -> Callable[..., Any]:
     """Return `number_of_scale(code)`, which returns the float64 bits of a scale.
 
-    The codes of NaN and infinity give meaningless bits.
+    For the codes of NaN and infinity, the result is meaningless.
     """
     number = number_of(scale)
     MANTISSA, UP = number.mantissa_bits, _MANTISSA - number.mantissa_bits
@@ -120,9 +120,9 @@ def make_number_of_scale(scale: ScaleFormat) -> Callable[..., Any]:
 
 @cache
 def make_number(source: ElementFormat) -> Callable[..., Any]:
-    """Return `number(x)`, which returns the float64 bits of |x|.
+    """Return `number(x)`, which returns the float64 bits of abs(x).
 
-    If `source` is float64, `number` rounds |x| to odd, to 48 bits.
+    If `source` is float64, `number` rounds abs(x) to odd, to 48 bits.
     """
 
     @dialect
@@ -179,8 +179,8 @@ def make_scale(
 def _places(element: ElementFormat, rounding: Rounding) -> list[tuple[float, bool]]:
     """Return `(threshold, inclusive)` for each code above 0.
 
-    Magnitudes above the threshold round to the code or to a larger code. If `inclusive`, the
-    threshold itself rounds to the code; otherwise it rounds to the next lower code.
+    Magnitudes above the threshold round to this code or to a larger code. If `inclusive`, the
+    threshold itself rounds to this code; otherwise the threshold rounds to the next lower code.
     """
     nearest_even, nearest_away, toward_zero, to_odd = which(
         rounding, Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.RTO
@@ -212,8 +212,8 @@ def _values(element: ElementFormat, target: ElementFormat) -> Entries:
 def _make_threshold(first_from: Callable[..., Any], never: int, inclusive: bool) -> Callable[..., Any]:
     """Return `threshold(factor, place)`, which returns the least magnitude above place * factor.
 
-    If `inclusive`, place * factor itself counts as above. For a factor of 0, the function returns
-    `never`, which no magnitude exceeds.
+    If `inclusive`, `threshold` returns the least magnitude that is at least place * factor. For a
+    factor of 0, `threshold` returns `never`, which is larger than every finite magnitude.
     """
     INCLUSIVE, NEVER = inclusive, never
 
@@ -239,7 +239,7 @@ def _make_value(narrow: Callable[..., Any]) -> Callable[..., Any]:
 def _store_rows(row: int, entries: Entries) -> Callable[..., Any]:
     """Return `store_rows(factor, tables, b, room)`, which stores the entries of block `b`.
 
-    Entry i goes to row `row` + i of the tables.
+    `store_rows` stores entry i in row `row` + i of the tables.
     """
     (of_factor, NUMBER), *others = entries
     store_others: Any = _store_rows(row + 1, tuple(others)) if others else None
@@ -258,7 +258,7 @@ def _store_rows(row: int, entries: Entries) -> Callable[..., Any]:
 def rows_at(row: int, count: int) -> Callable[..., Any]:
     """Return `at(tables, b, room)`, which returns the constants of block `b`.
 
-    The constants are in `count` rows of the tables, from `row` on.
+    The tables hold these constants in `count` consecutive rows, beginning with row `row`.
     """
     others: Any = rows_at(row + 1, count - 1) if count > 1 else None
     IS_LAST = count == 1
@@ -312,7 +312,7 @@ def by_places(
 ) -> Formulation:
     """Return the `Formulation` that rounds to elements of four bits by comparing with thresholds.
 
-    Results are codes, or values in `target` if given. `target` must equal `source`.
+    The results are values if `target` is given, else codes. `target` must equal `source`.
     """
     make = by_doublings if element.mantissa_bits == 1 and source.name in _IN_VECTORS else by_seven_places
     return make(source, element, scale, rounding, target)
@@ -324,8 +324,8 @@ def by_seven_places(
 ) -> Formulation:
     """Return the `Formulation` that rounds by comparisons to any element of four bits.
 
-    Each of the seven thresholds is multiplied by the factor, and so is each of the seven values if
-    values are wanted.
+    The factor multiplies each of the seven thresholds. If `target` is given, the factor also
+    multiplies each of the seven values.
     """
     IS_WIDE, MAKES_VALUES, FLIP = source.bits == 64, target is not None, -1 if element.integer else 0
     SIGN_DOWN, MAGNITUDE = (63, _NEVER_WIDE) if IS_WIDE else (31, _NEVER)
@@ -377,12 +377,12 @@ def by_seven_places(
 def by_doublings(
     source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rounding: Rounding, target: ElementFormat | None
 ) -> Formulation:
-    """Return the `Formulation` that rounds by comparisons to E2M1.
+    """Return the `Formulation` that rounds to E2M1 by comparisons.
 
     Above the least normal number of the element, thresholds and values double from binade to
     binade. Normal numbers may be doubled before or after rounding, because doubling only adds 1 to
-    the exponent. So one product gives the thresholds or values of several binades. Blocks whose
-    thresholds or values may be subnormal or infinite are left to the definition.
+    the exponent. So one product gives the thresholds or values of several binades. The definition
+    converts the blocks whose thresholds or values may be subnormal or infinite.
     """
     MAKES_VALUES = target is not None
     (p3, f3), (p4, f4) = ((_bits(place), on) for place, on in _places(element, rounding)[2:4])
@@ -452,7 +452,7 @@ def by_quotients(
 ) -> Formulation | None:
     """Return the `Formulation` that rounds float64 quotients to any element.
 
-    The result is None for stochastic rounding, and if `reaches(element)` is False.
+    The result is None if the rounding is stochastic or if `reaches(element)` is False.
     """
     if not reaches(element) or rounding.is_stochastic:
         return None
@@ -480,7 +480,7 @@ def by_quotients(
 
 
 def reaches(element: ElementFormat) -> bool:
-    """Return True if theorems cover `float_additions` for an element at scale 1."""
+    """Return True if theorems prove that `float_additions` is right for an element at scale 1."""
     if not paths.ROUNDING.covers(_FLOAT32, element) or not paths.DECODING.covers(_FLOAT32, element):
         return False
     least, greatest, _ = float_additions.domain(element, Rounding.RNE)
@@ -557,8 +557,9 @@ def _make_factor(scale: ScaleFormat) -> Callable[..., Any]:
 def _first_from(is_wide: bool) -> Callable[..., Any]:
     """Return `first(threshold, inclusive)`, which returns the least magnitude above a threshold.
 
-    If `inclusive`, the threshold itself counts as above. The threshold is a float64 bit pattern;
-    magnitudes are bit patterns of float32, or of float64 if `is_wide`.
+    If `inclusive`, `first` returns the least magnitude that is at least the threshold. The
+    threshold is a float64 bit pattern; magnitudes are bit patterns of float32, or of float64 if
+    `is_wide`.
     """
 
     @dialect

@@ -1,4 +1,4 @@
-"""NVFP4 in the float32 arithmetic of a software stack, for loops.
+"""Convert to and from NVFP4 in compiled loops, with the float32 arithmetic of a software stack.
 
 `definition.stack_arithmetic` defines the operations of each stack as functions of float32 numbers.
 Loops call these functions unchanged. This module converts bit patterns to numbers and back, and
@@ -83,7 +83,7 @@ def _global_scale(tensor):
 
 @dialect
 def _encoded(bits, constants):
-    """Return the code to which a float32 number, given by its bits, rounds; NaN is not allowed."""
+    """Round the float32 number with the pattern `bits` to a code; the number must not be NaN."""
     magnitude = bits & 0x7FFFFFFF
     magnitude = select(magnitude > _GREATEST, _GREATEST, magnitude)
     return _to_code(magnitude | (bits & -0x80000000), UNIT, low_word(0), constants)
@@ -190,7 +190,7 @@ def decoding(arithmetic: Arithmetic) -> Formulation:
     @dialect
     def prepare(code, tensor, tables, b, room):
         d, S, largest = _number_of_scale(code), _global_scale(tensor), number_of(low_word(tensor >> 32))
-        for magnitude in range(1, 8):  # Compilers unroll this loop, so `magnitude` is a constant.
+        for magnitude in range(1, 8):  # Compilers unroll this loop, so they treat `magnitude` as a constant.
             value = number_of(value_of_code(low_word(magnitude), UNIT, _OF_ELEMENT))
             store(tables, (magnitude - 1) * room + b, bits_of(decoded(value, d, S, largest)))
         largest_value = load(tables, 6 * room + b)

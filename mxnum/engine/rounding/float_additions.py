@@ -3,9 +3,9 @@
 The quantum at x is the distance between neighbouring values of the element at x. Adding to |x| a
 power of two whose last bit is worth the quantum, and subtracting it again, rounds |x| to the
 quantum, to nearest even. Subtracting the rounded value from |x| is exact, and gives the rounding
-error. Every rounding mode gives this rounded value, or the next value above or below it. Raising
-the bit pattern of the sum by 1 leads to the next value above, and lowering it by 1 leads to the
-next value below.
+error. Every rounding mode gives this rounded value, or the next value above or below it. Adding 1
+to the bit pattern of the sum gives the sum for the next value above. Subtracting 1 gives the sum
+for the next value below.
 
 Float32 additions round correctly only inside a domain of scales and magnitudes, and only while the
 hardware rounds to nearest even. Loops check both conditions. Theorems say that, inside the domain
@@ -75,9 +75,9 @@ class Constants(NamedTuple):
     sign: int
     sign_down: int
     flip: int
-    #: `largest` is the difference between the bit patterns of the largest value and the least
-    #: normal value, which is the same under every scale. `zero_sign` is the mask of the sign bit if
-    #: zeros have a sign, else 0.
+    #: `largest` is the float32 bit pattern of the largest value minus that of the least normal
+    #: value. This difference is the same under every scale. `zero_sign` is the mask of the sign bit
+    #: if zeros have a sign, else 0.
     largest: int
     zero_sign: int
     #: The magnitude code of infinity, and the least magnitude code of a NaN.
@@ -136,7 +136,7 @@ def constants(
 
 
 class Domain(NamedTuple):
-    """The scales and magnitudes for which a fast formulation is right, bounds included."""
+    """The bounds, inclusive, of the scales and magnitudes for which a fast formulation is right."""
 
     least_scale: int
     greatest_scale: int
@@ -148,8 +148,8 @@ def domain(element: ElementFormat, rounding: Rounding) -> Domain:
     """Return the domain in which the functions of `make_code` and `make_value` are right.
 
     Inside the domain, no sum becomes infinite. Subnormal numbers are so far below the quantum that
-    flushing them to zero changes no result. Stochastic rounding counts a subnormal rounding error
-    as zero, with or without flushing.
+    flushing them to zero changes no result. Stochastic rounding truncates a subnormal rounding
+    error to zero, whether or not the hardware flushes it.
     """
     last_field = 254 - (FLOAT32.mantissa_bits - element.mantissa_bits)
     least = (SR_BITS + 1 if rounding == Rounding.SR else 3) + element.mantissa_bits - element.emin
@@ -207,7 +207,8 @@ def make_value(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
         magnitude = x & 0x7FFFFFFF
         magic = _magic_of(magnitude, scale, e)
         steps = 0
-        if by_parity:  # Only the parity of `steps` matters. `steps` is even if elements have mantissa bits.
+        # Only the parity of `steps` matters. With mantissa bits, `steps` is even, so 0 serves.
+        if by_parity:
             steps = (magic >> e.discarded) - ((scale + e.emin + e.discarded) << e.mantissa)
         value = subtract_float32(round_to_quantum(x, magnitude, magic, steps, random), magic)
         largest = ((scale + e.emin) << 23) + e.largest
@@ -244,9 +245,9 @@ def value_of_code(code: Any, scale: Any, e: Constants) -> Any:
 
     The scale must be in `decoding_domain`.
 
-    Shifts move the fields of a normal code to the fields of float32. The fraction of a subnormal
-    code gets a leading one, which an exact subtraction removes. Nothing is rounded, so the result
-    is right in every floating-point environment.
+    Shifts move the fields of a normal code to the fields of float32. For a subnormal code, the
+    function puts a one before the fraction, and an exact float32 subtraction removes the one again.
+    Nothing is rounded, so the result is right in every floating-point environment.
     """
     half = e.mask >> 1
     sign = 0 - ((code >> (31 - e.sign_down)) & 1)
@@ -275,9 +276,10 @@ def make_value_by_product(element: ElementFormat) -> Callable[..., Any]:
     """Return `value(code, scale, constants)`, which equals `value_of_code` in `product_domain`.
 
     The function converts the code to a float32 number and multiplies the number by a power of two.
-    For an integer n, the function subtracts 2**23 + h from 2**23 + h + n, where h is the sign bit's
-    weight. Shifts move the fields of a float code, normal or subnormal, to a float16 number, which
-    the processor widens to float32. Nothing is rounded.
+    For an integer code n, integer operations make the float32 bits of 2**23 + h + n, and the
+    function subtracts 2**23 + h. Here h is 2**(bits - 1). For a float code, normal or subnormal,
+    shifts move the fields to those of a float16 number, which the processor widens to float32.
+    Nothing is rounded.
     """
     HAS_NANS = element.specials != "none"
 
@@ -303,7 +305,7 @@ def make_value_by_product(element: ElementFormat) -> Callable[..., Any]:
 
 @dialect
 def _magic_of(magnitude, scale, e):
-    """Return the bits of the power of two whose ulp is the quantum at `magnitude`."""
+    """Return the bits of the power of two whose last bit is worth the quantum at `magnitude`."""
     binade = magnitude & 0x7F800000
     least = (scale + e.emin) << 23
     return select(binade > least, binade, least) + e.up

@@ -1,7 +1,7 @@
 """The functions that loops call for each element of an array, and the types of such functions.
 
 Each function is either a fast formulation or taken from `mxnum.definition`. One fast formulation
-serves all element formats, but the definition has a function for each conversion.
+serves all element formats, whereas `mxnum.definition` has a separate function for each conversion.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class Fast(NamedTuple):
 
     #: `function(x, scale, random, constants)` converts one number.
     function: Callable[..., Any]
-    #: The array that a loop takes, with the fields of the `Domain`, then those of the `Constants`.
+    #: An argument of the loop: the fields of the `Domain`, then the fields of the `Constants`.
     numbers: Array
     #: `function` with its constants compiled in, which is at least a fifth faster; None for less
     #: common conversions.
     special: Callable[..., Any] | None = None
 
 
-#: The array `numbers` of a function that needs no `Domain` and no `Constants`.
+#: The value of `numbers` for a function that needs neither a `Domain` nor `Constants`.
 NO_NUMBERS = np.zeros(len(Domain._fields) + len(Constants._fields), np.int32)
 
 
@@ -48,9 +48,9 @@ NO_NUMBERS = np.zeros(len(Domain._fields) + len(Constants._fields), np.int32)
 class Definition:
     """One conversion by `mxnum.definition`, as `function(x, scale, random, constants)`.
 
-    The functions of `quantizing_anywhere` and `decoding_anywhere` need a finite x and a scale other
-    than NaN. All other functions convert every x under every scale. Two `Definition` objects
-    compare equal if one compiled loop serves both.
+    The functions that `quantizing_anywhere` and `decoding_anywhere` return are right only for a
+    finite x and a scale that is not NaN. Any other function in a `Definition` accepts every x and
+    every scale. Two `Definition` objects compare equal if one compiled loop serves both.
     """
 
     function: Callable[..., Any]
@@ -62,7 +62,7 @@ class Definition:
 
     @property
     def word(self) -> Callable[[Any], Any]:
-        """The function that converts scales and random bits to the integer type of x in a loop."""
+        """The function with which a loop converts scales and random bits to the type of x."""
         return lane if self.in_lanes else wide
 
 
@@ -87,8 +87,8 @@ _COMMON = (("float32", Rounding.RNE), ("float32", Rounding.SR), ("float64", Roun
 def _with_constants(function: Callable[..., Any], constants: float_additions.Constants) -> Callable[..., Any]:
     """Return `function` with the constants of one element compiled in.
 
-    The returned function ignores its fourth argument: the constants from which a loop computes
-    scales.
+    A loop still passes its own constants as the fourth argument, but the returned function ignores
+    this argument.
     """
 
     @dialect
@@ -99,7 +99,7 @@ def _with_constants(function: Callable[..., Any], constants: float_additions.Con
 
 
 def _limits(least: int, greatest: int, greatest_x: int) -> Domain:
-    """Return the `Domain` with these limits, cut to the scales from 0 to `LAST_SCALE`."""
+    """Return the `Domain` with these limits; clip the scales to the range 0 to `LAST_SCALE`."""
     return Domain(max(least, 0), min(greatest, float_additions.LAST_SCALE), greatest_x)
 
 
@@ -173,9 +173,10 @@ def quantizing_anywhere(
     overflow: Overflow,
     target: ElementFormat | None,
 ) -> Definition | None:
-    """Return `fast_quantizing`'s conversion, extended to every finite x and every scale but NaN.
+    """Return `fast_quantizing`'s conversion in a version without limits on x and the scale.
 
-    The result is None if `paths` lists no extended conversion for these formats and modes.
+    This version is right for every finite x and every scale except NaN. The result is None if
+    `paths` lists no such version for these formats and modes.
     """
     reaches_all = paths.BEYOND.covers(source, element, rounding=rounding)
     if not reaches_all or (target is not None and target.name != "float32"):
@@ -188,9 +189,9 @@ def quantizing_anywhere(
 
 @cache
 def decoding_anywhere(element: ElementFormat, target: ElementFormat) -> Definition | None:
-    """Return `fast_decoding`'s conversion, extended to every scale but NaN.
+    """Return `fast_decoding`'s conversion in a version that is right for every scale except NaN.
 
-    The result is None if `paths` lists no extended conversion for the two formats.
+    The result is None if `paths` lists no such version for the two formats.
     """
     if target.name != "float32" or not paths.BEYOND.covers(target, element):
         return None
@@ -254,8 +255,8 @@ def decoding(element: ElementFormat, target: ElementFormat) -> Definition:
 def scaling(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Definition:
     """Return the conversion from the largest magnitude of a block to its scale code.
 
-    `function` of the result takes `(amax, bias, first_bumped)`. `numbers` of the result has `bias`
-    and `first_bumped`, as `scale_constants` returns them.
+    The result's `function` takes `(amax, bias, first_bumped)`. The result's `numbers` holds `bias`
+    and `first_bumped`, which `scale_constants` computes.
     """
     width = scale_width(source, element)
     numbers = np.array(scale_constants(element, rule, width), np.int64)
@@ -267,7 +268,7 @@ _scale_of = cache(make_scale_of)
 
 @cache
 def _rounding(source: ElementFormat, rounding: Rounding, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that converts `source` numbers to float32 and rounds them by `function`."""
+    """Return a function that converts a `source` number to float32 and then calls `function`."""
     widen = as_float32.make_widen(source)
 
     @dialect
@@ -335,9 +336,9 @@ def quantizing_over(
     overflow: Overflow,
     target: ElementFormat | None,
 ) -> Formulation:
-    """Return the conversion of floats to codes, under float scales, by `mxnum.definition`.
+    """Return the conversion by `mxnum.definition` of floats to codes, if scales are floats.
 
-    If `target` is given, the conversion returns the values of the codes in `target`.
+    If `target` is given, the conversion decodes the codes to this float type.
     """
     encode = make_encode_over(source, element, scale, rounding, overflow)
     if target is None:
@@ -358,7 +359,7 @@ def quantizing_over(
 
 @cache
 def decoding_over(element: ElementFormat, scale: ScaleFormat, target: ElementFormat) -> Formulation:
-    """Return the conversion of codes to values, under float scales, by `mxnum.definition`."""
+    """Return the conversion by `mxnum.definition` of codes to values, if scales are floats."""
     decode = make_decode_over(element, scale, target)
 
     @dialect
@@ -369,7 +370,11 @@ def decoding_over(element: ElementFormat, scale: ScaleFormat, target: ElementFor
 
 
 def _defined(scale: ScaleFormat, element: Callable[..., Any]) -> Formulation:
-    """Return a `Formulation` with three constants that describe the factor: see `make_factor`."""
+    """Return a `Formulation` that stores three constants for each block (see `make_factor`).
+
+    The constants are the exponent, the significand and the kind of the block's scale times the
+    tensor scale.
+    """
     factor = make_factor(scale)
 
     @dialect

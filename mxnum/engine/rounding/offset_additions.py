@@ -1,6 +1,6 @@
 """Subtract the offsets of blocks from numbers, and add them to decoded values, in float32.
 
-Theorems say that the differences and the sums equal the results of `mxnum.definition`.
+Theorems in `proofs` show that these functions give the same results as `mxnum.definition`.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def make_finite_difference(source: ElementFormat) -> Callable[..., Any]:
 def make_fast_difference(source: ElementFormat) -> Callable[..., Any]:
     """Return `fast_difference(x, offset)`, which returns the float32 bit pattern of x - offset.
 
-    The offset is finite and given as float32 bits. A NaN keeps its sign but not its payload,
-    because later conversions ignore the payload.
+    `offset` is the float32 bit pattern of a finite number. If x is NaN, the result is a NaN with
+    the sign of x. It does not have the payload of x, because later conversions ignore the payload.
     """
     finite_difference = make_finite_difference(source)
     MAGNITUDE, INFINITY = (1 << (source.bits - 1)) - 1, source.max_code + 1

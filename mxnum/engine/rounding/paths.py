@@ -1,4 +1,4 @@
-"""The table of fast formulations, with the formats of each and the theorems that prove it.
+"""The table of fast formulations, each with its formats and the theorems that prove it right.
 
 The engine uses a fast formulation only for formats and modes that the table covers, and the
 definition for all others.
@@ -13,8 +13,8 @@ from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
 
 #: The greatest width of a code, because loops store each code in a byte.
 MOST_BITS = 8
-#: The formats that the theorems are about. A format that is added later is not listed, so the
-#: definition converts it until there are theorems about it.
+#: The formats that theorems are about by name. An element format that is not listed here uses a
+#: fast formulation only if the theorems about any element format cover it (see `FastPath.covers`).
 _ELEMENTS = "e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "int8", "e3m0", "int4"
 _FLOATS = "float64", "float32", "bfloat16", "float16"
 _FLOAT_SCALES = "e4m3", "ue5m3", "float16", "bfloat16", "float32"
@@ -30,23 +30,23 @@ RULES = (
 class FastPath:
     """One fast formulation, with the formats and modes for which it is proved.
 
-    Loops use the definition for numbers and scales for which the formulation is not right.
+    Loops use the definition for the numbers and scales that are outside the formulation's domain.
     """
 
     name: str
     #: The float types of inputs when quantizing, or of results when decoding.
     float_types: tuple[str, ...]
     elements: tuple[str, ...]
-    #: Names of the theorems in proofs/LEDGER.md. A part in braces, such as {element}, is replaced
-    #: by each of its possible values in turn.
+    #: Names of the theorems in proofs/LEDGER.md. A name with a part in braces, such as {element},
+    #: stands for one theorem for each value of this part.
     evidence: tuple[str, ...]
-    #: Names of theorems about all elements with m mantissa bits and at most `MOST_BITS` bits; empty
-    #: if there are none.
+    #: Names of theorems about any element format with m mantissa bits and at most `MOST_BITS` bits;
+    #: empty if there are no such theorems.
     evidence_for_any: tuple[str, ...] = ()
     roundings: tuple[Rounding, ...] = ROUNDINGS
     roundings_for_any: tuple[Rounding, ...] = ROUNDINGS
-    #: `scales` are the scale formats that are floats. `rules` are the rules by which scales are
-    #: computed.
+    #: `scales` names the float scale formats that are covered, and `rules` holds the scale rules
+    #: that are covered.
     scales: tuple[str, ...] = ()
     rules: tuple[ScaleRule | FloatScaleRule, ...] = ()
 
@@ -61,8 +61,8 @@ class FastPath:
     ) -> bool:
         """Return True if the formulation is proved for these formats and modes.
 
-        Theorems about a standard format count for a user's format of the same name only if the two
-        formats are equal.
+        A user's format may have the name of a standard format. The theorems about the standard
+        format cover the user's format only if both formats are equal.
         """
         if float_type.name not in self.float_types or float_type != FLOATS[float_type.name]:
             return False

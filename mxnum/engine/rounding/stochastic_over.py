@@ -4,17 +4,17 @@ One product of integers decides whether a number rounds up.
 
 Let f be the factor, which is scale times tensor scale. The magnitude |x| lies between v * f and
 (v + w) * f, where v and v + w are neighbouring values of the element. The gap w is a power of two,
-and v is a small multiple of w. `by_factors.by_seven_places` finds v by comparisons, with rounding
-toward zero. Let R be the random bits and d = (|x| / f - v) / w. The magnitude rounds up if
-floor(d * 2**30) + R is at least 2**30, which is equivalent to
+and v is a small multiple of w. `by_factors.by_seven_places` finds v: it compares the magnitude with
+thresholds, and rounds toward zero. Let R be the random bits and d = (|x| / f - v) / w. The
+magnitude rounds up if floor(d * 2**30) + R is at least 2**30, which is equivalent to
 
     |x| * 2**30 >= f * (v * 2**30 + w * (2**30 - R)) = f * w * ((v / w + 1) * 2**30 - R).
 
 The integer (v / w + 1) * 2**30 - R has 32 bits. Under scales of eight bits, f has at most 28
-significant bits. If f has more, the definition rounds the block. With a common exponent, both
-sides of the inequality are integers of 60 bits, held as two words, so nothing is divided or
-rounded. If the left side has fraction bits, dropping them does not change the comparison with the
-integer on the right side.
+significant bits. Wider scales may give f more bits; then `mxnum.definition` rounds the block.
+Scaled by a power of two, the right side of the inequality is an integer of 60 bits, held as two
+words. If the left side then has fraction bits, dropping them does not change its comparison with an
+integer. So the comparison needs neither division nor rounding.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from mxnum.modes import Rounding
 
 #: The greatest number of bits of a factor's significand.
 _DIGITS = 28
-#: The exponent stored for a factor of zero. With this exponent, every product is larger than |x|,
-#: so no number rounds up.
+#: `prepare` stores this exponent for a factor of zero. It makes the right side of the inequality
+#: larger than the left side for every x, so no number rounds up.
 _FAR = 1 << 20
 _HALF = 1 << 31
 
@@ -82,14 +82,15 @@ def by_products(
 
 @cache
 def make_goes_up(element: ElementFormat) -> Any:
-    """Return `goes_up(x, code, significand, exponent, random)`: 1 if |x| rounds up, else 0.
+    """Return a function that returns 1 if a magnitude rounds up, and 0 otherwise.
 
-    `x` holds the float32 bits of |x|, and `code` is the code of |x| rounded toward zero.
+    The function is called as `goes_up(x, code, significand, exponent, random)`. `x` has the float32
+    bits of the magnitude, and `code` is the magnitude's code after rounding toward zero.
     `significand` and `exponent` describe the factor.
     """
     MANTISSA, LEAST = element.mantissa_bits, element.emin - element.mantissa_bits
-    #: The constant that `up` subtracts: float32's bias plus its fraction bits, minus the fraction
-    #: bits of the factor, minus the number of random bits.
+    #: float32's bias plus its number of fraction bits, minus the number of fraction bits of the
+    #: factor, minus the number of random bits.
     BIAS = 127 + 23 - (_DIGITS - 1) - SR_BITS
 
     @dialect

@@ -1,4 +1,4 @@
-"""How loops traverse contiguous arrays: the shape a loop receives, and each thread's share."""
+"""How loops traverse contiguous arrays: the loop's argument `shape`, and each thread's share."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ NARROW, WORTH_A_COPY = 8, 1 << 14
 #: the mark FINITE holds only finite numbers. A group with the mark 0 is not processed again.
 MIXED, FINITE = 1, 2
 
-#: The share of an array that one call of a loop processes. (first, last, begin, end) stands for the
-#: blocks ``begin:end`` of the rows ``first:last``, or for the columns ``begin:end`` of the bands
-#: ``first:last``.
+#: The share of an array that one call of a loop processes: (first, last, begin, end). In loops
+#: along rows, these are the blocks ``begin:end`` of the rows ``first:last``. In loops over bands,
+#: these are the columns ``begin:end`` of the bands ``first:last``.
 Bounds = tuple[int, int, int, int]
 
 
@@ -63,7 +63,7 @@ class Walk:
 
     @cached_property
     def along_rows(self) -> bool:
-        """True if the loops of `rows` process this array, False if the loops of `columns` do."""
+        """True if the module `rows` has the loops for this array, False if `columns` has them."""
         return self.k == 1 and self.run >= SHORT_RUN and not self.fixed_panel
 
     @cached_property
@@ -73,14 +73,15 @@ class Walk:
 
     @cached_property
     def redone(self) -> Walk:
-        """The `Walk` for loops that process marked groups again, with each group as one panel."""
+        """The `Walk` for loops that process marked groups again; its panels are the groups."""
         return replace(self, fixed_panel=self.group * self.run) if self.along_rows else self
 
     @cached_property
     def constant_run(self) -> int:
         """The value of `run` if a loop is compiled for this block length, else 0.
 
-        For blocks along rows, it is also 0 if rows have a short block after at most 7 whole ones.
+        If blocks lie along rows, the value is also 0 if each row ends with a short block and has at
+        most 7 whole blocks.
         """
         if not self.along_rows:
             return self.run if self.run in CONSTANT_RUNS else 0
@@ -142,7 +143,7 @@ class Walk:
         return self.elements < 2 * ELEMENTS_PER_THREAD
 
     def shares(self, threads: int | None) -> list[Bounds]:
-        """Return `Bounds` that cover the array: one tuple for each thread worth starting."""
+        """Return `Bounds` that cover the array, one tuple for each thread that saves time."""
         count = worth(self.elements, ELEMENTS_PER_THREAD, threads)
         if count == 1:
             return [self.whole]

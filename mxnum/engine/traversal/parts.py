@@ -157,8 +157,8 @@ class Arrays:
     words: Readable | None = None
     #: The tensor scale of each block.
     tensor_scale: Array | None = None
-    #: True if a loop computes the random words of consecutive elements from the index of the first
-    #: element. Then `words` is read only for elements that are not consecutive.
+    #: True if loops compute the random words of consecutive elements from the index of the first
+    #: element. `words` is then read only for parts whose elements are not consecutive.
     first_will_do: bool = False
     writes_sides: bool = False
     #: Along the last axis, parts begin at multiples of `whole_rows` elements.
@@ -166,10 +166,10 @@ class Arrays:
     #: True if results overwrite the input. An input that is overwritten is first copied part by
     #: part, because compilers do not vectorize a loop that reads and writes the same array.
     in_place: bool = False
-    #: True if short blocks that become rows are padded with zeros; else they are padded with one of
-    #: their elements.
+    #: How short blocks are padded when blocks are copied to rows: with zeros if True, else with one
+    #: of the block's elements.
     fills_with_zeros: bool = False
-    #: The greatest number of elements of a part, unless a single block is larger.
+    #: The greatest number of elements of a part. A part that cannot be cut further may have more.
     at_once: int = CHUNK
 
     def run(self, work: Callable[[Part], None], threads: int | None) -> None:
@@ -248,10 +248,10 @@ def _clipped(shape: tuple[int, ...], blocks: Blocks) -> Blocks:
 
 
 def _by_blocks(array: Array, blocks: Blocks) -> Array:
-    """Return a view of an array of whole blocks, with twice as many axes.
+    """Return `array`, which consists of whole blocks, as an array of blocks.
 
-    The first half of the indices selects a block of `array`, and the second half selects an element
-    of this block.
+    The result has twice as many axes as `array`. The first half of its indices selects a block, and
+    the second half selects an element of this block.
     """
     pairs = [(length // size, size) for length, size in zip(array.shape, blocks, strict=True)]
     rank = 2 * array.ndim
@@ -267,8 +267,9 @@ def chunks(shape: tuple[int, ...], cuts: Blocks, blocks: Blocks, most: int = CHU
     if not shape:
         return [Chunk((...,), (...,), 0)]
     sizes = [max(1, min(cut, length)) for cut, length in zip(cuts, shape, strict=True)]
-    # Chunks are as short as `cuts` allows along the axes before `axis`, and as long as the array
-    # along the axes after it. `axis` is the first axis that keeps chunks within `most` elements.
+    # Along the axes before `axis`, chunks are as short as `cuts` allows. Along the axes after it,
+    # chunks are as long as the array. `axis` is the first axis for which chunks can have at most
+    # `most` elements.
     fits = (math.prod(sizes[: i + 1]) * math.prod(shape[i + 1 :]) <= most for i in range(len(shape)))
     axis = next((i for i, small in enumerate(fits) if small), len(shape) - 1)
     at_once = max(1, most // max(1, math.prod(sizes[: axis + 1]) * math.prod(shape[axis + 1 :])))

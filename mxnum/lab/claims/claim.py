@@ -1,6 +1,6 @@
 """Define `Claim`, a row of the ledger, and `Context`, the results files that checks read.
 
-Each file in `rows` makes one `Claim`. The decorator `Claim.check` registers the function that
+Each file in `rows` defines one `Claim`. The decorator `Claim.check` registers the function that
 checks the claim, and `Claim.figure` registers each function that draws a figure.
 """
 
@@ -72,9 +72,9 @@ class Claim:
     sentence: str
     #: How the claim is checked, or how it would be checked if there were runs.
     how: str
-    #: The runs that would decide the claim if the stored runs cannot decide it.
+    #: The further runs that would decide the claim, if the stored runs leave it open.
     scale: str = ""
-    #: The party that states the claim. It also states each item of evidence that names no party.
+    #: The party that states the claim. Evidence that names no party is attributed to this party.
     whose: Whose = Whose.PAPER
     #: Results files that the check needs. A tuple lists alternative files, the best first.
     needs: tuple[str | tuple[str, ...], ...] = ()
@@ -110,7 +110,7 @@ class Claim:
     def missing(self, context: Context) -> list[str]:
         """Return the results files that are needed but do not exist.
 
-        Of alternative files, none of which exists, the list has only the best.
+        If no file of a group of alternatives exists, the list names only the best of them.
         """
         return [names[0] for names in self.alternatives if not any(map(context.has, names))]
 
@@ -120,7 +120,7 @@ CLAIMS: dict[str, Claim] = {}
 
 
 def chosen(option: str, names: Iterable[str]) -> tuple[str, ...]:
-    """Return the ids of the named claims, each once; "I6" names I6a, I6b and so on.
+    """Return the ids of the named claims without duplicates; "I6" means I6a, I6b and so on.
 
     >>> chosen("only", ["m9", " I6"])
     ('M9', 'I6a', 'I6b', 'I6c')

@@ -1,6 +1,7 @@
-"""Write the report as one self-contained HTML file, for phones and screens, light and dark.
+"""Write the report as one self-contained HTML file.
 
-The template ``report.html.jinja`` and the style sheet ``report.css`` are in the same folder.
+The page adapts to small and large screens, and to light and dark mode. The template
+``report.html.jinja`` and the style sheet ``report.css`` are in the same folder as this module.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from mxnum.lab.claims.page import headed, plain, sentences
 from mxnum.lab.claims.verdicts import Report
 from mxnum.lab.studies.sweep import duration
 
-#: Claims whose figures may be shown at the top of the page. The page begins with the first figure
-#: of each of the first two claims that have a figure.
+#: Claims whose figures may be shown at the top of the page. The page takes the first two of these
+#: claims that have figures, and shows the first figure of each.
 SHOWN = ("I6c", "I1", "B1", "M2", "I10")
 
 #: If a claim has more than `FOLDED` statements, the page collapses the statements that hold. If a

@@ -16,16 +16,15 @@ LEVEL = 0.05
 class Whose(StrEnum):
     """The party that states a number or a sentence of the evidence.
 
-    The verdict counts only the items of one party: the first, in the order below, that states an
-    item.
+    A verdict depends on the items of only one party: the first party below that states any item.
     """
 
     #: A paper.
     PAPER = "paper"
-    #: This project. No paper states the item, which is an expectation, a derivation, or a finding
-    #: on models other than a paper's.
+    #: This project. The item is an expectation, a derivation, or a finding on models that no paper
+    #: used.
     OURS = "ours"
-    #: This project. No paper states the number, which is recorded so that a change is noticed.
+    #: This project, which records the number only to notice later changes. No paper states it.
     KEPT = "kept"
 
 
@@ -67,7 +66,7 @@ class Comparison:
     #: The allowed difference: half a unit of the last digit of the claimed number, plus the error
     #: of `found`.
     tolerance: float
-    #: Who states the number; None means the party that states the row's claim.
+    #: The party that states the number; None if the same party states the whole claim.
     whose: Whose | None = None
 
     @property
@@ -81,12 +80,12 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Statement:
-    """A sentence that the claim implies, its numbers, and True if it holds (None: undecided)."""
+    """A sentence that the claim implies, whether it holds (None: undecided), and its numbers."""
 
     what: str
     holds: bool | None
     numbers: str = ""
-    #: Who states the sentence; None means the party that states the row's claim.
+    #: The party that states the sentence; None if the same party states the whole claim.
     whose: Whose | None = None
 
     def __post_init__(self) -> None:
@@ -108,7 +107,8 @@ class Evidence:
     note: str = ""
     #: The seeds, sizes and formats that are needed to compute the numbers again.
     configuration: dict[str, Any] = field(default_factory=dict)
-    #: One sentence on what the check decides and what stays open; `number` is the decisive number.
+    #: One sentence that says what the check decides and what remains undecided. `number` is the
+    #: figure that decides.
     answer: str = ""
     number: str = ""
 
@@ -118,7 +118,7 @@ class Evidence:
             object.__setattr__(self, name, tuple(getattr(self, name)))
 
     def of(self, whose: Whose) -> Evidence:
-        """Return a copy in which every item without a party has the party `whose`."""
+        """Return a copy that assigns the party `whose` to every item that names no party."""
         comparisons = [replace(c, whose=c.whose or whose) for c in self.comparisons]
         statements = [replace(s, whose=s.whose or whose) for s in self.statements]
         return replace(self, comparisons=comparisons, statements=statements)
@@ -146,8 +146,8 @@ class Evidence:
 
         A paper's claim *differs* if a figure does not agree or a statement does not hold. It is
         *not reproduced* if no figure agrees and no statement holds, and at least one statement is
-        refuted. A claim of this project is *confirmed* or *corrected*. If a paper states a part of
-        the claim, only this part counts.
+        refuted. A claim of this project is *corrected* if any figure or statement fails, and
+        *confirmed* if all hold. If a paper states a part of the claim, only this part counts.
         """
         if not self.parts:
             return Verdict.NOT_RUN
@@ -167,7 +167,7 @@ class Evidence:
 
     @property
     def counts(self) -> str:
-        """The counts of statements that hold and figures that agree, for each value of `Whose`."""
+        """The counts of statements that hold and of figures that agree, for each party."""
         return "; ".join(f"{whose}: " * (whose != Whose.PAPER) + p._counted for whose, p in self.parts.items())
 
     @property
@@ -193,7 +193,7 @@ def ours(*items: Statement) -> list[Statement]:
 
 
 def answered(evidence: Evidence, answer: str, number: str = "") -> Evidence:
-    """Return the evidence with `number`; add `answer` if all figures agree and all statements hold.
+    """Return the evidence with `number`, and with `answer` if all figures and statements hold.
 
     `number` defaults to the count of figures that agree. If the evidence has no answer, the page
     shows the counts, the figures that do not agree, and the statements that do not hold.
@@ -214,12 +214,12 @@ def unanimous(statements: Iterable[Statement]) -> bool | None:
 
 
 def decided(holds: bool, refuted: bool) -> bool | None:
-    """Return True if `holds`, False if `refuted`, otherwise None."""
+    """Return True if `holds` is true, False if only `refuted` is true, and None if neither is."""
     return True if holds else False if refuted else None
 
 
 def below(values: Sequence[float], limit: float = 0.0, level: float = LEVEL) -> bool | None:
-    """Return True if the mean of values lies below a limit, False if above, by Student's t.
+    """Return True if the mean of values is below a limit, and False if it is above (Student's t).
 
     The result is None if `limit` lies between the confidence limits of the mean, or if there are
     fewer than three values.

@@ -1,4 +1,4 @@
-"""Draw the figures of the report, as SVG in the page's light or dark colours.
+"""Draw the figures of the report as SVG whose colours follow the page's light or dark theme.
 
 The functions that draw a claim's figures are in the claim's file, and read only stored results.
 """
@@ -75,7 +75,7 @@ def inline(svg: str, description: str) -> str:
     text = f'{head} role="img" aria-label="{escape(description, quote=True)}">{rest}'
     for colour in (_INK, "#000000"):
         text = text.replace(colour, "currentColor")
-    for index, colour in enumerate(palette.COLOURS[:6]):  # the style sheet defines --c0, --c1, ... for light and dark
+    for index, colour in enumerate(palette.COLOURS[:6]):  # the style sheet defines --c0, --c1, ... for both themes
         text = text.replace(colour.lower(), f"var(--c{index})")
     text = re.sub(r"font: ([^;\"]*?px) [^;\"]*", r"font: \1 sans-serif", text)
     return re.sub(r"\s*\n\s*", "\n", text).replace("xlink:href", "href").strip()

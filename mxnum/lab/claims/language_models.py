@@ -17,13 +17,13 @@ from mxnum.lab.claims.evidence import LEVEL
 from mxnum.lab.studies.statistics import mean_interval
 
 PLAIN, BFLOAT16 = "float32", "bfloat16"
-#: A note for texts with p-values and confidence limits.
+#: A caution for claims that report p-values or confidence limits.
 ONE_SOURCE = (
     "All seeds of a study of language models share one source of training data, so p-values cover only the chance "
     "in initial weights and batches."
 )
 Table = dict[str, Any]
-#: The studies of recipes, and the names of their models in the ledger.
+#: The studies that compare recipes, each with the name of its model in the ledger.
 RECIPES = {"recipes": "a small language model", "recipes-converged": "the small model trained to the end"}
 #: The results files of `RECIPES`, for the claims that use them.
 RECIPE_FILES = tuple(f"language/{name}.json" for name in RECIPES)
@@ -50,9 +50,10 @@ def losses(table: Table, arm: str) -> dict[int, float]:
 
 
 def gaps(table: Table, arm: str, other: str | None = None, share: float = 0.0, of: str = "") -> list[float]:
-    """Return, seed by seed, an arm's loss minus the loss of `other` (default: the arm's control).
+    """Return, for each seed, an arm's loss minus the loss of `other` (default: the arm's control).
 
-    Also subtract `share` times the gap between the arms `of` and `other`.
+    If the arm `of` is given, also subtract `share` times its gap, the loss of `of` minus the loss
+    of `other`.
     """
     theirs = losses(table, other or table["controls"].get(arm, table["control"]))
     ours = losses(table, arm)
@@ -74,8 +75,8 @@ def apart(table: Table, arm: str, other: str) -> list[float]:
 def mean_row(table: Table, arm: str) -> float:
     """Return the relative norm of the last layer's mean row, averaged over seeds.
 
-    The relative norm is measured at the end of training. It is the norm of the mean row, divided by
-    the root mean square norm of the rows after the mean row is subtracted.
+    The relative norm is the norm of the mean row, divided by the root mean square of the norms of
+    the rows after the mean row is subtracted from each row. It is measured at the end of training.
     """
     return float(np.mean([run["measured"]["common_weight"][-1] for run in table["arms"][arm]["runs"]]))
 
@@ -89,9 +90,9 @@ def words(values: Sequence[float]) -> str:
 def limit_of(table: Table, arm: str | None = None) -> float:
     """Return the loss above which a run is lost.
 
-    This limit is midway between the entropy and the loss of a uniform guess. The entropy is that of
-    the source of `arm` (default: the first arm). The entropy of a text is unknown; for texts the
-    limit is 2.5 nats.
+    This limit is midway between the entropy of the data and the loss of a uniform guess. The data
+    are those of `arm` (default: the first arm). If the data are a text, their entropy is unknown,
+    and the limit is 2.5 nats.
     """
     found = table["arms"][arm or next(iter(table["arms"]))]
     best = found["runs"][0]["entropy"]

@@ -14,14 +14,15 @@ from mxnum.lab.claims.language_models import PLAIN, Table, apart, gaps, mean_gap
 from mxnum.lab.studies.statistics import holm, sign_flip
 
 _OF_THE_FORWARD_PASS = "layer norm", "embedding", "attention", "weights", "activations"
-#: Arms that round only the logits' gradient; the study trains each with and without centring.
+#: Arms of the study `drift` that should drift. These arms round only the gradient of the logits,
+#: and the study trains each of them with and without centring this gradient.
 DRIFTING = "E2M1 even", "E2M1 rceil", "E2M1 SR"
 #: The results files of the studies in `RULES`, without the files in `RECIPE_FILES`.
 FILES = tuple(f"language/{name}.json" for name in ("operands", "operands-converged", "drift", "text", "mean-row"))
 
 
 def judged(context: Context) -> Iterator[Statement]:
-    """Apply each of `RULES` whose study exists, and yield the resulting statements."""
+    """Apply each of `RULES` whose study was run, and yield the resulting statements."""
     for name, rule in RULES.items():
         if (table := study(context, name)) is not None:
             yield from rule(table)
@@ -30,7 +31,7 @@ def judged(context: Context) -> Iterator[Statement]:
 
 
 def shares(table: Table, when: str = "") -> list[Statement]:
-    """Judge which share of a format's gap each part of the model causes."""
+    """Judge how much of a format's gap each part of the model causes."""
 
     def share(name: str, part: str) -> float:
         return mean_gap(table, f"{name}, {part}") / mean_gap(table, f"{name}, all")
@@ -115,9 +116,9 @@ def recipes_at_the_end(table: Table) -> list[Statement]:
 
 
 def grown(table: Table, early: Table) -> Statement:
-    """Judge if longer training makes the gaps smaller.
+    """Judge whether longer training makes the gaps smaller.
 
-    Arms with a gap of at most 0.02 nats in the shorter training are left out.
+    The function leaves out arms with a gap of at most 0.02 nats in the shorter training.
     """
     times = {arm: mean_gap(table, arm) / mean_gap(early, arm) for arm in early["arms"]
              if arm != PLAIN and mean_gap(early, arm) > 0.02}  # fmt: skip
@@ -129,7 +130,10 @@ def grown(table: Table, early: Table) -> Statement:
 
 
 def what_centring_takes(table: Table) -> list[Statement]:
-    """Judge the drift, with and without centring, of arms that round only the logits' gradient."""
+    """Judge the drift of arms that round only the logits' gradient, and the effect of centring.
+
+    Centring subtracts the mean over the vocabulary from the rounded gradient.
+    """
     at_rest = {arm: float(table["arms"][arm]["at_rest"]) for arm in table["arms"] if arm != PLAIN}
     centred = {arm: arm.removesuffix(", centred") for arm in at_rest if arm.endswith(", centred")}
     left = {arm: mean_gap(table, f"{arm}, centred") for arm in DRIFTING}
@@ -169,7 +173,7 @@ def what_centring_takes(table: Table) -> list[Statement]:
 
 
 def on_text(table: Table) -> list[Statement]:
-    """Judge what causes the gaps in models that are trained on the bytes of a text."""
+    """Judge what causes the gaps of recipes in models that are trained on the bytes of a text."""
     last, rest = (mean_gap(table, f"E4M3, {part}") / mean_gap(table, "E4M3") for part in
                   ("last layer", "all but the last layer"))  # fmt: skip
     nearest, mended = ("E2M1 even", "E2M1 rceil"), "E2M1 rceil, SR gradients"
@@ -213,9 +217,9 @@ def on_text(table: Table) -> list[Statement]:
 
 
 def without_the_mean_row(table: Table) -> list[Statement]:
-    """Judge E4M3's gap at a high learning rate if the last layer's mean row is removed.
+    """Judge whether E4M3's gap at a high learning rate closes without the last layer's mean row.
 
-    The mean row is subtracted from the layer's weight after each step.
+    Training subtracts the mean row from the layer's weight after each step.
     """
     plain = {kind: f"{kind}, rate 0.192" for kind in ("E4M3, logits", "E4M3")}
     centred = {kind: f"{kind}, centred weight, rate 0.192" for kind in plain}
@@ -234,7 +238,7 @@ def without_the_mean_row(table: Table) -> list[Statement]:
     ]
 
 
-#: The function that judges the statements of each study.
+#: For each study, the function that judges the statements about it.
 RULES: dict[str, Callable[[Table], list[Statement]]] = {
     "operands": shares,
     "operands-converged": lambda table: shares(table, " in models trained to the end"),

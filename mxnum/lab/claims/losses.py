@@ -4,10 +4,11 @@ The losses come from the tables ``plot/data/*.csv`` of the repository and the co
 later commit deleted the tables. Each row is one run, with these columns:
 
 - ``arm``: the name of the run's table. The name gives the format of the weights, then the format of
-  the activations, as in ``fp8_e4m3_bfloat16``. If the name has ``quantize_only_fwd``, only the
+  the activations, as in ``fp8_e4m3_bfloat16``. If the name contains ``quantize_only_fwd``, only the
   forward pass is quantized.
-- ``label``: the precision of the weights in the run's settings, if it differs from the arm's.
-- ``params`` (embeddings included), ``tokens``.
+- ``label``: the precision of the weights in the run's settings, if it differs from the precision in
+  ``arm``.
+- ``params``: the number of parameters, embeddings included; ``tokens``: the number of tokens.
 - ``final`` and ``least``: the final validation loss, and the least validation loss during training;
   float32 numbers.
 - ``state``: finished, crashed or running.
@@ -33,33 +34,33 @@ SOURCE = {
     "commit": "db3c423fd904794c5f0aa6b10a089cc3bf6a8fcc",
 }
 BF16 = "bf16_bf16"
-#: The compute budgets in FLOPs. Each model's compute (6 * parameters * tokens) is close to one of
-#: them.
+#: The compute budgets in FLOPs. The compute of each model (6 * parameters * tokens) is close to one
+#: of these budgets.
 BUDGETS = (2.0e17, 4.4e17, 9.6e17, 2.1e18, 4.6e18, 1.0e19, 2.2e19, 4.8e19)
-#: A run goes astray if its final loss is above its least loss by more than this.
+#: A run is astray if its final loss exceeds its least loss by more than `ASTRAY`.
 ASTRAY = 0.02
 #: In every arm except bf16, nearly all losses are multiples of this number.
 GRID = 0.005
-#: `BF16_ACTIVATIONS` has the FP8 arms with bf16 activations, one of the paper's two mitigations.
-#: `MITIGATED` also has the arms with the other mitigation, which quantizes only the forward pass.
+#: The paper has two mitigations for FP8: bf16 activations (the arms in `BF16_ACTIVATIONS`), and
+#: quantizing only the forward pass. `MITIGATED` holds the arms of both mitigations.
 BF16_ACTIVATIONS = {"E4M3": "fp8_e4m3_bfloat16", "E5M2": "fp8_e5m2_bfloat16"}
 MITIGATED = {f"{name} weights, bf16 activations": arm for name, arm in BF16_ACTIVATIONS.items()} | {
     f"{name} forward only": f"fp8_{name.lower()}_fp8_{name.lower()}_quantize_only_fwd" for name in BF16_ACTIVATIONS
 }
-#: The arms in one FP8 format throughout, and the arms in two FP8 formats. No published runs combine
-#: two FP8 formats with a mitigation.
+#: `THROUGHOUT` holds the arms that use one FP8 format for weights and activations. `MIXED` holds
+#: the arms that use two FP8 formats, for which no runs with a mitigation were published.
 THROUGHOUT = {"E4M3 throughout": "fp8_e4m3_fp8_e4m3", "E5M2 throughout": "fp8_e5m2_fp8_e5m2"}
 MIXED = {
     "E4M3 weights, E5M2 activations": "fp8_e4m3_fp8_e5m2",
     "E5M2 weights, E4M3 activations": "fp8_e5m2_fp8_e4m3",
 }
-#: The seed and the level of the intervals in this module.
+#: The seed and the confidence level of the bootstrap intervals in this module.
 SEED, LEVEL = 20260101, 0.95
 
 
 @dataclass(frozen=True)
 class Run:
-    """One model; losses that were not recorded are NaN."""
+    """One training run. Losses that were not recorded are NaN."""
 
     arm: str
     label: str
@@ -76,13 +77,16 @@ class Run:
 
     @property
     def budget(self) -> float:
-        """The nearest of `BUDGETS`."""
+        """The budget in `BUDGETS` that is closest to the run's compute."""
         flops = 6 * self.parameters * self.tokens
         return min(BUDGETS, key=lambda budget: abs(math.log(flops / budget)))
 
     @property
     def astray(self) -> bool:
-        """True if the final loss is far above the least loss; False if either loss is missing."""
+        """True if the final loss exceeds the least loss by more than `ASTRAY`.
+
+        False if either loss is missing.
+        """
         return self.final - self.least > ASTRAY
 
     @property
@@ -113,22 +117,23 @@ def arm(name: str) -> tuple[Run, ...]:
 
 
 def table(name: str, loss: str = "least", keep: Callable[[Run], bool] = lambda run: True) -> LossTable:
-    """Return the runs of an arm that have a recorded loss (`least` or `final`)."""
+    """Return the recorded losses (`least` or `final`) of those runs of an arm that pass `keep`."""
     kept = [run for run in arm(name) if not math.isnan(getattr(run, loss)) and keep(run)]
     return loss_table([r.parameters for r in kept], [r.tokens for r in kept], [getattr(r, loss) for r in kept])
 
 
 def gaps(name: str, loss: str = "least", against: str = BF16) -> dict[tuple[int, int], float]:
-    """Return the loss of an arm minus the loss of another arm, by parameters and tokens (N, D).
+    """Return the loss of the arm `name` minus that of the arm `against`, for each (N, D).
 
-    An arm's loss at (N, D) is the mean over the arm's finished runs.
+    N is the number of parameters, and D is the number of tokens. An arm's loss at (N, D) is the
+    mean over the arm's finished runs.
     """
     ours, theirs = by_cell(name, loss), by_cell(against, loss)
     return {cell: float(np.mean(ours[cell]) - np.mean(theirs[cell])) for cell in sorted(ours.keys() & theirs.keys())}
 
 
 def by_cell(name: str, loss: str) -> dict[tuple[int, int], list[float]]:
-    """Return the recorded losses of an arm's finished runs, by parameters and tokens (N, D)."""
+    """Return the recorded losses of an arm's finished runs, for each (parameters, tokens)."""
     found: dict[tuple[int, int], list[float]] = {}
     for run in arm(name):
         value = getattr(run, loss)
@@ -138,7 +143,7 @@ def by_cell(name: str, loss: str) -> dict[tuple[int, int], list[float]]:
 
 
 def mean_interval(values: Iterable[float]) -> tuple[float, float, float]:
-    """Return the mean of the values, and its bootstrap interval at `LEVEL`."""
+    """Return the mean of the values, and the ends of its bootstrap interval at `LEVEL`."""
     array = np.array(list(values))
     drawn = np.random.default_rng(SEED).choice(array, (2000, array.size)).mean(axis=1)
     low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])

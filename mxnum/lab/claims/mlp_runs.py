@@ -20,8 +20,8 @@ LEVEL = 0.01
 #: A final loss is the geometric mean of this many bins at the end of the stored curve. These bins
 #: cover a fifth of the run.
 LAST_BINS = 8
-#: A statement that no run is lost holds only if the upper 95 % limit (Wilson) of the share of lost
-#: runs is below this.
+#: The statement "no run is lost" holds only if the upper 95 % limit (Wilson) of the share of lost
+#: runs is below this number.
 SHARE = 0.25
 #: The limits within which a hazard ratio counts as no difference, fixed before the study `hazard`.
 NO_DIFFERENCE = 0.5, 2.0
@@ -42,7 +42,7 @@ def settings(table: Table) -> dict[str, Any]:
 
 
 def gaps(table: Table, arm: str, other: str) -> list[float]:
-    """Return the final log loss of an arm minus that of another arm, for each seed."""
+    """Return the difference of the final log losses of two arms, for each seed that both have."""
     ours, theirs = final_logs(table, arm), final_logs(table, other)
     return [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
 
@@ -54,7 +54,10 @@ def final_logs(table: Table, arm: str) -> dict[int, float]:
 
 
 def words(values: list[float]) -> str:
-    """Return, in percent, the mean gap of log losses and its confidence limits, as text."""
+    """Return a text with the mean gap of two arms' losses and its confidence limits, in percent.
+
+    `values` holds a difference of log losses for each seed.
+    """
     found = mean_interval(values, 1 - LEVEL)
     if found is None:
         return "too few runs"
@@ -65,7 +68,8 @@ def words(values: list[float]) -> str:
 def below(values: list[float], limit: float = 0.0) -> tuple[bool | None, str]:
     """Return whether the mean of values is below a limit, and the text that `words` returns.
 
-    The first result is None if the limit lies between the confidence limits of the mean.
+    The first result is None if `limit` lies between the confidence limits of the mean, or if there
+    are too few values.
     """
     return evidence.below(values, limit, LEVEL), words(values)
 
@@ -94,8 +98,8 @@ def draw_final_losses(ax: Any, context: Context) -> str | None:
 def none_away(table: Table, arm: str) -> tuple[bool, str]:
     """Return whether an arm loses no runs, and the counts as text.
 
-    The first result is True if no run is lost, and the arm has so many runs that the upper 95 %
-    limit of the share of lost runs is below `SHARE`.
+    The first result is True if no run is lost and the arm has enough runs. There are enough if the
+    upper 95 % limit of the share of lost runs is below `SHARE`.
     """
     away, runs = report.outcomes(table, arm)[Outcome.RUNAWAY], len(table["arms"][arm]["runs"])
     limit = wilson(away, runs)[1]

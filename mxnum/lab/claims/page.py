@@ -1,4 +1,4 @@
-"""Write the ledger as a page of the documentation, and the first sentences of a report."""
+"""Write the claims ledger as a page of the documentation, and sum up a report in four texts."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def markdown(report: Report) -> str:
 
 
 def summary(report: Report, command: str) -> str:
-    """Return a page on what `command` found: a table of claims, then the claims of each source."""
+    """Return the results of `command` as a page: a table of all claims, then a section for each."""
     parts = [f"# What `{command}` found\n"]
     if report.interrupted:
         parts.append("**Not complete**: the run was interrupted; the same command continues it.\n")
@@ -62,7 +62,7 @@ def summary(report: Report, command: str) -> str:
 
 
 def headed(evidence: Evidence) -> list[tuple[str, Evidence]]:
-    """Return (heading, evidence) for each party (paper or project) that states items of `evidence`.
+    """Return the parts of `evidence`, each with its heading from `HEADINGS`.
 
     The heading is "" if the paper states all items.
     """
@@ -135,7 +135,7 @@ def plain(value: object) -> str:
     return ", ".join(map(plain, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
-#: Verdicts on a paper's claims, and verdicts on this project's own claims.
+#: The verdicts on decided claims: of papers (`_DECIDED`), and of this project (`_OURS`).
 _DECIDED = (Verdict.REPRODUCED, Verdict.DIFFERS, Verdict.NOT_REPRODUCED)
 _OURS = (Verdict.CONFIRMED, Verdict.CORRECTED)
 
@@ -143,8 +143,8 @@ _OURS = (Verdict.CONFIRMED, Verdict.CORRECTED)
 def sentences(report: Report) -> list[str]:
     """Return the four texts that sum up a report.
 
-    They are about runaways, stored studies, errors of single blocks, and the verdicts on all
-    claims, in this order.
+    The topics of the texts, in this order, are losses that run away, the stored studies, the errors
+    of single blocks, and the verdicts on all claims.
     """
     entries = {entry.claim.id: entry for entry in report}
     runaways, numbers = (_on_runaways(entries.get("I6c")), _on_numbers(entries.get("I1")))
@@ -181,7 +181,7 @@ def _on_numbers(entry: Entry | None) -> str:
     if entry is None or entry.verdict not in _DECIDED:
         return "The effect of quantization on single blocks was not checked."
     if entry.verdict != Verdict.REPRODUCED:
-        return "The error of blocks under the floor rule is not the claimed one: read row I1 first."
+        return "The error of blocks under the floor rule differs from the claimed error: read row I1 first."
     return (
         "In E4M3 under the floor rule, a block overflows if its largest number has a mantissa above 1.75, and this "
         "number becomes up to an eighth too small (row I1). Under rceil no block overflows."

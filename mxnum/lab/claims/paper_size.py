@@ -1,8 +1,8 @@
-"""Read runs at the size of the MLP of Su et al. (arXiv 2506.20752).
+"""Read stored runs of an MLP that is as large as the MLP of Su et al. (arXiv 2506.20752).
 
-The width is 512, with 4 layers, batches of 2048 and a learning rate of 6e-4. A run takes hours on
-one core, so there are few runs. An arm with fewer than `SEEDS` seeds decides nothing; the claims
-only report its runs.
+The MLP has width 512 and 4 layers, and is trained with batches of 2048 and a learning rate of 6e-4.
+A run takes hours on one core, so there are few runs. An arm with fewer than `SEEDS` seeds decides
+no claim; the claims only report its runs.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ def planned(context: Context) -> dict[str, list[Course]]:
 
 
 def in_e4m3(context: Context) -> tuple[list[Course], list[Course]]:
-    """Return the runs of all arms in E4M3, and the runs in FP32, both as `planned` returns them."""
+    """Return two lists of runs from `planned`: the runs of all E4M3 arms, and the FP32 runs."""
     arms = planned(context)
     return [run for name, runs in arms.items() if name not in ("FP32", "E2M1") for run in runs], arms.get("FP32", [])
 
 
 def jumping(runs: list[Course]) -> int:
-    """Return the number of runs whose loss jumps."""
+    """Return the number of runs that have an excursion."""
     return sum(run.first is not None for run in runs)
 
 
 def described(runs: list[Course]) -> str:
-    """Return, as text, how many runs have an excursion, where it starts, and the final losses."""
+    """Return a text that says which runs have an excursion, when it starts, and how runs end."""
     risen, ends = sum(bool(run.counted) for run in runs), [run.final for run in runs if run.final is not None]
     least, most = (limit(run.steps for run in runs) for limit in (min, max))
     steps = f"{least:,}" if least == most else f"{least:,} to {most:,}"

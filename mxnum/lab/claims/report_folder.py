@@ -1,4 +1,4 @@
-"""Read and write the folder of a reproduction, from which a second call continues.
+"""Read and write the folder of a reproduction, so that a second call can continue the first.
 
 - `report.html`, `claims.md`: the report;
 - `data/reproduction.json`: the request, seeds, versions, machine, duration;
@@ -63,8 +63,8 @@ class ReportFolder:
     def entry(self, id: str) -> Entry | None:
         """Return a claim's stored entry, or None if nothing is stored.
 
-        The result is also None if the code, the machine or a version has changed since the entry
-        was stored.
+        The result is also None if the code of mxnum, the kind of machine, or the version of Python
+        or of a package has changed since the entry was stored.
         """
         path = self._evidence(id)
         if not path.exists():
@@ -106,7 +106,7 @@ class ReportFolder:
 def evidence_from(table: Mapping[str, Any]) -> Evidence:
     """Return the `Evidence` from which `dataclasses.asdict` made the stored `table`.
 
-    Tuples in the configuration come back as lists.
+    Tuples of the original configuration are lists in the result.
     """
     kinds = {"comparisons": Comparison, "statements": Statement}
     return Evidence(**dict(table) | {name: [kind(**each) for each in table[name]] for name, kind in kinds.items()})

@@ -22,8 +22,8 @@ from mxnum.lab.studies.report import store as store_study
 from mxnum.lab.studies.run_study import run_study
 from mxnum.output.files import as_path, written_whole
 
-#: The results files that take minutes. `FULL` also has the files that take hours, and begins with
-#: the fastest files.
+#: The results files whose runs train within minutes. `FULL` adds the files whose runs train for
+#: hours, and lists the fastest files first.
 QUICK = ("quick.json",)
 _FIRST = (
     *QUICK, "sgd-limits.json", "interventions.json", "recipes.json", "confirm.json", "ablations.json",
@@ -31,35 +31,35 @@ _FIRST = (
     "language/ladder-four-bits.json", "logits/logits.json", "factorial.json", "critical-rate.json",
 )  # fmt: skip
 FULL = tuple(dict.fromkeys((*_FIRST, *(name for claim in CLAIMS.values() for name in claim.takes))))
-#: Studies whose checks need the stored operands of the layers.
+#: The results files whose checks need the operands of the layers, so that training stores them.
 KEEPING = ("language/organisation.json",)
-#: The number of seeds that one process trains together. With a small number, all processes end at
+#: The number of seeds that one process trains together. A small number lets all processes end at
 #: about the same time.
 STACK = 4
-#: For claim I7, the plan of interventions and the number of seeds; for claim B2, the number of
-#: seeds. The runs of claim I7 are in the arm "E2M1" of the study "small".
+#: `PLAN` and `ACTED_ON` are claim I7's plan of interventions and number of seeds; the runs of claim
+#: I7 are in the arm "E2M1" of the study "small". `LIMITS` is the number of seeds of claim B2.
 PLAN, ACTED_ON, LIMITS = interventions.Plan(), 8, 4
 
 
 class Watch(Protocol):
-    """The receiver of progress."""
+    """An object that shows the progress of `reproduce_into`."""
 
     def say(self, text: str) -> None:
         """Show a message."""
         return
 
     def at(self, part: str, done: float, total: float, what: str) -> None:
-        """Show the progress of "checks" or "training", and the current work."""
+        """Show the progress of `part`, "checks" or "training", and its current work `what`."""
         return
 
 
 class _Nobody(Watch):
-    """A receiver that ignores progress."""
+    """A `Watch` that shows nothing."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """The claims to check, and the options of a call of `reproduce_into`."""
+    """The arguments of a call of `reproduce_into`: the claims to check, and options."""
 
     ids: tuple[str, ...]
     full: bool = False
@@ -67,12 +67,15 @@ class Request:
 
     @property
     def command(self) -> str:
-        """The command of this request, without the folder."""
+        """The shell command that makes this request, without its folder."""
         only = "" if self.ids == tuple(CLAIMS) else f" --only {','.join(self.ids)}"
         return f"mxnum reproduce --{'full' if self.full else 'quick'}{only}"
 
     def files(self) -> list[str]:
-        """Return the results files to make; of alternative files, the first that can be made."""
+        """Return the results files that this request makes.
+
+        If a claim accepts any one of several files, choose the first that this request can make.
+        """
         made, claims = FULL if self.full else QUICK, [CLAIMS[id] for id in self.ids]
         wanted = {next((n for n in names if n in made), None) for claim in claims for names in claim.alternatives}
         wanted |= {name for claim in claims for name in claim.takes}
@@ -108,8 +111,9 @@ def reproduce_into(
     """Check claims (default: all), train the runs that they need, and write the report.
 
     With `fresh` the training runs get new seeds. After Ctrl-C the function writes a report of the
-    checks so far; the same call with the same folder continues. Training uses `processes` processes
-    (default: one for each core), so call this function under ``if __name__ == "__main__":``.
+    checks that are done. To continue, repeat the call with the same folder. Training starts
+    `processes` processes (default: one for each core), so call this function under
+    ``if __name__ == "__main__":``.
     """
     wanted = tuple(CLAIMS) if ids is None else chosen("ids", ids)
     request = Request(tuple(id for id in CLAIMS if id in wanted), full, processes)
@@ -124,13 +128,13 @@ class _Session:
         for package in (
             "jinja2",
             *(("scipy", "threadpoolctl") if self.files else ()),
-        ):  # `errors.package` raises here, before training starts, if a package is missing
+        ):  # raise the error for a missing package before training starts
             errors.package(package, "reproduce")
         self.store, self.begun = ReportFolder(folder), time.monotonic()
         self.facts = self.store.open(fresh)
         self.entries: dict[str, Entry] = {}
         self.failures: list[sweep.Failure] = []
-        #: For each results file that could not be made, the reason.
+        #: The results files that this call cannot make, each with the reason.
         self.impossible: dict[str, str] = {}
         self.stop = threading.Event()
 
@@ -183,7 +187,7 @@ class _Session:
         self.watch.at("training", state.done, state.total, str(state))
 
     def _make(self, name: str) -> None:
-        """Make one results file, without repeating stored runs."""
+        """Train the runs of a results file that are not stored yet, and write the file."""
         path, seed = self.store.results / name, int(self.facts["first_seed"])
         study = name.removesuffix(".json")
         count = f" {self.files.index(name) + 1} of {len(self.files)}" if len(self.files) > 1 else ""
@@ -222,9 +226,7 @@ class _Session:
         study = replace(study, first_seed=seed) if self.facts["fresh"] else study
         here = {arm: each for arm, each in study.arms.items() if each.source != "text" or Path(each.text).is_file()}
         if left := [arm for arm in study.arms if arm not in here]:
-            self.watch.say(
-                f"{study.name}: skips the arms {', '.join(left)}, because the text files of these arms do not exist."
-            )
+            self.watch.say(f"{study.name}: skipping the arms {', '.join(left)}, because their text files do not exist.")
         study = replace(study, arms=here)
         runs = self.store.runs / "language" / study.name
         outcome = run_study(
@@ -295,7 +297,7 @@ class _Session:
 
 
 class _Stopped(BaseException):
-    """The exception that ends the thread of checks.
+    """The exception that stops the thread in which the checks run.
 
-    The base class is not Exception, so that no check catches `_Stopped`.
+    The base class is BaseException, so that an ``except Exception`` in a check does not catch it.
     """

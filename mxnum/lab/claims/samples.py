@@ -14,10 +14,10 @@ from mxnum.lab.claims.evidence import Statement, Whose
 from mxnum.memory.dtypes import Array
 
 SEED = 20260101
-#: The allowed distance of a number from the claimed number, in standard errors. By chance a correct
-#: kernel exceeds this distance once in 1.7 million samples.
+#: The allowed distance of a measured number from the claimed number, in standard errors. A correct
+#: kernel exceeds this distance by chance in one of 1.7 million samples.
 SIGMA = 5
-#: The number of equal parts of [1, 2); checks use the middle of each part as a mantissa.
+#: The number of equal parts into which checks divide [1, 2). The middle of each part is a mantissa.
 PARTS = 1 << 16
 #: The number of blocks in a sample: for blocks of 32 numbers, and for blocks of 16.
 BLOCKS, BLOCKS_OF_16 = 1 << 16, 1 << 17
@@ -40,7 +40,7 @@ def mantissas() -> Array:
 
 
 def log_measure() -> Array:
-    """Return the widths of the `PARTS` parts in log2; the widths sum to 1."""
+    """Return the width of each of the `PARTS` parts on a log2 scale; the widths sum to 1."""
     shares: Array = np.diff(np.log2(1 + np.arange(PARTS + 1) / PARTS))
     return shares
 
@@ -53,7 +53,7 @@ def normal_blocks(blocks: int = BLOCKS, size: int = 32) -> Array:
 
 @cache
 def by_block(fmt: str, rule: str) -> Statistics:
-    """Return error statistics of each block of `normal_blocks()` in a format."""
+    """Quantize `normal_blocks()` to a format, and return the error statistics of each block."""
     return measure(normal_blocks(), fmt, scale_rule=rule, per=0)
 
 

@@ -19,17 +19,17 @@ from mxnum.lab.studies.excursions import Outcome
 from mxnum.lab.studies.statistics import compare
 
 PATH = Path(__file__).parent / "data" / "runaways.json"
-#: The studies in which every run continues to twice the horizon, and the arms that the report
-#: quotes.
+#: STUDIES are the studies whose runs all have 8,000 steps; only jumps before step 4,000 can make a
+#: run lost. ARMS are the arms that the report quotes.
 STUDIES = ("recovery", "parts", "runaway-32")
 ARMS = ("FP32", "E2M1", "E2M1, LN FP32", "LN E2M1", "E4M3")
 
 
 def counted(results: Path) -> dict[str, Any]:
-    """Count the runs with a jump and the lost runs of each arm and rate, from the stored studies.
+    """Count the runs that jump and the lost runs of each arm and learning rate in stored studies.
 
-    The counts for an arm and a rate come from the study with the most runs. The result also has the
-    hazard ratio of the study `hazard`, and the answers of claims I6a and I6b.
+    The counts for an arm and a rate come from the study with the most such runs. The result also
+    holds the hazard ratio of the study `hazard`, and the answers of claims I6a and I6b.
     """
     rows: dict[tuple[float, str], dict[str, Any]] = {}
     for study in STUDIES:

@@ -28,7 +28,7 @@ def tensors() -> Mapping[str, Array]:
 def found(
     tensor: str, fmt: str, rule: str, *, block: tuple[int, int] = (1, 32), offset: str | None = None
 ) -> Statistics:
-    """Return the error statistics of a tensor; repeated calls do not measure again."""
+    """Return the error statistics of a tensor. A second call returns the cached statistics."""
     return measure(tensors()[tensor], fmt, scale_rule=rule, block_shape=block, offset=offset)
 
 

@@ -16,8 +16,8 @@ from mxnum.lab.claims.claim import CLAIMS, Claim, Context, chosen
 from mxnum.lab.claims.evidence import Evidence, Verdict, counted
 from mxnum.output.files import as_path
 
-#: A function that is called with the number of claims done, the number of all claims, and a text
-#: about the current work.
+#: A function that shows progress. Its arguments are the number of claims done, the number of all
+#: claims, and a text about the current work.
 Progress = Callable[[int, int, str], object]
 
 
@@ -80,7 +80,7 @@ def reproduce(
 ) -> Report:
     """Check claims (default: all), and return a report with a verdict for each.
 
-    After Ctrl-C, the report has the verdicts so far, and the other claims are "not run".
+    After Ctrl-C, the report has the verdicts so far; all other claims have the verdict "not run".
     """
     wanted = list(CLAIMS) if ids is None else chosen("ids", ids)
     folder, show = as_path(results, "results"), progress or (lambda done, total, what: None)
@@ -111,7 +111,7 @@ def judge(claim: Claim, context: Context) -> Entry:
     """Return the verdict of a claim's check; the results files that the check needs must exist."""
     try:
         evidence = claim.run(context).of(claim.whose)
-    except Exception as problem:  # a failing check must not hide the other verdicts
+    except Exception as problem:  # a check that fails must not prevent the checks of other claims
         frame = traceback.extract_tb(problem.__traceback__)[-1]
         return Entry(claim, Verdict.FAILED, remark=f"{type(problem).__name__}: {problem} ({frame.name})")
     return Entry(claim, evidence.verdict, evidence)

@@ -46,7 +46,7 @@ def linear(inputs: int, outputs: int) -> nn.Linear:
 
 
 class Attention(nn.Module):
-    """Causal attention; the setting selects rotary positions and query-key normalization."""
+    """Causal attention. The setting can add rotary positions and query-key normalization."""
 
     def __init__(self, setting: Setting):
         super().__init__()
@@ -91,7 +91,10 @@ class Perceptron(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and a perceptron; each reads the normalized residual stream and adds to it."""
+    """Attention, followed by a perceptron.
+
+    Both read the normalized residual stream, and add their output to the stream.
+    """
 
     def __init__(self, setting: Setting):
         super().__init__()
@@ -166,7 +169,7 @@ class Run:
     #: The final loss on new batches, averaged over the symbols with at least `order` symbols before
     #: them.
     evaluation: float = math.nan
-    #: Bounds of the entropy of the source; None if unknown.
+    #: The lower and the upper bound of the source's entropy in nats; None if they are unknown.
     entropy: tuple[float, float] | None = None
     #: For texts, the mean number of bytes per symbol. A loss divided by this number is in nats per
     #: byte.
@@ -207,14 +210,15 @@ def train(
     Parameters
     ----------
     measure_every
-        Measure the rounding errors of the operands, and the gradient of the logits, at every
-        multiple of this number of steps; 0 means never.
+        The number of steps from one measurement to the next; 0 means no measurements. A measurement
+        covers the rounding errors of the operands and the gradient of the logits.
     checkpoint
-        A path. Training continues from the checkpoint if the file exists. Training writes the
-        checkpoint every `checkpoint_every` steps, every `checkpoint_seconds` seconds and before an
-        interruption, and deletes it at the end.
+        The path of the checkpoint file. If the file exists, training continues from it. Training
+        writes the file every `checkpoint_every` steps, every `checkpoint_seconds` seconds and
+        before an interruption. At the end, training deletes the file.
     report
-        Called after each step with the number of steps and the loss.
+        A function that is called after each step with the number of steps so far and the loss of
+        the step.
     device
         "cpu" or "cuda". Initial weights and batches do not depend on the device, because they are
         drawn on the CPU.

@@ -1,7 +1,7 @@
-"""Measure rounding errors during training: of all operands, and of the gradient of the logits.
+"""Measure the rounding errors of all operands, and of the gradient of the logits, during training.
 
-For control arms, `centring` rounds the gradient of the logits and subtracts the mean over the
-symbols.
+The function `centring` is for control arms: it rounds the gradient of the logits and subtracts its
+mean over the vocabulary.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import mxnum as mx
 from mxnum.recipe import Operand
 
 Tensor = Any
-#: How many quantiles of the target symbols' probabilities are stored.
+#: The number of stored quantiles of the target symbols' probabilities.
 QUANTILES = 64
 
 
@@ -40,23 +40,27 @@ def errors_of(rows: Iterable[Mapping[str, Any]], step: int) -> dict[str, np.floa
 def measured(logits: Tensor, targets: Tensor, head: Any, operand: Operand) -> dict[str, Any]:
     """Return the measurements at one step, after a backward pass that retained `logits.grad`.
 
+    The *target component* of a token is the component of the gradient of the logits at the target
+    symbol. All measurements of the gradient round to nearest, ties to even.
+
     ``probability``
         Quantiles of the probabilities that the model gives the target symbols.
     ``gradient_bias``
-        E[Q]/E[A] - 1, where A is the target's component of the gradient of the logits, and Q is A
-        rounded in blocks along the vocabulary. Measurements of the gradient always round to
-        nearest, ties to even.
+        E[Q]/E[A] - 1, where A is the target component of a token, and Q is A rounded in blocks
+        along the vocabulary.
     ``gradient_sum``
-        The sum of a token's rounded gradient over the vocabulary, averaged over the tokens, and
-        divided by the mean magnitude of the targets' components.
+        The sum of the rounded gradient over the vocabulary, as a mean over the tokens. This mean is
+        divided by the mean magnitude of the target components.
     ``beyond_max``, ``beyond_max_tokens``
-        The share of the targets' components above the largest value that their block can represent,
-        for blocks along the vocabulary and for blocks along the tokens.
+        The share of the target components that exceed the largest value that their block can
+        represent. Blocks lie along the vocabulary for ``beyond_max``, and along the tokens for
+        ``beyond_max_tokens``.
     ``overflowing_blocks``
-        The share of the blocks along the vocabulary that overflow.
+        The share of the blocks along the vocabulary in which an element exceeds the largest value
+        that the block can represent.
     ``common_weight``
-        The norm of the mean row of the last layer's weight, divided by the root mean square norm of
-        the rows after the mean row is subtracted.
+        The norm of the mean row of the last layer's weight. This norm is divided by the root mean
+        square of the norms of the rows, after the mean row is subtracted from each row.
     """
     gradient = logits.grad.flatten(0, 1)
     probability = torch.softmax(logits.detach().flatten(0, 1).double(), -1).gather(1, targets[:, None])[:, 0]

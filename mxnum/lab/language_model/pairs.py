@@ -17,21 +17,21 @@ _WORD = re.compile(rb"\s*\S+|\s+")
 
 
 class Encoded(NamedTuple):
-    """A text in symbols, and the bytes that each symbol stands for."""
+    """A text as a sequence of symbols, and the bytes that each symbol represents."""
 
     symbols: Array
     meanings: tuple[bytes, ...]
 
     def decode(self, symbols: Array) -> bytes:
-        """Return the bytes that the symbols stand for."""
+        """Return the bytes that the symbols represent."""
         return b"".join(self.meanings[symbol] for symbol in symbols)
 
 
 def encode(text: bytes, vocabulary: int) -> Encoded:
-    """Return the text encoded with `vocabulary` symbols, the first 256 of which are the bytes.
+    """Return the text encoded with `vocabulary` symbols; the first 256 symbols are the bytes.
 
-    If several pairs are equally common, the pair of the smallest symbols is merged first. So the
-    encoding of a text is the same on every machine.
+    If several pairs are equally common, the lexicographically smallest pair of symbols is merged
+    first. So the encoding of a text is the same on every machine.
 
     >>> encode(b"abab abab cab", 258).symbols.tolist()
     [257, 32, 257, 32, 99, 256]
@@ -54,7 +54,7 @@ def encode(text: bytes, vocabulary: int) -> Encoded:
             accepted = f"at most {len(meanings)}, because the text has no more pairs"
             raise ValueError(f"Argument 'vocabulary' must be {accepted}, not {vocabulary}.")
         if pairs[pair] != -count:
-            continue  # an outdated count; a later entry of the heap has the current count
+            continue  # this count is outdated; another entry of the heap has the current count
         new, changed = len(meanings), set()
         meanings.append(meanings[pair[0]] + meanings[pair[1]])
         for word in words_with.pop(pair):

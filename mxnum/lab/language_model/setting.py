@@ -15,7 +15,8 @@ from mxnum.recipe import Recipe
 class Setting:
     """All settings of a training run except its seed.
 
-    The default activation, norms and positions are OLMo's, as in Su et al. (arXiv 2506.20752).
+    By default, the model has the activation, norms and positions of OLMo, as in Su et al. (arXiv
+    2506.20752).
     """
 
     # The source.
@@ -31,7 +32,8 @@ class Setting:
     ratio: float = 1.0
     #: The number of classes of words; a word is a sequence of `order` symbols. All words of a class
     #: have the same possible next symbols (`sources.Markov`). With 0 classes, a hash of each word
-    #: selects its `choices` symbols. A model needs fewer steps to learn fewer classes.
+    #: selects the `choices` symbols that can come next. A model needs fewer steps to learn fewer
+    #: classes.
     classes: int = 0
     source_seed: int = 0
 
@@ -57,8 +59,8 @@ class Setting:
     context: int = 64
     sequences: int = 32
     steps: int = 1000
-    #: AdamW, or stochastic gradient descent with momentum `beta1`, which ignores `beta2` and
-    #: `epsilon` and needs other learning rates.
+    #: AdamW, or stochastic gradient descent (SGD) with momentum `beta1`. SGD ignores `beta2` and
+    #: `epsilon`, and needs other learning rates than AdamW.
     optimizer: Literal["adamw", "sgd"] = "adamw"
     rate: float = 3e-3
     beta1: float = 0.9
@@ -67,8 +69,8 @@ class Setting:
     weight_decay: float = 0.0
     clip: float = 1.0
     schedule: Literal["cosine", "constant"] = "cosine"
-    #: The share of the steps in which the learning rate rises, and the final learning rate of the
-    #: cosine as a share of `rate`.
+    #: `warm_up` is the share of the steps in which the learning rate rises. `last_rate` is the
+    #: final learning rate of the cosine schedule, as a share of `rate`.
     warm_up: float = 0.1
     last_rate: float = 0.1
     label_smoothing: float = 0.0
@@ -89,7 +91,7 @@ class Setting:
     #: `centred` requires a recipe that rounds only gradients, and `where="last"`.
     centred: bool = False
 
-    # `centred`, `centred_weight` and `z_loss` each keep the logits from a common drift.
+    # Each of `centred`, `centred_weight` and `z_loss` prevents all logits from drifting together.
     #: True to subtract the mean row from the last layer's weight after each optimizer step
     #: (`mxnum.torch.center_output_weights`).
     centred_weight: bool = False

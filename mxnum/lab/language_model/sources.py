@@ -36,7 +36,10 @@ class Source(Protocol):
         """
 
     def batch(self, random: np.random.Generator, sequences: int, length: int, held_out: bool = False) -> Array:
-        """Return random sequences; with `held_out`, from the part that training does not use."""
+        """Return random sequences.
+
+        With `held_out`, sequences of a text come from the part that training does not use.
+        """
 
 
 class Markov:
@@ -46,8 +49,8 @@ class Markov:
     can follow, so the chain stores no table of words. The probabilities of the choices are the same
     after every word, so the entropy of the chain is the entropy of `probabilities`. If `classes` is
     above 0, words are divided into this many classes, and all words of a class have the same
-    possible next symbols. If there are exactly vocabulary / choices classes, the choices of
-    different classes do not overlap.
+    possible next symbols. If there are exactly vocabulary / choices classes, no symbol can follow
+    words of different classes.
     """
 
     def __init__(
@@ -57,8 +60,8 @@ class Markov:
         weights = np.power(ratio, np.arange(choices), dtype=np.float64)
         self.probabilities = weights / weights.sum()
         random = np.random.default_rng([seed, vocabulary, order, choices])
-        #: The symbols in shuffled order. A word's hash selects a position in `_symbols`; `_apart`
-        #: has the distances from the position to the symbols that can follow.
+        #: `_symbols` has the symbols in shuffled order. A word's hash selects a position in
+        #: `_symbols`, and `_apart` has the distances from there to the symbols that can follow.
         self._symbols, self._apart = random.permutation(vocabulary), random.permutation(vocabulary)[:choices]
         self._positions = classes or vocabulary
         if classes:

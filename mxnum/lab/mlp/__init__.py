@@ -3,8 +3,8 @@
     from mxnum.lab.mlp import Experiment, train, uniform_precision
     runs = train(Experiment(precision=uniform_precision("mxfp4_e2m1")), seeds=(1, 2, 3))
 
-``mxnum lab`` runs whole studies. The package needs the extra ``experiments`` (scipy,
-threadpoolctl).
+To run a whole study, use the command ``mxnum lab``. This package needs the extra ``experiments``
+(scipy, threadpoolctl).
 """
 
 from mxnum.lab.mlp.config import BFLOAT16_TRAINING, Experiment, Injection, uniform_precision

@@ -3,8 +3,8 @@
 The network has the same initial parameters and inputs as `model.Network`, rounds the same operands,
 and is trained by the same loop. PyTorch adds in another order and has its own activation functions,
 so its labels and losses differ in the last bits from those of `model.Network`. Small differences
-grow during training, so the trajectories of the PyTorch network and of `model.Network`
-diverge. Operands that `mxnum.torch` does not support raise ValueError.
+grow during training, so the losses of the two networks diverge from each other. Operands that
+`mxnum.torch` does not support raise ValueError.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class TorchNetwork:
         self.parameters = Parameters(experiment, len(seeds))
         self.parameters.flat[...] = initial_parameters(experiment, seeds).flat
         self.gradients = Parameters(experiment, len(seeds))
-        if device == "cuda":  # a GPU copies to and from pinned memory several times faster
+        if device == "cuda":  # with pinned memory, copies between host and GPU are several times faster
             for each in (self.parameters, self.gradients):
                 each.use(torch.from_numpy(each.flat).pin_memory().numpy())
         self._hidden: list[list[Tensor]] = []
@@ -72,7 +72,7 @@ class TorchNetwork:
                 for kind in KINDS:
                     for layer in self.gradients.by_layer[kind]:
                         torch.from_numpy(layer[run]).copy_(next(gradients), non_blocking=True)
-                losses[run] = loss.item()  # waits for the copies
+                losses[run] = loss.item()  # waits until the gradients are copied
                 self._hidden.append([part.detach() for part in h])
         if recipe.vector == "bfloat16":
             kernels.round_in_place(self.gradients.flat, vector_code(recipe))

@@ -13,9 +13,9 @@ from mxnum.recipe import BFLOAT16, OPERANDS, Operand, Recipe
 
 @dataclass(frozen=True)
 class Injection:
-    """Synthetic noise: each step replaces a gradient g by g (1 + mean + deviation n).
+    """Synthetic noise: each step replaces a gradient g by g * (1 + mean + deviation * n).
 
-    Each step draws new standard normal numbers n.
+    The numbers n are drawn from the standard normal distribution, anew in each step.
     """
 
     mean: float = 0.0
@@ -23,7 +23,8 @@ class Injection:
     #: The parameters whose gradients get the noise: all parameters, only the parameters of layer
     #: norm, or all except the parameters of layer norm.
     where: Literal["all", "layer_norm", "not_layer_norm"] = "all"
-    #: True to use one number n in each step for all elements of all gradients.
+    #: True if all elements of all gradients share one number n in each step; False if each element
+    #: has a number n of its own.
     common: bool = False
 
     def __post_init__(self) -> None:
@@ -34,7 +35,7 @@ class Injection:
 class Experiment:
     """All settings of a training run except its seed.
 
-    Fields that the paper arXiv 2506.20752 names have the paper's names.
+    If the paper arXiv 2506.20752 names a setting, the field has the same name.
     """
 
     width: int = 64
@@ -55,8 +56,9 @@ class Experiment:
     epsilon: float = 1e-8
     momentum: float = 0.0
     label_noise: float = 0.005
-    #: True to subtract the mean of each input vector from its components. Layer norm hides the mean
-    #: of an input from the student, so the loss stays above a floor if inputs keep their means.
+    #: True to subtract the mean of each input vector from its components. The teacher's labels
+    #: depend on this mean, but layer norm removes it from the inputs of the student's layers. So
+    #: the loss cannot fall to zero if inputs keep their means.
     centred_inputs: bool = False
     steps: int = 4000
     precision: Recipe = field(default_factory=Recipe)
@@ -64,8 +66,8 @@ class Experiment:
     gelu: Literal["exact", "tanh"] = "exact"
     train_gamma: bool = True
     train_beta: bool = True
-    #: True to quantize the teacher's products like the student's. The paper's released code
-    #: quantizes the teacher's products, because the code replaces PyTorch's linear layer globally.
+    #: True to quantize the teacher's matrix products in the same way as the student's. The paper's
+    #: released code does this, because it replaces PyTorch's linear layer globally.
     quantized_teacher: bool = False
     #: The number of the random stream of label noise; different numbers give independent noise.
     noise_draw: int = 0
@@ -74,7 +76,7 @@ class Experiment:
     w1_rate: float = 1.0
     beta_rate: float = 1.0
     w1_start: float = 1.0
-    #: From this step on, the norms of W1 and W2 cannot exceed their values at this step.
+    #: The norms of W1 and W2 at this step limit the norms in all later steps; None for no limits.
     cap_norms_at: int | None = None
     #: The formats in which the moments of Adam (`moments`) and the parameters (`masters`) are
     #: stored between steps: an MX format or "bfloat16". Blocks of an MX format lie along rows; the
@@ -169,7 +171,7 @@ BFLOAT16_TRAINING = Recipe(gamma=BFLOAT16, beta=BFLOAT16, vector="bfloat16")
 def vector_code(precision: Recipe) -> int:
     """Return the kernels' argument `bf16`, which says how vector operations round.
 
-    A value of 0 means no rounding, 1 rounding to nearest even, and 2 rounding to nearest with ties
+    0 means no rounding, 1 means rounding to nearest even, and 2 means rounding to nearest with ties
     away from zero.
     """
     return 0 if precision.vector == "float32" else 1 if precision.vector_rounding == "rne" else 2

@@ -12,8 +12,8 @@ from mxnum.lab.mlp import kernels
 from mxnum.lab.mlp.config import Experiment
 
 Array = Any
-#: A function that returns labels without noise, such as a `Teacher`. Its arguments are the inputs,
-#: and a function that replaces the matrix product, or None.
+#: A function that returns labels without noise, such as a `Teacher`. The first argument holds the
+#: inputs; the second is a function that replaces the matrix product, or None.
 Label = Callable[[Array, Any], Array]
 
 #: The purposes for which a run draws random numbers; each purpose has its own stream.
@@ -21,15 +21,14 @@ INITIALIZATION, TEACHER, BATCH, NOISE, INJECTION, AFFINE = range(1, 7)
 
 
 def generator(seed: int, *purpose: int) -> np.random.Generator:
-    """Return the random generator for a seed and a purpose, and for a step if given."""
+    """Return the random generator for a seed and a purpose; a step may follow the purpose."""
     return np.random.Generator(np.random.SFC64([seed, *purpose]))
 
 
 def apply_activation(experiment: Experiment, u: Array, slope: Array, out: Array, bf16: int) -> None:
-    """Write the activation of u to `out`, and prepare the backward pass.
+    """Round u in place, write its activation to `out`, and prepare the backward pass.
 
-    The function first rounds u in place. For the backward pass, the function writes to `slope`
-    GELU's derivative or SwiGLU's sigmoid.
+    The backward pass needs the derivative of GELU or the sigmoid in SwiGLU; `slope` receives it.
     """
     if experiment.activation == "relu":
         kernels.relu(u.reshape(-1), out.reshape(-1), bf16)

@@ -1,10 +1,10 @@
-"""Detect a divergence: 20 losses in a row above 100 times the least loss, or an infinite or NaN loss.
+"""Detect a divergence: 20 losses in a row above 100 times the least, or an infinite or NaN loss.
 
-A divergence is detected while a run trains. Two modules of `lab.studies` use divergences:
-`interventions` changes runs shortly before they diverge, and `critical` finds the learning rate
-from which runs diverge. A divergence does not show whether the loss comes back; `excursions`
-decides after the run whether the loss came back. In older stored studies, runs ended at the
-divergence. `is_near_spike` decides when to measure more often.
+Training detects a divergence during the run. Two modules of `lab.studies` use divergences:
+`interventions` changes runs shortly before they diverge, and `critical` finds the lowest learning
+rate at which runs diverge. The loss may come down again after a divergence; `excursions` decides
+after the run whether it did. In older stored studies, each run stopped at its divergence.
+`is_near_spike` decides when training measures more often.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NEAR = 500
 
 
 class Watch:
-    """Detects divergence: `first[run]` is the first step of the divergence of a run, or -1."""
+    """A detector of divergence: `first[run]` is the step at which a run began to diverge, or -1."""
 
     def __init__(self, runs: int):
         self.least = np.full(runs, np.inf)
@@ -40,8 +40,8 @@ class Watch:
 def is_near_spike(losses: list[float], above: float) -> bool:
     """Return True if the last loss is over `above` times the least of the last 500 losses.
 
-    NaN counts as infinity. After 500 losses at the same level the function returns False, however
-    high this level is.
+    NaN counts as infinity. After 500 losses at the same level, the function returns False even if
+    this level is high.
 
     >>> is_near_spike([1.0, 3.1], 3.0), is_near_spike([1.0, 3.0], 3.0), is_near_spike([1.0, *[9.0] * 500], 3.0)
     (True, False, False)
@@ -52,7 +52,7 @@ def is_near_spike(losses: list[float], above: float) -> bool:
 
 
 def first_divergence(losses: Array) -> int | None:
-    """Return the step at which a history of losses diverged, or None.
+    """Return the step at which a history of losses began to diverge, or None.
 
     >>> first_divergence([1.0] * 5 + [101.0] * 20), first_divergence([1.0] * 5 + [101.0] * 19)
     (5, None)

@@ -1,13 +1,13 @@
 """Compute the vector operations of the network and the optimizers, in loops compiled by numba.
 
 Every array is C-contiguous float32. A network holds several independent runs ("a stack"):
-activations have the shape (runs, samples, features), and parameters have a leading axis of runs. A
-run gives the same bits alone as together with other runs. Sums use sixteen lanes that are added in
-a fixed order, and no loop is compiled with `fastmath`. So the bits of results depend neither on the
-number of threads nor on the machine's vector width.
+activations have the shape (runs, samples, features), and parameters have a leading axis of runs.
+The results of a run have the same bits whether the run is trained alone or in a stack. Sums use
+sixteen lanes that are added in a fixed order, and no loop is compiled with `fastmath`. So the bits
+of results depend neither on the number of threads nor on the machine's vector width.
 
-`bf16` is 0 if results stay float32, 1 if they are rounded to bfloat16 with ties to even, and 2 if
-they are rounded with ties away from zero.
+`bf16` is 0 if results stay float32. If results are rounded to bfloat16, `bf16` is 1 for ties to
+even and 2 for ties away from zero.
 """
 
 from __future__ import annotations
@@ -57,9 +57,10 @@ def round_bf16(x, out, bf16):
 
 @_jit
 def largest_of_blocks(bits, largest):
-    """Write, for each row and position in a block, the bits of the largest magnitude over blocks.
+    """Find the largest magnitude over all blocks, for each row and each position in a block.
 
-    `bits` has the shape (rows, blocks, positions). NaN counts as the largest magnitude.
+    `bits` has the shape (rows, blocks, positions). The function writes the bits of the largest
+    magnitudes to `largest`. NaN counts as the largest magnitude.
     """
     for row in range(bits.shape[0]):
         found = largest[row]
@@ -72,7 +73,7 @@ def largest_of_blocks(bits, largest):
 
 @_jit
 def take_where(x, other, where):
-    """Copy `other` to x where `where` is True.
+    """Copy elements of `other` to x, at the positions at which `where` is True.
 
     x and `other` have the shape (rows, blocks, positions in a block), and `where` has the shape
     (rows, positions in a block).
@@ -102,7 +103,7 @@ def round_in_place(x, bf16):
 def add_rounded_bias(x, bias, stream, bf16):
     """Add round(round(x) + bias) to the float32 residual `stream`.
 
-    x is the second product of a layer, and `bias` the bias of the layer.
+    x is the second product of a layer, and `bias` is the bias of this layer.
     """
     runs, samples, features = x.shape
     row = np.empty(features, np.float32)
@@ -171,7 +172,7 @@ def layer_norm(x, gamma, beta, normalized, inverse_deviation, out, epsilon, bf16
 def layer_norm_backward(d_out, normalized, inverse_deviation, gamma, d_gamma, d_beta, d_stream, bf16):
     """Write d_gamma and d_beta, and add the input's gradient to d_stream.
 
-    The function rounds a copy of d_out to bfloat16.
+    The function rounds a copy of d_out to bfloat16, and leaves d_out itself unchanged.
     """
     runs, samples, features = d_out.shape
     count = _F(features)
@@ -222,7 +223,7 @@ def relu(u, out, bf16):
 
 @_jit
 def relu_backward(u, d_out, d_in, bf16):
-    """Round d_out in place, then write d_out to d_in where u > 0, and 0 elsewhere."""
+    """Round d_out in place, then write to d_in: d_out where u > 0, and 0 elsewhere."""
     round_in_place(d_out, bf16)
     for i in range(u.size):
         d_in[i] = d_out[i] if u[i] > _ZERO else _ZERO
@@ -281,7 +282,7 @@ def scaled_backward(slope, d_out, d_in, bf16):
 
 @_jit
 def swiglu(u, sigmoid, out, bf16):
-    """Round u in place, then write a * b * sigmoid(b) to `out`; each row of u is (a, b)."""
+    """Round u in place, then write a * b * sigmoid(b) to `out`; each row of u holds a, then b."""
     rows, hidden = out.shape
     p, e = np.empty(hidden, np.float32), np.empty(hidden, np.int32)
     scale = e.view(np.float32)
@@ -298,7 +299,7 @@ def swiglu(u, sigmoid, out, bf16):
 
 @_jit
 def swiglu_backward(u, sigmoid, d_out, d_in, bf16):
-    """Round d_out in place, then write the gradient of u to d_in; each row of u is (a, b)."""
+    """Round d_out in place, then write the gradient of u to d_in; each row of u holds a, then b."""
     rows, hidden = d_out.shape
     for r in range(rows):
         a, b, q, d = u[r, :hidden], u[r, hidden:], sigmoid[r], d_out[r]

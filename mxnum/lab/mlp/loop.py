@@ -71,7 +71,7 @@ class Run:
 
 
 class Training:
-    """The training of several seeds of one experiment, with all its state."""
+    """The training runs of one experiment, one for each seed, with all their state."""
 
     def __init__(self, experiment: Experiment, seeds: tuple[int, ...], machine: Machine = CPU):
         self.experiment, self.machine, self.step = experiment, machine, 0
@@ -102,7 +102,7 @@ class Training:
             for index, run in enumerate(self.runs):
                 run.measured_at.append(self.step)
                 for name, value in values.items():
-                    if name not in run.measured:  # an old checkpoint lacks the measurement, so earlier steps get NaN
+                    if name not in run.measured:  # an older checkpoint may lack a measurement; its values become NaN
                         run.measured[name] = [np.full_like(value[index], np.nan)] * (len(run.measured_at) - 1)
                     run.measured[name].append(value[index])
         loss = network.loss_and_gradients(x, y, self.step)
@@ -159,7 +159,7 @@ class Training:
         self._store()
 
     def _rates(self) -> list[tuple[float, slice]]:
-        """Return (factor on the learning rate, slice) for each part of the flat parameters."""
+        """Return (factor of the learning rate, slice) for each part of the flat parameters."""
         e, start, parts = self.experiment, 0, []
         if e.w1_rate == e.beta_rate == 1:
             return [(1.0, slice(None))]
@@ -212,7 +212,7 @@ class Training:
         return rows
 
     def restore(self, state: dict[str, Array]) -> None:
-        """Continue from a `state` of the same seeds, which another experiment may have made."""
+        """Continue from a `state` of the same seeds; the state may be from another experiment."""
         for index in range(len(self.runs)):
             self.network.parameters.set_run(index, state["parameters"][index])
         self.first, self.second = self._moments(state["first"]), self._moments(state["second"])
@@ -237,7 +237,10 @@ def network_of(experiment: Experiment, seeds: tuple[int, ...], machine: Machine)
 
 
 def batches_of(experiment: Experiment, seeds: tuple[int, ...], machine: Machine) -> Batches:
-    """Return the batches of the given seeds; a machine with a device computes the labels there."""
+    """Return the batches of the given seeds.
+
+    If the machine has a device, the device computes the labels.
+    """
     if machine.device is None:
         return Batches(experiment, seeds)
     from mxnum.lab.mlp.by_torch import TorchTeacher
@@ -268,23 +271,23 @@ def train(
     measure_every
         Make the `measurements` at every multiple of this number of steps; 0 means never.
     measure_above
-        Also make the measurements at the step after a high loss of any run. A loss is high if it is
-        above this number times the least of the last 500 losses of the run.
+        Also make the measurements at the step after a high loss of any run. A loss is high if it
+        exceeds this number times the smallest of the run's last 500 losses.
     checkpoint
-        A path. Training continues from the checkpoint if the file exists, and gives the same bits
-        as without interruption. Training writes the checkpoint every `checkpoint_every` steps,
-        every `checkpoint_seconds` seconds and before an interruption, and deletes it at the end.
-        With `keep_checkpoint`, training keeps the last checkpoint, so that a later call can train
-        for more steps.
+        A path. If the file exists, training continues from it, and computes the same bits as
+        without interruption. Training writes the checkpoint every `checkpoint_every` steps, every
+        `checkpoint_seconds` seconds and before an interruption, and deletes it at the end. With
+        `keep_checkpoint`, training keeps the last checkpoint, so that a later call can train for
+        more steps.
     state
-        A `Training.state` of the same seeds, from which training begins; another experiment may
-        have made the state. The returned histories have only the steps after this state.
+        The `Training.state` from which training begins. It must be of the same seeds, but may be
+        from another experiment. The returned histories have only the steps after this state.
     report
-        Called after each step with the number of steps, the losses and the runs.
+        A function that is called after each step with the number of steps, the losses and the runs.
     machine
         "cpu"; "amx" or "avx512_bf16" for a CPU with products in bfloat16; "torch" or "cuda" for
         PyTorch on the CPU or on the current GPU (`by_torch`). Losses on different machines differ
-        in their last bits, so trajectories diverge in the end.
+        in their last bits, so the trajectories eventually diverge.
     """
     training = Training(experiment, _checked(seeds), machine_named(machine))
     if checkpoint is not None and checkpoint.exists():
@@ -375,8 +378,8 @@ def origin(arrays: dict[str, Array]) -> tuple[Experiment | None, dict[str, Any]]
 def history(arrays: dict[str, Array], index: int) -> tuple[list[float], list[int], int | None, dict[str, list[Array]]]:
     """Return the history of a run in a checkpoint.
 
-    The history has the losses, the steps of measurements, the first step of a divergence, and the
-    measurements.
+    The history is (losses, steps of the measurements, first step of the divergence or None,
+    measurements).
     """
     prefix, diverged = f"measured_{index}_", int(arrays["diverged"][index])
     measured = {name[len(prefix) :]: list(arrays[name]) for name in arrays if name.startswith(prefix)}

@@ -3,10 +3,11 @@
 "amx" is a CPU with units for bfloat16 (Intel's AMX, reached through PyTorch). AMX units multiply
 bfloat16 operands exactly, and the operands in all MX formats are bfloat16 numbers. AMX units add in
 float32 as BLAS does, but in another order. A product by AMX units takes at most a third of the time
-of BLAS, and products take most of the time of a step. "avx512_bf16" is a CPU with AVX512-BF16
-instructions (AMD's CPUs from Zen 4 on). PyTorch returns products by AVX512-BF16 in bfloat16 only,
-so the machine uses AVX512-BF16 only if the network rounds a product to bfloat16 anyway. Products by
-AVX512-BF16 take half of the time of BLAS.
+of BLAS, and products take most of the time of a step.
+
+"avx512_bf16" is a CPU with AVX512-BF16 instructions (AMD's CPUs from Zen 4 on). PyTorch rounds
+products by AVX512-BF16 to bfloat16. So the machine uses these instructions only if the network
+rounds the product to bfloat16 anyway. Products by AVX512-BF16 take half of the time of BLAS.
 """
 
 from __future__ import annotations
@@ -35,13 +36,14 @@ Product = Callable[[Array, Array, Array], Any]
 class Machine:
     """The processor and library that compute products."""
 
-    #: Versions and devices on which results depend and which `storage.environment` does not report.
+    #: Versions and devices that affect results and that `storage.environment` does not report.
     about: Mapping[str, str] = field(default_factory=dict)
     #: A faster product for bfloat16 operands, or None.
     narrow_product: Product | None = None
     #: True if `narrow_product` rounds its results to bfloat16, ties to even.
     rounds: bool = False
-    #: The device on which PyTorch trains (`by_torch`); None if `model` and `kernels` train.
+    #: The device on which PyTorch trains the network (module `by_torch`). None if the modules
+    #: `model` and `kernels` train the network.
     device: str | None = None
 
     def product(self, *operands: Operand, bf16: int) -> Product:
@@ -111,6 +113,9 @@ def machine(name: str) -> Machine:
 
 
 def check(name: str, here: bool = True) -> None:
-    """Raise an error if the machine is unknown or, with `here`, if this process cannot use it."""
+    """Raise an error if the machine is unknown.
+
+    If `here` is True, also raise an error if this process cannot use the machine.
+    """
     if errors.choose("machine", name, MACHINES) != "cpu" and here:
         machine(name)

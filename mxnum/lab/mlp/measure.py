@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 Array = Any
 
-#: `in_last_bin` uses this format for gamma or activations that the recipe does not round to an MX
-#: format.
+#: The format that `in_last_bin` assumes for gamma or activations if the recipe does not round them
+#: to an MX format.
 _REFERENCE = Operand("mxfp8_e4m3")
 
 
 def measurements(network: Network | TorchNetwork, x: Array, y: Array, step: int) -> dict[str, Array]:
-    """Return measurements of each run, at the run's current parameters on a batch.
+    """Return measurements of each run on one batch, at the current parameters of the run.
 
     ``zeta``
         ||g~ - g|| / ||g||, where g~ is the gradient in the run's precision, and g the gradient in
@@ -36,10 +36,10 @@ def measurements(network: Network | TorchNetwork, x: Array, y: Array, step: int)
         The norm of the gradient in the run's precision; `float32_gradient_norm` is the norm in
         float32.
     ``gamma_in_last_bin``, ``activations_in_last_bin``
-        For each layer, the share of numbers beyond the largest value that their block can represent
-        under the floor rule.
+        For each layer, the share of the numbers that exceed the largest value that their block can
+        represent under the floor rule.
     ``gamma_error``, ``beta_error``
-        For each layer, the root mean square of the rounding error.
+        For each layer, the root mean square of the rounding errors of gamma and of beta.
     """
     runs, p = len(network.seeds), network.experiment.precision
     network.loss_and_gradients(x, y, step)

@@ -3,9 +3,9 @@
 Layer k computes h_k = W1_k LN(A_{k-1}) and A_k = A_{k-1} + W2_k phi(h_k) + c_k.
 
 One `Network` object holds the networks of several runs with different seeds, and computes them
-together (see `kernels`). The parameters of one kind are an array of shape (layers, runs, ...). The
-arrays of all kinds of parameters are views of one flat vector, so that an optimizer step is one
-loop.
+together (see `kernels`). One array of shape (layers, runs, ...) holds all parameters of one kind,
+such as the biases. The arrays of all kinds are views of one flat vector, so that an optimizer step
+is one loop.
 """
 
 from __future__ import annotations
@@ -71,9 +71,10 @@ class Parameters:
 
 
 def initial_parameters(experiment: Experiment, seeds: tuple[int, ...]) -> Parameters:
-    """Draw initial parameters as PyTorch does: uniform in +-1/sqrt(fan in), biases too.
+    """Draw initial weights and biases as PyTorch does, uniformly within ±1/sqrt(fan-in).
 
-    With "xavier" the weights are Xavier normal with gain 0.5, and biases are zero.
+    With the initialization "xavier", the weights are Xavier normal with gain 0.5, and the biases
+    are zero.
     """
     parameters = Parameters(experiment, len(seeds))
     for run, seed in enumerate(seeds):
@@ -203,7 +204,7 @@ class _Pass:
         return rounded(tensor, operand, axis, out, seeds=seeds, stream=stream, already_bf16=self.bf16 != 0)
 
     def _turned(self, tensor: Array, operand: Operand, name: str, layer: int) -> Array:
-        """Quantize along the axis before the last, and return a transposed view.
+        """Quantize the tensor along its second-to-last axis, and return a transposed view.
 
         BLAS reads the view without a copy.
         """
@@ -213,9 +214,8 @@ class _Pass:
         """Return a function `weight(k)`, which returns the quantized weight of layer k.
 
         `weight(k)` quantizes a weight just before the product that needs the weight, so that the
-        quantized weight is still in the cache. With stochastic rounding all layers are quantized at
-        once, because the random bits of an element depend on its index among the elements of all
-        layers.
+        quantized weight is still in the cache. With stochastic rounding, all layers are quantized
+        at once: the random bits of an element depend on its index among all layers.
         """
         if is_repeatable(operand):
             return lambda k: self._quantized(self.weights.by_layer[kind][k], operand, axis, name, k)

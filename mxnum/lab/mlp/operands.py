@@ -25,7 +25,10 @@ class Buffers(dict[Any, Array]):
         self.quantizers: dict[Any, tuple[Array, Operand, Callable[[], Array]]] = {}
 
     def get_like(self, name: Any, shape: tuple[int, ...]) -> Array:
-        """Return an uninitialized float32 array; calls with the same name and shape share it."""
+        """Return a float32 array, which is uninitialized at the first call for its name and shape.
+
+        Later calls with the same name and shape return the same array.
+        """
         key = (name, shape)
         if key not in self:
             self[key] = np.empty(shape, np.float32)
@@ -69,10 +72,10 @@ def rounded(
 ) -> Array:
     """Return x rounded along `axis` (-1 or -2) in `out`, or x itself if no rounding is needed.
 
-    In stochastic rounding the random bits of each run come from the run's own seed, so that a run's
-    bits do not depend on the runs that are trained with it. With stochastic rounding, the axis
-    before the last two has one entry for each of `seeds`. The function uses one thread, because
-    several processes train at the same time.
+    For stochastic rounding, the third axis of x from the end has one entry for each run, and
+    `seeds` has one seed for each run. The random bits of a run come from its own seed, so they do
+    not depend on the other runs. The function uses one thread, because several processes train at
+    the same time.
     """
     if operand.format is None or (operand.format == "bfloat16" and already_bf16):
         return x
@@ -92,18 +95,18 @@ def rounded(
 
 
 def _released_bump(x: Array, operand: Operand, axis: int, out: Array) -> Array:
-    """Round by the scale rule of the released code, which takes the maxima over the wrong axis.
+    """Round x by the scale rule of the paper's released code, which searches along the wrong axis.
 
     For each position within a block, the rule finds the largest magnitude at this position over all
-    blocks of the row. If the mantissa of this magnitude exceeds the mantissa of the largest
-    element, the rule doubles the scales of the numbers at this position. So numbers of the same
-    block can have different scales.
+    blocks of the row. If the mantissa of this magnitude exceeds the mantissa of the largest value
+    of the element format, the rule doubles the scales of the numbers at this position. So numbers
+    of the same block can have different scales.
     """
     fmt, along = operand.mx_format, axis % x.ndim
     block, length = operand.block_size or fmt.block, x.shape[along]
     if length % block:
         raise ValueError(f"Scale rule 'released_bump' needs rows of whole blocks of {block}, not {length} elements.")
-    offsets = (-1, length // block, block * math.prod(x.shape[along + 1 :]))  # rows, blocks, positions in a block
+    offsets = (-1, length // block, block * math.prod(x.shape[along + 1 :]))  # axes: rows, blocks, places in a block
     parts = np.ascontiguousarray(x).reshape(offsets)
     largest = np.empty((len(parts), offsets[2]), np.int32)
     kernels.largest_of_blocks(parts.view(np.int32), largest)
@@ -117,12 +120,18 @@ def _released_bump(x: Array, operand: Operand, axis: int, out: Array) -> Array:
 
 
 def _ratio(fmt: mx.MXFormat) -> float:
-    """Return the largest element divided by the power of two below it: 1.75 for E4M3."""
+    """Return the largest value of an element format divided by the greatest power of two below it.
+
+    For E4M3 the result is 448 / 256 = 1.75.
+    """
     return float(fmt.element.max) / 2.0**fmt.element.emax
 
 
 def affine(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor: int) -> Array:
-    """Apply `operand.error` to gamma or beta, whose shape is (layers, runs, features)."""
+    """Return gamma or beta with the kind of error that `operand.error` names.
+
+    The shape of x is (layers, runs, features).
+    """
     if operand.error == "grid":
         return (np.rint(x / np.float32(operand.step)) * np.float32(operand.step)).astype(np.float32)
     if operand.format is None:
@@ -158,7 +167,10 @@ def affine(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor
 
 
 def _matched(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor: int) -> Array:
-    """Apply `operand.error` to gamma or beta, with the same RMS error as the floor rule."""
+    """Return gamma or beta with the kind of error that `operand.error` names.
+
+    The error is scaled to the RMS error of rounding under the floor rule.
+    """
     floor = affine(x, Operand(operand.format, block_size=operand.block_size), seeds, step, tensor)
     size = _size(floor - x)
     if operand.error == "clamp":
@@ -177,12 +189,13 @@ def _size(error: Array) -> Array:
 def _cut(magnitudes: Array, size: Array) -> Array:
     """Return, for each row, the threshold at which clipping has the RMS error `size`.
 
-    The threshold is 0 if the error stays below `size` even when all numbers are clipped to 0. Let
-    S1 be the sum of the k largest magnitudes, and S2 the sum of their squares. If the k largest
-    magnitudes are clipped at c, the squares of the errors sum to S2 - 2 c S1 + k c^2. `size`
-    determines this sum, so each k has its own solution c. The function returns the c of the least k
-    for which c is at least the next smaller magnitude: then only the k largest magnitudes are
-    clipped.
+    The threshold is 0 if the error stays below `size` even when all numbers are clipped to 0.
+
+    Let S1 be the sum of the k largest of n magnitudes, and S2 the sum of their squares. If these k
+    magnitudes are clipped at c, the squared errors sum to S2 - 2 c S1 + k c^2. This sum must equal
+    n size^2, and the equation gives a threshold c for each k. The threshold is right if it clips
+    exactly k magnitudes, that is, if c is at least the next smaller magnitude. The function uses
+    the least k with a right threshold.
     """
     largest = np.flip(np.sort(magnitudes, axis=-1), axis=-1).astype(np.float64)
     count = np.arange(1, magnitudes.shape[-1] + 1)
@@ -204,7 +217,7 @@ def _clamped(x: Array, operand: Operand) -> Array:
 
 
 def in_last_bin(x: Array, operand: Operand) -> Array:
-    """Return, for each number, True if it exceeds the range of its block under rule floor."""
+    """Return, for each number, True if it exceeds the range of its block under the floor rule."""
     return np.abs(x) > _largest(x, operand, "floor")
 
 

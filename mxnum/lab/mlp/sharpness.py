@@ -1,10 +1,10 @@
 """Measure the sharpness of training runs, and the sharpest direction, by the Lanczos method.
 
-With P = diag(sqrt(corrected second moment) + epsilon), the sharpness is the largest eigenvalue of
-P^-1/2 H P^-1/2, where H is the Hessian of the loss of a batch in float32. Adam is stable if the
-sharpness times the learning rate is below 38 (`mxnum.lab.theory.stability_limit`). The products of
-H with vectors are computed as differences of gradients. All runs that are trained together are
-measured together, and the measurement does not change the training.
+The sharpness is the largest eigenvalue of P^-1/2 H P^-1/2. Here H is the Hessian of a batch's loss
+in float32, and P = diag(sqrt(corrected second moment) + epsilon). Adam is stable if the sharpness
+times the learning rate is below 38 (`mxnum.lab.theory.stability_limit`). The product of H with a
+vector is computed as a difference of gradients. All runs that are trained together are measured
+together, and the measurement does not change the training.
 """
 
 from __future__ import annotations
@@ -24,23 +24,24 @@ from mxnum.lab.theory import inverse_participation
 from mxnum.recipe import BFLOAT16, Operand, Recipe
 
 Array = Any
-#: The number of Lanczos iterations, and the step of a finite difference relative to the norm of the
-#: preconditioned parameters.
+#: ITERATIONS is the number of Lanczos iterations. LENGTH is the step of a finite difference, as a
+#: fraction of the norm of the preconditioned parameters.
 ITERATIONS, LENGTH = 16, 1e-3
 
 
 @dataclass(frozen=True)
 class Sharpness:
-    """The largest eigenvalue times the rate, and its eigenvector's inverse participation ratio."""
+    """The sharpness times the learning rate, and properties of the eigenvector, for each run."""
 
     rate_times_curvature: Array
+    #: The inverse participation ratio of the eigenvector.
     participation: Array
     #: For each kind of parameter, the sum of squares of the eigenvector's components.
     shares: dict[str, Array]
 
 
 def sharpness(training: Training, iterations: int = ITERATIONS) -> Sharpness:
-    """Return the sharpness at the current parameters, moments and batch of a training by Adam."""
+    """Return the sharpness of each run, at its current parameters, Adam moments and batch."""
     e, network = training.experiment, training.network
     x, y = training.batches(training.step, training.teacher_product)
     kept, gradients = network.parameters.flat.copy(), network.gradients.flat.copy()
@@ -97,7 +98,7 @@ def followed() -> dict[str, Experiment]:
 def follow(
     arms: Mapping[str, Experiment], seeds: tuple[int, ...], every: int = 100, say: Callable[[str], None] = print
 ) -> dict[str, Any]:
-    """Return a table with the losses and the sharpness of each arm, every `every` steps."""
+    """Train each arm; return a table of its losses and its sharpness after every `every` steps."""
     table: dict[str, Any] = {"seeds": list(seeds), "every": every, "arms": {}}
     for name, experiment in arms.items():
         training, evaluations = Training(experiment, seeds), []
@@ -126,7 +127,7 @@ def _short(values: list[Any]) -> list[float | None]:
 
 
 def lanczos(product: Any, shape: tuple[int, int], iterations: int) -> tuple[Array, Array]:
-    """Return the largest eigenvalue, and its eigenvector, of each of several symmetric operators.
+    """Return the largest eigenvalue of each symmetric operator, and the eigenvector.
 
     The iteration orthogonalizes each vector against all previous vectors, which is cheap because
     there are at most a few dozen vectors.

@@ -20,7 +20,7 @@ from mxnum.lab.theory import stability_limit
 def predicted_ratio(mean: float, deviation: float) -> float:
     """Return the factor by which noise zeta changes the largest stable rate of SGD on a quadratic.
 
-    `mxnum.lab.theory.stability_limit` has the formula.
+    The docstring of `mxnum.lab.theory.stability_limit` states the formula.
 
     >>> predicted_ratio(0, 0), predicted_ratio(-0.5, 0), predicted_ratio(0, 1)
     (1.0, 2.0, 0.5)
@@ -31,10 +31,10 @@ def predicted_ratio(mean: float, deviation: float) -> float:
 def critical_rate(
     experiment: Experiment, seed: int, low: float, high: float, *, tolerance: float = 0.02
 ) -> tuple[float, float]:
-    """Return a stable and a diverging learning rate, which enclose the critical rate of a seed.
+    """Return a stable and a diverging learning rate between which a seed's critical rate lies.
 
-    The function bisects the logarithm of the rate until both rates differ by at most the factor 1 +
-    `tolerance`. `low` must be stable, and `high` must diverge.
+    The function bisects the logarithm of the rate until the two rates differ by at most the factor
+    1 + `tolerance`. `low` must be stable, and `high` must diverge.
     """
     if diverges(experiment.but(rate=low), seed) or not diverges(experiment.but(rate=high), seed):
         raise ValueError(f"Arguments 'low' and 'high' must enclose the limit of seed {seed}, not {low!r} and {high!r}.")
@@ -49,10 +49,12 @@ def diverges(experiment: Experiment, seed: int) -> bool:
     return train(experiment, (seed,))[0].diverged is not None
 
 
-#: A small network, and the noise with which its largest stable learning rate is measured. Network
-#: and noise were fixed before the seeds were drawn.
+#: The small network whose largest stable learning rate is measured. The network and `CONDITIONS`
+#: were fixed before the seeds were drawn.
 NETWORK = Experiment(width=32, layers=2, batch=64, optimizer="sgd", steps=300)
+#: A learning rate that is stable for every seed, and a learning rate that always diverges.
 BOUNDS = (0.5, 500.0)
+#: The kinds of gradient noise for which the largest stable learning rate is measured.
 CONDITIONS = (
     Injection(-0.5, 0),
     Injection(0.5, 0),
@@ -71,10 +73,10 @@ def sgd_limits(
     say: Callable[[str], None] = print,
     kept: Path | None = None,
 ) -> dict[str, Any]:
-    """Return the factor by which each noise changes the largest stable rate, and its prediction.
+    """Measure the factor by which each noise changes the largest stable rate.
 
-    Each measured rate is written to the file `kept` without delay. Rates that are in this file are
-    not measured again.
+    The result also has the predicted factor for each noise. The function writes each measured rate
+    to the file `kept` at once, and does not measure rates that are already in this file.
     """
     known = _Kept(kept)
     plain = known.limits(experiment, seeds)
@@ -103,7 +105,7 @@ class _Kept:
                 self.found = before["limits"]
 
     def limits(self, experiment: Experiment, seeds: tuple[int, ...]) -> dict[int, tuple[float, float]]:
-        """Return each seed's stable and diverging rate; measure those that the file lacks."""
+        """Return each seed's stable and diverging rate, and measure rates that are not stored."""
         found = {}
         for seed in seeds:
             asked = json.dumps([experiment.to_dict(), seed], sort_keys=True)
@@ -123,7 +125,10 @@ def write_sgd_limits(
     conditions: Iterable[Injection] = CONDITIONS,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Write the table of `sgd_limits` to a file. After an interruption, the same call continues."""
+    """Write the table of `sgd_limits` to a file.
+
+    If a call is interrupted, the next call with the same arguments continues the measurement.
+    """
     kept = path.with_suffix(".partial.json")
     storage.write_json(path, sgd_limits(seeds, experiment, conditions, say, kept))
     kept.unlink(missing_ok=True)
@@ -146,7 +151,10 @@ def rate_of(arm: str) -> tuple[str, float]:
 
 
 def curve(table: dict[str, Any]) -> dict[str, list[tuple[float, int, int]]]:
-    """Return, by precision, triples: rate, number of runs with an excursion, number of all runs."""
+    """Return a list of triples for each precision.
+
+    A triple has a rate, the number of runs with an excursion, and the number of all runs.
+    """
     found: dict[str, list[tuple[float, int, int]]] = {}
     for name in sorted(table["arms"], key=lambda arm: rate_of(arm)[1]):
         kind, rate = rate_of(name)
@@ -156,13 +164,13 @@ def curve(table: dict[str, Any]) -> dict[str, list[tuple[float, int, int]]]:
 
 
 def shift(table: dict[str, Any], kind: str) -> tuple[float, float, float] | None:
-    """Return the critical learning rate of a precision divided by FP32's, with 95 % limits.
+    """Return the ratio of a precision's critical learning rate to FP32's, with 95 % limits.
 
     The ratio is computed for each seed, from the rates at which both precisions were run. The
     critical rate of a seed is the lowest rate at which the run with this seed has an excursion. If
-    no run of a seed has an excursion, a rate one step above the highest rate counts as critical.
-    The true critical rate of a seed without an excursion may be higher, so the mean log ratio may
-    be too near to zero.
+    no run of a seed has an excursion, the function assumes a critical rate one step above the
+    highest rate. The true critical rate of this seed may be higher still. The mean log ratio may
+    therefore be closer to zero than the true value.
     """
     rates = sorted(set.intersection(*({r for r, _, _ in curve(table).get(k, [])} for k in (kind, "FP32"))))
     if len(rates) < 2:

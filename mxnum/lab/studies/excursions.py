@@ -14,19 +14,19 @@ import numpy as np
 
 Array = Any
 
-#: An excursion starts at the first loss above this many times the base (the least running median so
-#: far). The loss must also exceed `FORGOTTEN` times the loss before training.
+#: An excursion starts when the loss exceeds `RISE` times the base, the least running median so far.
+#: The loss must also exceed `FORGOTTEN` times the loss before training.
 RISE = 20.0
-#: The first loss of an excursion must exceed this share of the loss before training. Without layer
-#: norm a loss may rise a hundredfold and still be small.
+#: The first loss of an excursion must exceed this share of the loss before training. In a model
+#: without layer norm, a tiny loss may rise a hundredfold and still be small.
 FORGOTTEN = 0.1
-#: An excursion ends when the loss, and the median of the `WINDOW` losses from then on, are at most
-#: `BACK` times the base.
+#: An excursion ends at a step whose loss is at most `BACK` times the base. The median of the
+#: `WINDOW` losses that begin with this step must also be at most `BACK` times the base.
 BACK = 5.0
 #: The number of steps in a running median, and in the window that ends an excursion.
 WINDOW = 100
-#: A run without an excursion is degraded if its final loss is above this many times the final loss
-#: of its control on the same seed.
+#: A run without an excursion is degraded if its final loss exceeds `DEGRADED` times the final loss
+#: of the control run with the same seed.
 DEGRADED = 1.5
 #: In `Excursion.area`, this value replaces a loss that is not finite.
 _LARGEST = float(np.finfo(np.float32).max)
@@ -34,7 +34,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True)
 class Excursion:
-    """A jump of the loss, and its return."""
+    """A part of a run that begins when the loss jumps, and ends when the loss has come back."""
 
     start: int
     #: The step at which the excursion ended; None if the loss did not come back.
@@ -45,8 +45,9 @@ class Excursion:
     peak: float
     #: The sum of log10(loss / base) over the steps of the excursion.
     area: float
-    #: The first step at which the loss was back at or below the level above which an excursion
-    #: starts; None if it did not come back. An excursion ends only at or below a lower level.
+    #: The first step at which the loss was back at or below the level that starts an excursion;
+    #: None if the loss did not come back to this level. The level that ends an excursion is lower
+    #: (see `BACK`).
     under: int | None = None
 
     def lasts_until(self, steps: int) -> int:
@@ -91,7 +92,10 @@ def _first(wanted: Array, step: int) -> int | None:
 
 
 def _bases(loss: Array) -> Array:
-    """Return the least running median before each step; early medians use the losses so far."""
+    """Return, for each step, the least of the running medians before this step.
+
+    While there are fewer than `WINDOW` losses, a running median is the median of all losses so far.
+    """
     window = min(WINDOW, len(loss))
     whole = np.median(np.lib.stride_tricks.sliding_window_view(loss, window), axis=-1)
     early = [np.median(loss[:count]) for count in range(1, window)]
@@ -100,10 +104,10 @@ def _bases(loss: Array) -> Array:
 
 
 def _back(loss: Array, start: int, limit: float) -> int | None:
-    """Return the first step, from `start` on, at which the loss is back at or below the limit.
+    """Return the first step, from `start` on, at which the loss is back at or below `limit`.
 
-    At least half of the losses in the window that begins at this step must be at or below the
-    limit, too. Return None if there is no such step.
+    A step counts only if at least half of the `WINDOW` losses that begin with this step are at or
+    below `limit`. Return None if no step counts.
     """
     low = loss <= limit
     counts = np.concatenate([[0], np.cumsum(low)])
@@ -118,9 +122,11 @@ class Outcome(StrEnum):
 
     #: No excursion started before the horizon.
     NONE = "none"
-    #: The loss came back from every excursion that started before the horizon.
+    #: Excursions started before the horizon, and the loss came back from all of them by twice the
+    #: horizon.
     RECOVERED = "recovered"
-    #: The loss had not come back from an excursion by twice the horizon, or was not finite.
+    #: The loss did not come back from an excursion by twice the horizon, or was infinite or NaN
+    #: during an excursion.
     RUNAWAY = "runaway"
     #: The run has fewer steps than twice the horizon, and ended during an excursion.
     OPEN = "open"
@@ -160,14 +166,15 @@ class Course:
 
     @property
     def away(self) -> int | None:
-        """The start of the excursion from which a runaway does not return; None for other runs."""
+        """The start of the last counted excursion of a runaway; None for other runs."""
         return self.counted[-1].start if self.outcome is Outcome.RUNAWAY else None
 
     @property
     def ends_high(self) -> bool:
-        """True if the final loss is above `RISE` times the last counted excursion's base.
+        """True if the final loss is above `RISE` times the base of the last counted excursion.
 
-        Also True if an excursion counts and the final loss is not finite.
+        A final loss that is not finite is above every number. The property is False if no excursion
+        counts.
         """
         return bool(self.counted) and (self.final is None or self.final > RISE * self.counted[-1].base)
 
@@ -177,7 +184,7 @@ class Course:
         return max((e.peak / e.base for e in self.counted), default=None)
 
     def degraded(self, control: Course) -> bool | None:
-        """Return True if the run has no excursion, and its final loss is far above the control's.
+        """Return True if the final loss is more than `DEGRADED` times the control's final loss.
 
         Return None if the run or its control has an excursion or no finite final loss.
         """
@@ -194,6 +201,6 @@ def highest(losses: Array) -> float:
 
 
 def final_loss(losses: Array) -> float | None:
-    """Return the median of the last losses; None if it is not finite."""
+    """Return the median of the last `WINDOW` losses; None if this median is not finite."""
     last = float(np.median(np.asarray(losses, np.float64)[-WINDOW:]))
     return last if np.isfinite(last) else None

@@ -60,10 +60,10 @@ def actions(base: Experiment) -> dict[str, Experiment]:
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan to intervene `lead` steps before the divergence, and to train `watch` steps more.
+    """A plan to intervene `lead` steps before the divergence, and then to train `watch` steps.
 
-    Interventions begin at a multiple of `every` steps. `perturbed` is the number of perturbed
-    controls of each seed.
+    The step of an intervention is rounded down to a multiple of `every`. `perturbed` is the number
+    of perturbed controls of each seed.
     """
 
     lead: int = 300
@@ -76,8 +76,9 @@ class Plan:
 class Approach(Task):
     """A repetition of a run up to step `start`, which lies before the divergence of the run.
 
-    The state at step `start` is stored in `start.npz`. The repetition begins at the original run's
-    latest checkpoint up to step `start`, or at step 0 if the original run has no such checkpoint.
+    The state at step `start` is stored in `start.npz`. The repetition begins at the latest
+    checkpoint of the original run that is not after step `start`. If there is none, the repetition
+    begins at step 0.
     """
 
     start: int
@@ -184,7 +185,7 @@ def _row_of_state(arrays: dict[str, Array], index: int) -> dict[str, Array]:
 
 
 def _is_here(environment: dict[str, Any], machine: str) -> bool:
-    """Return True if sums have the same bits here as in the environment of a stored run."""
+    """Return True if this machine adds with the same bits as the environment of a stored run."""
     here = storage.environment() | dict(machine_named(machine).about)
     return all(environment.get(name) == here.get(name) for name in ("blas", "products", "gpu", "cupy"))
 
@@ -283,9 +284,10 @@ class Row:
     #: The p-value of the exact sign-flip test of the seeds' delays, after Holm's correction over
     #: all interventions; None for controls.
     p: float | None
-    #: The delay of the divergence in steps, relative to the perturbed controls of the same seed:
-    #: mean, and limits by Student's t over seeds. A run without a divergence is taken to diverge at
-    #: its last step. The delay is None for controls, and for fewer than three seeds.
+    #: The delay of the divergence in steps, relative to the perturbed controls of the same seed.
+    #: The three numbers are the mean over seeds and its lower and upper limit by Student's t. A run
+    #: without a divergence counts as diverged at its last step. The delay is None for controls, and
+    #: if there are fewer than three seeds.
     delay: tuple[float, float, float] | None
     reading: str
 

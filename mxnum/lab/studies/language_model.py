@@ -1,4 +1,4 @@
-"""Train, read and show the runs of studies of language models."""
+"""Train, read and show the runs of studies in which language models are trained."""
 
 from __future__ import annotations
 
@@ -108,12 +108,12 @@ def organisation_errors(operands: Mapping[str, Any]) -> dict[str, dict[str, floa
 def predicted_biases(setting: Setting, probabilities: Any) -> list[float]:
     """Return the predicted bias of the targets' gradient components at each evaluation."""
     bias = _bias(setting, "rne")
-    # There is no prediction if losses are NaN, or if the model gives every target p = 1.
+    # NaN means no prediction: losses are NaN, or the model gives every target the probability 1.
     return [bias.shrinking(each).bias if each.min() < 1 else math.nan for each in probabilities]
 
 
 def predicted_gap(setting: Setting) -> float | None:
-    """Return the excess loss at rest that `logit_rest` predicts; None without a prediction.
+    """Return the excess loss at rest that `logit_rest` predicts, or None if it cannot predict one.
 
     A prediction needs a Markov source, no label smoothing, no z-loss, and a rounding whose bias the
     library can derive. Both products that use the gradient of the logits must round the gradient in
@@ -132,13 +132,13 @@ def predicted_gap(setting: Setting) -> float | None:
 def _has_derivation(operand: Operand) -> bool:
     """Return True if `logit_gradient_bias` can derive the bias of the operand's rounding.
 
-    For scales of more than 16 bits there is no derivation.
+    `logit_gradient_bias` does not support scales of more than 16 bits.
     """
     return operand.rounding in ("rne", "sr") and not (operand.is_mx and operand.mx_format.scale.bits > 16)
 
 
 def _bias(setting: Setting, rounding: str) -> LogitGradientBias:
-    """Return the bias that `rounding` gives to the gradient of the logits in a setting."""
+    """Return the bias that `rounding` causes in the gradient of the logits of a setting."""
     operand = gradient_of_logits(setting)
     how: dict[str, Any] = {"scale_rule": operand.scale_rule, "rounding": rounding, "block_size": operand.block_size}
     return logit_gradient_bias(operand.mx_format, setting.tokens, setting.factor, **how)
@@ -147,8 +147,8 @@ def _bias(setting: Setting, rounding: str) -> LogitGradientBias:
 def sampled_gap(setting: Setting, noise: float) -> float:
     """Return the excess loss at rest from a simulation that rounds gradients of random contexts.
 
-    The simulation assumes that the logits have no common drift, and that the loss without rounding
-    exceeds the entropy by `noise` nats.
+    The simulation assumes that the logits have no common drift. It also assumes that the loss
+    without rounding exceeds the entropy by `noise` nats.
     """
     operand, rows = gradient_of_logits(setting), max(1, min(512, 2**18 // setting.vocabulary))
     found = sampled_logit_rest(
@@ -229,7 +229,7 @@ def _mean(runs: dict[int, Any], name: str, how: str) -> str:
 
 
 def page(table: dict[str, Any]) -> str:
-    """Return a page of Markdown: the question and the table."""
+    """Return a page of Markdown: the question, the table and notes."""
     found = list(zip(HEADINGS, *rows(table), strict=True))
     columns = [column for column in found if set(column[1:]) - {"-", ""}]
     headings, *lines = zip(*columns, strict=True)

@@ -24,18 +24,19 @@ class _Mlp(Model):
     stack, prolongs = 6, True
 
     def folder(self, study: Study) -> str:
-        """Return the folder of a width; all studies of this width share the folder and its runs."""
+        """Return the folder for the study's width, where all studies of this width share runs."""
         return f"width-{next(iter(study.arms.values())).width}"
 
     def check(self, study: Study, stack: int, machine: str, here: bool, keep_operands: bool) -> None:
         machines.check(machine, here=here)
-        errors.require(not keep_operands, "keep_operands", "False, except for language models", keep_operands)
+        errors.require(not keep_operands, "keep_operands", "False for the residual MLP", keep_operands)
 
     def order(self, configuration: Experiment) -> int:
         return 0 if configuration.precision.weights.is_mx else 1
 
     def train(self, task: Task, progress: Any) -> None:
-        where = "" if task.machine == "cpu" else f"-{task.machine}"  # bits differ between machines
+        # Each machine has its own checkpoint, because the bits of a run depend on the machine.
+        where = "" if task.machine == "cpu" else f"-{task.machine}"
         name = f"checkpoint-{task.seeds[0]}-{task.seeds[-1]}-{len(task.seeds)}{where}.npz"
         tell = telling(task.label, progress)
         runs = train(

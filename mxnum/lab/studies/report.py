@@ -35,8 +35,8 @@ def collect(
 ) -> dict[str, Any]:
     """Return the runs of a study as one table; arms and seeds without runs are left out.
 
-    Without `seeds`, the table has each arm's lowest stored seeds, `study.seeds` of them at most.
-    With `unfinished`, the table includes unfinished runs, up to their last checkpoints.
+    Without `seeds`, the table has the lowest stored seeds of each arm, at most `study.seeds` per
+    arm. With `unfinished`, the table includes unfinished runs, up to their last checkpoints.
     """
     table: dict[str, Any] = {"study": study.name, "question": study.question, "control": study.control, "arms": {}}
     model, environments = study.model, []
@@ -61,7 +61,7 @@ def collect(
 
 
 def together(environments: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return one environment for runs on several machines: for each key, all values that occur."""
+    """Merge the environments of several runs: for each key, join all values that occur."""
     found: dict[str, Any] = {}
     for key in dict.fromkeys(key for each in environments for key in each):
         values = dict.fromkeys(part for each in environments if each.get(key) for part in str(each[key]).split(" and "))
@@ -85,7 +85,7 @@ def stored(results: Path, name: str) -> dict[str, Any]:
 def read_run(path: Path, arm: str, configuration: Any) -> dict[str, Any]:
     """Return the stored data of a run; raise ValueError if its configuration is not the arm's.
 
-    Run and arm may have different numbers of steps if the model can continue runs.
+    If the model can continue runs, the number of steps may differ from that of the arm.
     """
     stored: dict[str, Any] = storage.read_json(path)
     model = model_of(configuration)
@@ -107,15 +107,16 @@ def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-#: `summary` replaces smaller differences between a loss and the least possible loss by this number,
-#: because such differences are chance.
+#: The least difference between a loss and the least possible loss. `summary` raises smaller
+#: differences to this number, because they are due to chance.
 MOST_EXACT = 1e-3
 
 
 def summary(stored: dict[str, Any], arrays: dict[str, Any], least: float = 0.0) -> dict[str, Any]:
     """Return the part of a run's data that tables store.
 
-    Excursions are computed from the loss minus the `least` possible loss.
+    `least` is the least possible loss. The function subtracts it from the losses before it searches
+    for excursions.
     """
     losses, at = arrays["losses"], arrays["measured_at"]
     above = np.maximum(losses - least, MOST_EXACT) if least else losses
@@ -368,7 +369,7 @@ def _under_way_text(table: dict[str, Any]) -> str:
 def conclusions(table: dict[str, Any]) -> list[str]:
     """Return, for each arm, a sentence with the result of its exact test against the control.
 
-    The level is 1 %, after Holm's correction.
+    The significance level is 1 %, after Holm's correction.
     """
     controls, lines = _controls(table), []
     for name, test in compared(table, controls).items():
@@ -413,7 +414,7 @@ def survival_figure(
 
 
 def _curve(arm: Arm, horizon: int) -> tuple[Any, Any, Any, Any]:
-    """Return an arm's Kaplan-Meier curve and its limits, from step 0 to the horizon."""
+    """Return an arm's Kaplan-Meier curve with confidence limits, from step 0 to the horizon."""
     times, *values = kaplan_meier(arm)
     t = np.concatenate([[0], times, [horizon]])
     survival, low, high = (np.concatenate([[1], v, v[-1:]]) for v in values)
@@ -475,7 +476,7 @@ def joined(study: Study, *tables: Mapping[str, Any]) -> dict[str, Any]:
     for name, wanted in study.arms.items():
         found = [table["arms"][name] for table in tables if name in table["arms"]]
         if any(wanted.from_dict(arm["experiment"]).but(steps=wanted.steps) != wanted for arm in found):
-            raise ValueError(f"The stored table has another configuration of arm {name!r}; use another folder.")
+            raise ValueError(f"The stored table has a different configuration for arm {name!r}; use another folder.")
         if found:
             runs = _longest(run for arm in found for run in arm["runs"])
             arms[name] = found[0] | {"runs": runs}

@@ -22,8 +22,8 @@ class Outcome:
     table: dict[str, Any]
     #: The runs that ended with an exception; `table` has all other runs.
     failed: list[sweep.Failure]
-    #: The duration of the call of `run_study` in seconds; runs that were stored before take no
-    #: time.
+    #: The duration of the call of `run_study` in seconds, without the time of runs that were
+    #: already stored.
     seconds: float
 
     @property
@@ -49,12 +49,12 @@ def run_study(
     say: Callable[[str], None] = print,
     show: sweep.Show | None = None,
 ) -> Outcome:
-    """Train the runs of a study that the store lacks, and return the outcome.
+    """Train the runs of a study that are not stored yet, and return the outcome of the study.
 
-    After an interruption, the same call with the same store continues from the last checkpoints,
-    and gives the same bits as without interruption. ``run_study("quick", folder)`` trains 48 runs,
-    in three minutes on two cores. Call this function under ``if __name__ == "__main__":``, because
-    the processes import the main module.
+    To continue an interrupted study, repeat the call with the same store. The runs continue from
+    their last checkpoints, and the results have the same bits as without the interruption.
+    ``run_study("quick", folder)`` trains 48 runs, which takes three minutes on two cores. Call this
+    function under ``if __name__ == "__main__":``, because the processes import the main module.
 
     Parameters
     ----------
@@ -63,28 +63,30 @@ def run_study(
     store
         The folder of the runs. Studies of the MLP with the same width share the runs of equal arms.
     arms, seeds, first_seed
-        Train only the arms in `arms`, with `seeds` seeds from `first_seed` on (defaults: the
-        study's). The returned table has all stored runs of the study, even if `arms` and `seeds`
-        select only some runs.
+        The names of the arms to train, the number of seeds, and the first seed. The defaults are
+        those of the study. The returned table has all stored runs of the study, even if `arms` and
+        `seeds` select only some runs.
     changes
         New values for settings of every arm, such as ``{"rate": 0.1}``. Arms with changed settings
-        need a `store` of their own. A larger ``"steps"`` continues stored runs of the MLP.
+        need a `store` of their own. With a larger value of ``"steps"``, stored runs of the MLP
+        continue up to this step.
     processes, stack, niceness, scheduler
-        The number of processes (default: one for each core; 0: only this process), the number of
-        seeds that each process trains together, and the niceness of the processes. If `scheduler`
-        is the address of a dask.distributed scheduler, its cluster trains the runs instead. The
-        number and kind of processes do not change the bits of results.
+        `processes` is the number of processes (default: one for each core; 0: only this process).
+        `stack` is the number of seeds that a process trains together. `niceness` is the operating
+        system's niceness of the processes. If `scheduler` is the address of a dask.distributed
+        scheduler, its cluster trains the runs instead. The number and kind of processes do not
+        change the bits of results.
     machine
-        "cpu"; for the MLP also "amx" or "avx512_bf16" (a CPU with products in bfloat16), or "torch"
-        or "cuda" (PyTorch on the CPU or on a GPU, with one process). The last bits of losses depend
-        on the machine.
+        "cpu" works for every study. For the MLP, "amx" and "avx512_bf16" use a CPU's products in
+        bfloat16, and "torch" and "cuda" use PyTorch on the CPU or on a GPU, with one process. The
+        last bits of losses depend on the machine.
     keep_operands
         Store the final operands of the linear layers of a language model, in
         ``seed-N-operands.npz``.
     say, show
-        `say` is called with a line for each completed group of seeds. `show` is called with the
-        `sweep.State` about once a second. Without `show`, `say` is called with the progress every
-        ten seconds.
+        Functions that report progress. `run_study` calls `say` with a line of text for each
+        completed group of seeds, and `show` with the `sweep.State` about once a second. Without
+        `show`, it also calls `say` with the progress every ten seconds.
     """
     started = time.monotonic()
     whole = studies.get(study) if isinstance(study, str) else study
@@ -98,7 +100,7 @@ def run_study(
     wanted = {name: whole.arms[name] for name in sorted(names, key=lambda name: model.order(whole.arms[name]))}
     count = whole.seeds if seeds is None else errors.integer("seeds", seeds, 1, 1 << 20)
     first = whole.first_seed if first_seed is None else first_seed
-    root = as_path(store, "store").resolve()  # workers of a cluster may have another current folder
+    root = as_path(store, "store").resolve()  # workers may have another working directory
     remove_abandoned(root)
     for name, configuration in wanted.items():
         for path in sweep.arm_directory(root / whole.folder, name).glob("seed-*.json"):

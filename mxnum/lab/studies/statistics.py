@@ -1,9 +1,9 @@
 """Compute the statistics of studies: times to an event, and exact tests of paired seeds.
 
 Runs that reach the horizon without an event are censored at the horizon. Tests are exact: if two
-arms do not differ, the two outcomes of a seed can be swapped. For n seeds a test counts all 2^n
-choices of the seeds to swap, so few seeds cannot give a small p-value. Confidence limits of a mean
-come from Student's t, with n - 1 degrees of freedom.
+arms do not differ, the two outcomes of a seed are interchangeable. For n seeds a test counts all
+2^n ways to swap the outcomes of seeds, so few seeds cannot give a small p-value. Confidence limits
+of a mean come from Student's t, with n - 1 degrees of freedom.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def scipy_stats() -> Any:
 
 @dataclass(frozen=True)
 class Arm:
-    """The times of one arm: the step of each run's event, or the step of its censoring."""
+    """The runs of one arm; the time of a run is the step of its event or of its censoring."""
 
     name: str
     times: tuple[int, ...]
@@ -50,16 +50,18 @@ class Arm:
         cls, name: str, first: Sequence[int | None], steps: Sequence[int], horizon: int | None = None,
         seeds: Sequence[int] = (),
     ) -> Arm:  # fmt: skip
-        """Return an arm; `first` has the step of each run's first event, or None without an event.
+        """Return an arm of runs.
 
-        `steps` has each run's number of steps. Events from the horizon on are censored.
+        `first` has the step of each run's first event, or None if the run has no event. `steps` has
+        the number of steps of each run. A run whose event comes at or after the horizon is censored
+        at the horizon.
         """
         limit = max(steps, default=0) if horizon is None else horizon
         times = [min(s if f is None else f, limit) for f, s in zip(first, steps, strict=True)]
         return cls(name, tuple(times), tuple(f is not None and f < limit for f in first), tuple(seeds))
 
     def by_seed(self) -> dict[int, tuple[int, bool]]:
-        """Return the time and event of each seed."""
+        """Return a dict from each seed to the run's time, and True if the run has an event."""
         return dict(zip(self.seeds, zip(self.times, self.diverged, strict=True), strict=True))
 
     def without(self, seed: int) -> Arm:
@@ -79,7 +81,8 @@ class Arm:
     def median_time(self) -> float | None:
         """Return the first time at which the Kaplan-Meier curve is at most a half, or None."""
         times, survival = kaplan_meier(self)[:2]
-        below = np.nonzero(survival <= 0.5 + 1e-9)[0]  # after 12 events of 24 runs the curve is at 0.5000000000000001
+        # The tolerance is needed: 12 events in 24 runs leave the curve at 0.5000000000000001.
+        below = np.nonzero(survival <= 0.5 + 1e-9)[0]
         return float(times[below[0]]) if len(below) else None
 
 
@@ -101,9 +104,9 @@ def kaplan_meier(arm: Arm) -> tuple[Any, Any, Any, Any]:
 def sign_flip(values: Sequence[float]) -> float:
     """Return the exact two-sided p-value of the sign-flip test that values are symmetric about 0.
 
-    The test covers all 2^n choices of the signs without listing them. For each sum of one half of
-    the values, a binary search counts the sums of the other half that are large enough. Zeros are
-    left out.
+    The test covers all 2^n choices of the signs without listing them. The values are split
+    into two halves. For each signed sum of the first half, a binary search counts the signed sums
+    of the second half that make the total large enough. Values of 0 are ignored.
 
     >>> sign_flip([1.0, 2.0, 3.0]), sign_flip([])
     (0.25, 1.0)
@@ -201,7 +204,7 @@ def power(stored: tuple[Arm, Arm], pairs: int, level: float, draws: int = 2000) 
 
 
 def log_rank_scores(runs: Sequence[tuple[int, bool]]) -> list[float]:
-    """Return each run's event (0 or 1) minus the Nelson-Aalen hazard at its time."""
+    """Return each run's events (0 or 1) minus the cumulative Nelson-Aalen hazard at its time."""
     hazard, found = 0.0, {}
     for time in sorted({t for t, _ in runs}):
         hazard += sum(event and t == time for t, event in runs) / sum(t >= time for t, _ in runs)
@@ -210,7 +213,11 @@ def log_rank_scores(runs: Sequence[tuple[int, bool]]) -> list[float]:
 
 
 def _first(a: tuple[int, bool], b: tuple[int, bool]) -> int:
-    """Return 1 if a's event is known to be first, -1 if b's event is known to be first, else 0."""
+    """Return 1 if run `a` had its event before run `b`, -1 if `b` had its event first, else 0.
+
+    The result is 0 if both events came at the same step, if neither run has an event, or if
+    censoring hides the order.
+    """
     (at, event), (bt, other) = a, b
     if event and (at < bt or (at == bt and not other)):
         return 1
@@ -220,11 +227,11 @@ def _first(a: tuple[int, bool], b: tuple[int, bool]) -> int:
 
 
 def hazard_ratio(strata: Iterable[tuple[Arm, Arm]]) -> tuple[float, float, float] | None:
-    """Return Cox's hazard ratio of the first arms to the second arms, and its limits.
+    """Return Cox's hazard ratio of the first to the second arms, as (ratio, lowest, highest).
 
     The ratio is stratified by condition. The limits come from a jackknife over seeds, with
-    Student's t; all runs of a seed are left out together. Return None unless there are at least
-    three seeds, and each arm has events of at least two seeds.
+    Student's t; the jackknife leaves out all runs of a seed together. Return None unless there are
+    at least three seeds, and each arm has events on at least two seeds.
     """
     pairs = list(strata)
     whole = _cox(pairs)
@@ -242,8 +249,12 @@ def hazard_ratio(strata: Iterable[tuple[Arm, Arm]]) -> tuple[float, float, float
 
 
 def _cox(pairs: Sequence[tuple[Arm, Arm]]) -> float | None:
-    """Return the log hazard ratio that maximizes partial likelihood (ties by Breslow), or None."""
-    sets = []  # at each time: events of a, events of both, runs at risk in a, runs at risk in b
+    """Return the log hazard ratio that maximizes Cox's partial likelihood.
+
+    Tied events are treated by Breslow's method. Return None if one of the arms has no event while
+    runs of both arms are at risk.
+    """
+    sets = []  # for each event time: events in a, events in a and b together, runs at risk in a, runs at risk in b
     for a, b in pairs:
         for time in sorted({t for arm in (a, b) for t, d in zip(arm.times, arm.diverged, strict=True) if d}):
             events = [sum(d and t == time for t, d in zip(arm.times, arm.diverged, strict=True)) for arm in (a, b)]
@@ -312,10 +323,10 @@ class Correlation:
 
 
 def rank_correlation(points: Iterable[tuple[Hashable, float, float]]) -> Correlation | None:
-    """Return Spearman's rho of (key, x, y) points; None for fewer than four points.
+    """Return Spearman's rank correlation of (key, x, y) points; None for fewer than four keys.
 
-    Of the points with the same key (the same arm), only the first counts. The p-value uses all
-    permutations for up to eight points, and 99,999 random permutations for more.
+    If several points have the same key (the same arm), only the first of them counts. The p-value
+    uses all permutations of up to eight points, and 99,999 random permutations of more points.
     """
     once: dict[Hashable, tuple[float, float]] = {}
     for key, x, y in points:

@@ -78,7 +78,8 @@ _MECHANISM = {
     "gamma grid 1/16": _with(layer_norm_only(Operand(error="grid", step=0.0625), BFLOAT16)),
     "beta grid 1/64": _with(layer_norm_only(BFLOAT16, Operand(error="grid", step=0.015625))),
     "beta grid 1/16": _with(layer_norm_only(BFLOAT16, Operand(error="grid", step=0.0625))),
-    # Arms with the rounding errors of E2M1, but with random signs, with one sign, or shuffled.
+    # Arms whose rounding errors are as large as E2M1's, but have random signs, have one sign, or
+    # are permuted.
     "LN error, random sign": _with(layer_norm_only(Operand("mxfp4_e2m1", error="random_sign"))),
     "LN error, one-sided": _with(layer_norm_only(Operand("mxfp4_e2m1", error="one_sided"))),
     "LN error, shuffled": _with(layer_norm_only(Operand("mxfp4_e2m1", error="shuffle"))),
@@ -176,8 +177,8 @@ _ABLATIONS = {
     for name, precision in {"FP32": Recipe(), "E2M1": uniform_precision("mxfp4_e2m1")}.items()
 }
 
-#: The six differences between the paper's text and its released code. A sign of +1 in `fraction`
-#: means that an arm follows the released code.
+#: The six differences between the paper's text and its released code. For each difference, a sign
+#: of +1 in `fraction` means that the arm follows the released code.
 DIFFERENCES = (
     "LN in bfloat16",
     "beta frozen",
@@ -189,15 +190,18 @@ DIFFERENCES = (
 
 
 def fraction() -> list[tuple[int, ...]]:
-    """Return the 2^(6-2) fractional design of resolution IV: factor 5 is ABC, factor 6 is BCD."""
+    """Return the 16 rows of signs of a 2^(6-2) fractional factorial design of resolution IV.
+
+    Factors 1 to 4 are A, B, C and D; factor 5 is the product ABC, and factor 6 is the product BCD.
+    """
     return [(a, b, c, d, a * b * c, b * c * d) for a, b, c, d in product((-1, 1), repeat=4)]
 
 
 def with_differences(signs: tuple[int, ...], format: str) -> Experiment:
-    """Return the experiment with one sign for each of `DIFFERENCES`.
+    """Return the experiment for `signs`, which has one sign for each of `DIFFERENCES`.
 
-    Where the sign is +1, the experiment follows the released code; where it is -1, the paper's
-    text.
+    If a sign is +1, the experiment follows the released code; if a sign is -1, it follows the
+    paper's text.
     """
     ln, frozen, tanh, bump, away, teacher = (sign > 0 for sign in signs)
     rounding = "rna" if away else "rne"
@@ -226,8 +230,8 @@ def _four_bit(format: str, scale_rule: str, stochastic: bool) -> Recipe:
     return replace(precision, gradients=replace(precision.gradients, rounding="sr")) if stochastic else precision
 
 
-#: Arms at a quarter of the learning rate of `SMALL`. Few runs diverge at this lower rate, so that
-#: final losses can be compared.
+#: Arms at a quarter of the learning rate of `SMALL`. Few runs diverge at this lower rate, so final
+#: losses can be compared.
 _RECIPES = {
     name: BASE.but(**(SMALL | {"rate": 6e-3}), precision=precision)
     for name, precision in {

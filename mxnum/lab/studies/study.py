@@ -13,8 +13,8 @@ from mxnum.lab.mlp.config import Experiment
 #: The names of the networks. Each network has a folder of study files, and a module with the same
 #: name in this package. In the module of a network, `MODEL` is the network's `Model`.
 MODELS = ("mlp", "language_model")
-#: The default first seed. `secrets.randbelow` drew this seed after all settings in `studies` had
-#: been fixed. `--fresh` draws another first seed.
+#: The default first seed. This seed was drawn with `secrets.randbelow` after all settings in
+#: `studies` had been fixed. The option `--fresh` draws another first seed.
 FIRST_SEED = 39304300
 
 
@@ -28,22 +28,23 @@ class Study:
     arms: Mapping[str, Any]
     #: The number of seeds.
     seeds: int
-    #: The arm with which the other arms are compared.
+    #: The arm with which the other arms are compared by default.
     control: str
     measure_every: int = 250
     first_seed: int = FIRST_SEED
-    #: The controls of arms that have their own control, such as FP32 at the same learning rate.
+    #: For each arm that is not compared with `control`, the arm with which this arm is compared,
+    #: such as FP32 at the same learning rate.
     controls: Mapping[str, str] = field(default_factory=dict)
-    #: Excursions count if they start before this step; whether the loss came back is decided at
-    #: twice this step. None: all excursions count.
+    #: An excursion counts if it starts before this step. A run has recovered if the loss comes back
+    #: by twice this step. If None, all excursions count.
     horizon: int | None = None
-    #: A step is also measured if the loss of the previous step is above this number times the least
-    #: of the last 500 losses.
+    #: The factor for additional measurements. A step is also measured if the loss of the previous
+    #: step is above this factor times the least of the last 500 losses.
     measure_above: float | None = None
     #: True if runs keep their last checkpoint (three times the size of the parameters), so that
     #: training can continue for more steps.
     keeps_checkpoints: bool = False
-    #: The folder of the runs; arms with the same name in this folder must have the same
+    #: The folder of the runs. Arms with the same name in this folder must have the same
     #: configuration. If None, the `Model` chooses the folder.
     own_folder: str | None = None
     #: For each arm that comes from a grid, the name of the arm in the study file.
@@ -91,7 +92,7 @@ class Model:
         raise NotImplementedError
 
     def order(self, configuration: Any) -> int:
-        """Return the rank of an arm; tasks of low rank start first, so slow arms have low ranks."""
+        """Return the rank of an arm. Tasks of low rank start first, so slow arms get low ranks."""
         return 0
 
     def train(self, task: Any, progress: Any) -> None:
@@ -99,7 +100,7 @@ class Model:
         raise NotImplementedError
 
     def summary(self, configuration: Any, stored: dict[str, Any], arrays: dict[str, Any], path: Path) -> dict[str, Any]:
-        """Return the part of a stored run's data that tables keep."""
+        """Return those data of a stored run that are copied to tables."""
         raise NotImplementedError
 
     def under_way(self, folder: Path, configuration: Any) -> Iterable[dict[str, Any]]:
@@ -111,16 +112,16 @@ class Model:
         raise NotImplementedError
 
     def files(self, table: dict[str, Any]) -> dict[str, str]:
-        """Return the texts of the files to write beside a table's JSON file, by their suffixes."""
+        """Return the files to write beside a table's JSON file: their texts, indexed by suffix."""
         raise NotImplementedError
 
 
 def model_named(name: str) -> Model:
-    """Return one of `MODELS`."""
+    """Return the `Model` of the network with this name, one of `MODELS`."""
     found: Model = import_module(f"mxnum.lab.studies.{name}").MODEL
     return found
 
 
 def model_of(configuration: Any) -> Model:
-    """Return the model that a configuration belongs to."""
+    """Return the `Model` of the network that a configuration is for."""
     return model_named("mlp" if isinstance(configuration, Experiment) else "language_model")

@@ -19,11 +19,12 @@ _TOP = ("name", "question", "control", "seeds", "first_seed", "measure_every", "
 def read(path: str | Path, model: str = "mlp") -> Study:
     """Return the study in a file.
 
-    ``[base]`` has the settings that all arms share, and each ``[arms."name"]`` the settings of one
-    arm. The keys of ``[base]`` and of an arm are keywords of `Experiment.but` or `Setting.but`; an
-    arm may also name its ``control``. ``arms_of`` names another study file in the same folder,
-    whose arms come first. ``[grid]`` has lists of values: every arm is run with every combination,
-    and compared with its control under the same combination.
+    ``[base]`` has the settings that all arms share. Each table ``[arms."name"]`` has the settings
+    of one arm. The keys of these tables are keywords of `Experiment.but` or `Setting.but`; an arm
+    may also name its ``control``. ``arms_of`` names another study file in the same folder. Its arms
+    come before the arms of this file. ``[grid]`` has a list of values for each of some settings.
+    Every arm is run with every combination of these values, and is compared with its control under
+    the same combination.
     """
     path, of = as_path(path), model_named(model)
     table, where = parsed(path), f"file {str(path)!r}"
@@ -48,9 +49,9 @@ def read(path: str | Path, model: str = "mlp") -> Study:
                 made[name + suffix] = base.but(**(kept | values))
             except (ValueError, TypeError):
                 with _named(here):
-                    base.but(**kept)  # an error here is about the arm's own values
+                    base.but(**kept)  # raises the error if the arm's own values cause it
                 with _named(f"[grid] for {here}"):
-                    base.but(**(kept | values))  # an error here is about the values of the grid
+                    base.but(**(kept | values))  # raises the error if values of the grid cause it
             controls[name + suffix] = own + suffix if own in arms else own
     return Study(
         table.get("name", path.stem),
@@ -80,7 +81,7 @@ def parsed(path: Path) -> dict[str, Any]:
         table["arms"] = parsed(path.with_name(f"{table['arms_of']}.toml"))["arms"] | table["arms"]
     if not table["arms"] or not all(isinstance(changes, dict) for changes in table["arms"].values()):
         raise ValueError(
-            f"File {str(path)!r} must have at least one table such as [arms.plain], and only tables in arms."
+            f"File {str(path)!r} must have at least one table such as [arms.plain], and [arms] must hold only tables."
         )
     return table
 
@@ -128,7 +129,10 @@ def _named(where: str) -> Iterator[None]:
 
 
 def folders_of(name: str, folder: str | Path | None = None) -> tuple[Path, Path]:
-    """Return the folders for runs (`folder`/runs) and for tables (`folder`, default: `name`)."""
+    """Return `folder`/runs, the folder for runs, and `folder`, the folder for tables.
+
+    If `folder` is None, the folder for tables is `name`.
+    """
     folder = as_path(name if folder is None else folder, "folder")
     runs = folder / "runs"
     is_new = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))

@@ -14,7 +14,7 @@ Limits = tuple[float, float, float]
 
 
 def cells(table: dict[str, Any], kind: str) -> dict[tuple[float, float], str]:
-    """Return, by beta2 and rate, the arms whose names begin with `kind`."""
+    """Return {(beta2, rate): name} for the arms whose name up to ", betas" is `kind`."""
     found = {}
     for name, arm in table["arms"].items():
         if name.partition(", betas")[0] == kind:
@@ -24,9 +24,10 @@ def cells(table: dict[str, Any], kind: str) -> dict[tuple[float, float], str]:
 
 
 def heights(table: dict[str, Any], name: str) -> dict[int, float]:
-    """Return, for each seed, the largest ratio of a loss to the least running median before it.
+    """Return the height of each seed: the largest ratio of a loss to its base.
 
-    A seed with a loss that is not finite is left out.
+    The base of a loss is the least running median of the losses before it. Seeds with a loss that
+    is not finite are left out.
     """
     runs = table["arms"][name]["runs"]
     return {run["seed"]: run["highest"] for run in runs if run.get("highest") is not None}

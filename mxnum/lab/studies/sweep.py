@@ -1,4 +1,4 @@
-"""Train many runs on several processes, with progress; interrupted runs can continue."""
+"""Train many runs on several processes, show their progress, and continue interrupted runs."""
 
 from __future__ import annotations
 
@@ -36,13 +36,16 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """Runs of one arm with different seeds, on one process. An interrupted task can run again."""
+    """Runs of one arm with different seeds, which one process trains.
+
+    After an interruption, a task can run again.
+    """
 
     arm: str
-    #: An `Experiment`, or a `Setting`.
+    #: An `Experiment` for an MLP, or a `Setting` for a language model.
     configuration: Any
     seeds: tuple[int, ...]
-    #: The folder of results and failures.
+    #: The folder for results and failures.
     directory: Path
     measure_every: int = 0
     measure_above: float | None = None
@@ -57,11 +60,14 @@ class Task:
 
     @property
     def steps(self) -> int:
-        """The sum of the steps of all seeds."""
+        """The number of training steps, summed over all seeds."""
         return int(self.configuration.steps) * len(self.seeds)
 
     def run(self, progress: Any = None) -> None:
-        """Train and save the runs; now and then put (label, step) into the queue `progress`."""
+        """Train and save the runs, and report progress.
+
+        At most once a second, training puts (label, step) into the queue `progress`.
+        """
         model_of(self.configuration).train(self, progress)
         for seed in self.seeds:
             (self.directory / f"failed-{seed}.txt").unlink(missing_ok=True)
@@ -75,7 +81,7 @@ class Failure:
     seed: int
     #: The exception in one sentence.
     reason: str
-    #: The file of the whole traceback.
+    #: The file that holds the whole traceback.
     log: Path | None = None
 
     def __str__(self) -> str:
@@ -84,11 +90,14 @@ class Failure:
 
 @dataclass(frozen=True)
 class State:
-    """The progress of a sweep in steps, summed over seeds; steps of earlier calls do not count."""
+    """The progress of a sweep in training steps, summed over seeds.
+
+    The counts exclude the steps that earlier calls trained.
+    """
 
     done: int
     total: int
-    #: The step that each running task has reached.
+    #: The step that each running task has reached, by the label of the task.
     running: Mapping[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -96,12 +105,16 @@ class State:
         return running or ("done" if self.done == self.total else "starting")
 
 
-#: A function that is called about once a second with the state.
+#: A function that shows the state of a sweep. `follow` calls it about once a second.
 Show = Callable[[State], None]
 
 
 def arm_directory(root: Path, arm: str) -> Path:
-    """Return an arm's folder: its name, with "-" in place of all but letters, digits and dots."""
+    """Return the folder of an arm.
+
+    The folder has the name of the arm, but "-" replaces all characters except letters, digits and
+    dots.
+    """
     return root / re.sub(r"[^A-Za-z0-9.]+", "-", arm).strip("-")
 
 
@@ -112,7 +125,8 @@ def check_folders(arms: Iterable[str]) -> None:
         other = by_folder.setdefault(arm_directory(Path(), arm), arm)
         if other != arm:
             raise ValueError(
-                f"Argument 'arms' must not have names that lead to the same folder, as {other!r} and {arm!r} do."
+                f"Argument 'arms' must have names with different folders, but {other!r} and {arm!r} "
+                "lead to the same folder."
             )
 
 
@@ -125,9 +139,10 @@ def tasks_for(
     machine: str = "cpu",
     keep_operands: bool = False,
 ) -> list[Task]:
-    """Return tasks for the runs that are not complete on disk, each with at most `stack` seeds.
+    """Return tasks for the runs that are not complete on disk.
 
-    The tasks with the first seeds of all arms come first.
+    Each task trains at most `stack` seeds of one arm. The list begins with the first seeds of every
+    arm.
     """
     seeds, stack, tasks = list(seeds), stack or study.model.stack, []
     check_folders(study.arms)
@@ -152,9 +167,9 @@ def tasks_for(
 
 
 def telling(label: str, progress: Any) -> Callable[[int], None]:
-    """Return `tell(step)`, which puts the step into a queue at most once a second.
+    """Return a function `tell(step)` that puts (label, step) into the queue `progress`.
 
-    Without a queue, `tell` does nothing.
+    `tell` does so at most once a second. If `progress` is None, `tell` does nothing.
     """
     last = -math.inf
 
@@ -179,7 +194,7 @@ def _guarded(task: Task) -> list[Failure]:
 
 
 def failed(task: Task, problem: BaseException, details: str = "") -> Failure:
-    """Return the failure of a task with one seed, and write its traceback to the runs' folder."""
+    """Return a `Failure` for a task with one seed, and write the traceback to the task's folder."""
     message = " ".join(str(problem).split())
     reason = f"{type(problem).__name__}: {message}" if message else type(problem).__name__
     log = task.directory / f"failed-{task.seeds[0]}.txt"
@@ -197,7 +212,7 @@ def _start_worker(progress: Any, niceness: int) -> None:
     os.nice(niceness)
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches all processes of the group; only the parent acts on it
+    )  # Ctrl-C reaches all processes of the group, but only the parent must act on it
     _keep_freed_memory()
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
     signal.signal(signal.SIGTERM, _leave)  # last, because SystemExit in this initializer would break the pool
@@ -206,7 +221,7 @@ def _start_worker(progress: Any, niceness: int) -> None:
 def _keep_freed_memory() -> None:
     """Stop glibc from returning freed memory to the operating system.
 
-    If glibc returns memory, the system has to clear new memory at every step.
+    If glibc returned memory, the system would have to clear new memory at every training step.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
     if mallopt is not None:
@@ -216,7 +231,7 @@ def _keep_freed_memory() -> None:
 
 
 def _leave(number: int, frame: Any) -> None:
-    raise SystemExit  # an exception, so that `with` statements remove their partial files
+    raise SystemExit  # raise, rather than exit at once, so that `with` statements remove partial files
 
 
 def _end_with_the_parent() -> None:
@@ -228,7 +243,10 @@ def _end_with_the_parent() -> None:
 
 
 class Workers(Executor):
-    """Processes that each run one task at a time. If a process dies, only its task fails."""
+    """A pool of processes, each of which runs one task at a time.
+
+    If a process dies, only its current task fails.
+    """
 
     def __init__(self, count: int, niceness: int = 0) -> None:
         self._context = multiprocessing.get_context("spawn")
@@ -238,7 +256,7 @@ class Workers(Executor):
         self._pools: set[ProcessPoolExecutor] = set()
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
-        """Run a function on the next free process, and return a future."""
+        """Run a function on the next free process, and return a future for its result."""
         return self._threads.submit(self._call, function, *arguments, **named)
 
     def _call(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
@@ -252,9 +270,9 @@ class Workers(Executor):
         except BrokenExecutor:
             self._local.pool = None
             raise RuntimeError("the process of the task died; perhaps there was not enough memory") from None
-        except SystemExit:  # raised by `_leave` in the worker; uncaught, it would end the parent with status 0
+        except SystemExit:  # `_leave` raised it in the worker; uncaught, it would end the parent with status 0
             raise RuntimeError(
-                "the process of the task was asked to end; the task can continue from its last checkpoint"
+                "the process of the task received SIGTERM; the task can continue from its last checkpoint"
             ) from None
 
     def terminate(self) -> None:
@@ -283,8 +301,9 @@ def run_all(
 ) -> list[Failure]:
     """Run tasks on processes of this machine, and return the failures.
 
-    ``processes=0`` runs the tasks in this process. An interruption loses only the steps since the
-    last checkpoints; to continue, call the function again with the result of `tasks_for`.
+    ``processes=0`` runs the tasks in this process. To continue after an interruption, call the
+    function again with a new result of `tasks_for`. Only the steps since the last checkpoints are
+    lost.
     """
     if processes == 0 or not tasks:
         return [failure for task in tasks for failure in _announced(task, _guarded(task), say)]
@@ -303,14 +322,17 @@ def run_all(
 def run_on_cluster(
     tasks: Sequence[Task], scheduler: str, *, say: Say = print, show: Show | None = None
 ) -> list[Failure]:
-    """Run tasks on a dask.distributed cluster that can access the runs' folder; return failures."""
+    """Run tasks on a dask.distributed cluster, and return the failures.
+
+    The cluster must have access to the runs' folder.
+    """
     with cluster(scheduler) as executor:
         return follow(executor, tasks, None, say, show) if tasks else []
 
 
 @contextmanager
 def cluster(scheduler: str) -> Iterator[Executor]:
-    """Yield an executor for the dask.distributed cluster at an address."""
+    """Yield an executor for the dask.distributed cluster whose scheduler has the given address."""
     distributed = errors.package("distributed", "distributed")
     with distributed.Client(scheduler) as client:
         yield client.get_executor(pure=False)
@@ -333,7 +355,7 @@ def follow(
             while progress is not None:
                 label, step = progress.get_nowait()
                 if label in by_label:
-                    began.setdefault(label, step - 1)  # an earlier call did all steps before this step
+                    began.setdefault(label, step - 1)  # earlier calls trained all steps before this one
                     now[label] = step
         except queue.Empty:
             pass
@@ -361,7 +383,7 @@ def _announced(task: Task, failures: list[Failure], say: Say, count: str = "") -
 
 
 def every(seconds: float, say: Say) -> Show:
-    """Return a function that reports the progress, at most once every `seconds` seconds."""
+    """Return a function that reports progress through `say`, at most once in `seconds` seconds."""
     shown = time.monotonic()
     began: float | None = None
 
@@ -379,7 +401,7 @@ def every(seconds: float, say: Say) -> Show:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration as a rounded text.
+    """Return a duration as text, rounded to seconds, minutes or tenths of an hour.
 
     >>> duration(40), duration(100), duration(3 * 3600)
     ('40 s', '2 min', '3.0 h')

@@ -1,4 +1,4 @@
-"""Count the outcomes of runs with a jump of the loss, for several thresholds."""
+"""Count the runs whose loss stays high, or ends high, after a jump, for several thresholds."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ HEADINGS = ("arm", "runs that jump", *(f"above {line:g} x" for line in LINES))
 def least_after(table: dict[str, Any], arm: str) -> list[float]:
     """Return, for each run that jumps, the least loss after the first jump, divided by the base.
 
-    The losses are the stored medians over bins of steps. If no bin begins after the start of a
-    run's jump, the run's result is infinite.
+    The losses are the stored medians over bins of steps. If a run has no bin that begins after the
+    start of its jump, its result is infinite.
 
     >>> run = {"steps": 40, "final_loss": 3.0, "curve": [1.0] * 20 + [9.0, 4.0] + [6.0] * 18}
     >>> run["excursions"] = [{"start": 20, "end": None, "base": 1.0, "peak": 9.0, "area": 1.0}]
@@ -46,8 +46,8 @@ def at_the_end(table: dict[str, Any], arm: str) -> list[float]:
 def rows(table: dict[str, Any], arms: Sequence[str], *, ever: bool) -> list[tuple[str, ...]]:
     """Return a row for each arm: how many runs jump, and how many are at or above each threshold.
 
-    The thresholds are `LINES`. The number that is compared with them comes from `least_after` if
-    `ever` is True, else from `at_the_end`.
+    The thresholds are `LINES`. If `ever` is True, the numbers that `least_after` returns are
+    compared with the thresholds; otherwise, those that `at_the_end` returns.
     """
     found = []
     for arm in arms:

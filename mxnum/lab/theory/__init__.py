@@ -4,7 +4,8 @@
 - `crossing`, `compounding`: the dead zone of a clamped block, and errors that compound over layers;
 - `logit_gradients`, `logit_equilibrium`, `sampled_rest`: the effect of rounding the gradient of the
   logits;
-- `loss_tables`, `scaling_law`, `huber_law`, `law_comparison`: fit and compare scaling laws;
+- `loss_tables`, `scaling_law`, `huber_law`, `law_comparison`: the fit and comparison of scaling
+  laws;
 - `truncated_sums`: the mean result of a matrix unit that truncates toward zero;
 - `speed_up`: the speed-up of a training step by faster products.
 """

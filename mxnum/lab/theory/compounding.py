@@ -40,7 +40,7 @@ class CompoundedGain:
 
 
 def layer_factor(bias: Any, variance: Any, branch: Any, skip: int) -> tuple[Any, Any]:
-    """Return E[r] and E[r**2], where r is a layer's factor divided by the factor without error.
+    """Return E[r] and E[r**2], where r is a layer's factor divided by its factor without error.
 
     Arguments are numbers or sympy symbols.
     """
@@ -53,9 +53,9 @@ def compounded_gain(
 ) -> CompoundedGain:
     """Return the gain of `layers` layers whose relative errors have the given bias and variance.
 
-    Without skip connections the mean gain is (1 + bias)**layers, whatever `branch` is. With skip
-    connections (`residual`) only the share branch / (1 + branch) of the signal has the error,
-    because only this share passes through the branch.
+    Without skip connections, the mean gain is (1 + bias)**layers, whatever `branch` is. With skip
+    connections (`residual`), only the share branch / (1 + branch) of the signal passes through the
+    branch, and only this share has the error.
 
     >>> round(float(compounded_gain(-0.0591, layers=24).bias), 3)
     -0.768

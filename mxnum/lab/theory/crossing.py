@@ -36,7 +36,7 @@ class Jump:
 class DeadZone:
     """The dead zone, in units of the block maximum at which the shared scale changes."""
 
-    #: The start of the dead zone, which ends at the crossing.
+    #: The lower end of the dead zone. The upper end is the crossing, which is 1 in these units.
     lower: Fraction
     #: The constant value Q of weights in the dead zone.
     level: Fraction
@@ -94,7 +94,10 @@ def dead_zone(
 
 @dataclass(frozen=True)
 class LimitCycle:
-    """The limit cycle of gradient descent on a quadratic with a minimum between two values of Q."""
+    """The limit cycle of gradient descent if the minimum of the loss lies between two values of Q.
+
+    The loss is quadratic.
+    """
 
     #: The share of steps in which Q has the upper value.
     duty: Fraction
@@ -105,14 +108,14 @@ class LimitCycle:
 
 
 def limit_cycle(target: float | Fraction, level_below: float | Fraction, level_above: float | Fraction) -> LimitCycle:
-    """Return the limit cycle of the steps gamma <- gamma - eta lambda (Q(gamma) - target).
+    """Return the limit cycle of the iteration gamma <- gamma - eta lambda (Q(gamma) - target).
 
     At the crossing Q(gamma) changes from `level_below` to `level_above`. Below the crossing each
     step moves gamma up by a = eta lambda (target - level_below). Above the crossing each step moves
-    gamma down by d = eta lambda (level_above - target). Modulo a + d, a step up by a equals a step
-    down by d, so gamma rotates on a circle of length a + d. Therefore the share of steps above the
-    crossing, `duty`, is a / (a + d), whatever the learning rate eta is. Averaged over the steps, Q
-    equals `target`. On average, Q jumps up every 1 / min(duty, 1 - duty) steps.
+    gamma down by d = eta lambda (level_above - target). A step up by a and a step down by d are
+    equal modulo a + d, so gamma rotates on a circle of length a + d. Therefore the share of steps
+    above the crossing, `duty`, is a / (a + d), whatever the learning rate eta is. The mean of Q
+    over the steps is `target`. On average, Q jumps up every 1 / min(duty, 1 - duty) steps.
 
     >>> limit_cycle(Fraction(29, 32), Fraction(7, 8), 1)
     LimitCycle(duty=Fraction(1, 4), period=Fraction(4, 1), mean_square=Fraction(3, 1024))
@@ -127,8 +130,8 @@ def limit_cycle(target: float | Fraction, level_below: float | Fraction, level_a
 def dwell(start: float, crossing: float, drift: float) -> int:
     """Return how many steps take a weight from `start` to `crossing` if each step adds `drift`.
 
-    For gradient descent the drift in the dead zone is eta times the (constant) gradient; for Adam
-    the drift is eta, however small the gradient is.
+    With gradient descent, the drift in the dead zone is eta times the gradient, which is constant
+    there. With Adam, the drift is eta, however small the gradient is.
 
     >>> dwell(0.9, 1.0, 0.001)
     100
@@ -137,7 +140,7 @@ def dwell(start: float, crossing: float, drift: float) -> int:
     errors.require(drift > 0, "drift", "positive", drift)
     errors.require(-math.inf < start < crossing, "start", "below the crossing", start)
     errors.require(crossing < math.inf, "crossing", "finite", crossing)
-    # If the exact quotient is an integer, the rounded one may be slightly larger, and `ceil` would
-    # then give one step too many. Subtracting `lost` prevents this.
+    # If the exact quotient is an integer, the rounded quotient may be slightly larger, and `ceil`
+    # would then return one step too many. Subtracting `lost` prevents this.
     lost = 1e-15 * max(abs(start), crossing)
     return max(1, math.ceil((crossing - start - lost) / drift))

@@ -1,10 +1,10 @@
 """Compute how noise in each element of a gradient affects a mode, and how high a mode's loss rises.
 
 Suppose the elements of a gradient are multiplied by factors 1 + zeta_i, where the zeta_i are
-independent. The noise multiplies the gradient along a mode v (a unit eigenvector of the
-preconditioned Hessian) by 1 + xi, where xi = sum v_i^2 zeta_i. The variance of xi is the variance
-of the zeta_i times sum v_i^4. The factor sum v_i^4 is 1 for a mode of one element and 1/n for a
-mode with n equal elements.
+independent. A mode v is a unit eigenvector of the preconditioned Hessian. The noise multiplies the
+gradient along v by 1 + xi, where xi = sum v_i^2 zeta_i. The variance of xi is the variance of the
+zeta_i times sum v_i^4. The factor sum v_i^4 is 1 for a mode of one element and 1/n for a mode with
+n equal elements.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import numpy as np
 from mxnum import errors
 from mxnum.lab.theory.stability import stability_limit
 
-#: For the median loss before a rise, `arrest` uses steps whose curvature is below `QUIET` times the
-#: stability limit.
+#: `arrest` computes the median loss before a rise from steps whose curvature is below `QUIET` times
+#: the stability limit.
 QUIET = 0.8
 
 
@@ -34,11 +34,12 @@ def inverse_participation(mode: Any) -> Any:
 
 
 def mode_limit(bias: Any = 0.0, deviation: Any = 0.0, participation: Any = 1.0, *, momentum: float = 0.0) -> Any:
-    """Return the learning rate times curvature below which a mode is stable.
+    """Return the product of learning rate and curvature below which a mode is stable.
 
-    Each element of the gradient has its own noise. The limit is the result of `stability_limit` for
-    the variance of this noise times `participation`, the inverse participation ratio of the mode.
-    If one noise is common to all elements, use a `participation` of 1.
+    Each element of the gradient has its own noise, with the standard deviation `deviation`. The
+    function calls `stability_limit` with the variance deviation**2 * participation. Here
+    `participation` is the inverse participation ratio of the mode. If one noise is common to all
+    elements, use a `participation` of 1.
 
     >>> round(float(mode_limit(deviation=0.5, momentum=0.9) / mode_limit(momentum=0.9)), 3)
     0.174
@@ -54,7 +55,7 @@ def mode_limit(bias: Any = 0.0, deviation: Any = 0.0, participation: Any = 1.0, 
 class Arrest:
     """The height of a rise: the largest loss divided by the median loss before the rise."""
 
-    #: The median, the least and the largest height over the copies of the run.
+    #: The median, the smallest and the largest height among the copies of the run.
     height: float
     lowest: float
     highest: float
@@ -64,13 +65,14 @@ def arrest(
     beta2: float, *, momentum: float = 0.9, sharpening: float = 1e-3, start: float = 0.3, ceiling: float = 1.2,
     after: int = 4000, copies: int = 16, seed: int = 0,
 ) -> Arrest:  # fmt: skip
-    """Return how high the loss of Adam on lambda x^2 / 2 rises while the curvature lambda grows.
+    """Return how high the loss lambda x^2 / 2 rises under Adam while the curvature lambda grows.
 
     The noise in the gradient has standard deviation 1. The curvature lambda starts at `start` times
-    Adam's stability limit and grows by the share `sharpening` in each step. At `ceiling` times this
-    limit lambda stops growing, and Adam makes `after` more steps. Beyond the stability limit, x
-    grows. After about 1 / (1 - beta2) steps the growing gradient has increased Adam's second
-    moment, which makes Adam's steps smaller. So Adam itself stops the rise of the loss.
+    Adam's stability limit and grows by a factor of 1 + `sharpening` in each step. Lambda stops
+    growing at `ceiling` times this limit, and Adam then makes `after` more steps. Above the
+    stability limit, abs(x) grows. After about 1 / (1 - beta2) steps the growing gradient has
+    increased Adam's second moment, which makes Adam's steps smaller. In this way Adam itself stops
+    the rise of the loss.
     """
     errors.require(0 < beta2 < 1, "beta2", "between 0 and 1", beta2)
     errors.require(0 < start < QUIET, "start", f"above 0 and below {QUIET}", start)

@@ -1,4 +1,4 @@
-"""Draw figures of a scaling law (extra ``plots``), into `ax` or a new figure."""
+"""Draw a scaling law on the axes `ax` or in a new figure; this needs the extra ``plots``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mxnum.output.palette import COLOURS
 
 
 def scaling_law(fit: ScalingFit, *, ax: Any = None) -> Any:
-    """Draw the loss of each run, and the least loss that the fitted law allows, against compute."""
+    """Draw, over compute, the loss of each run and the lowest loss that the law predicts."""
     table = fit.table
     ax = _axes(ax, 3.8)
     sizes = np.log10(table.parameters)
@@ -22,7 +22,7 @@ def scaling_law(fit: ScalingFit, *, ax: Any = None) -> Any:
     if fit.law.falls:
         flops = np.geomspace(table.flops.min(), table.flops.max(), 200)
         best = [fit.law(*fit.law.optimal(float(f))) for f in flops]
-        ax.plot(flops, best, color=COLOURS[1], linewidth=1.6, label="the law, at the best size for each compute")
+        ax.plot(flops, best, color=COLOURS[1], linewidth=1.6, label="the law at the best model size for each compute")
         ax.legend(fontsize=8)
     ax.set(xlabel="compute 6 N D, FLOP", ylabel="loss", xscale="log", yscale="log")
     for which in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter):

@@ -5,17 +5,17 @@ linear in the five parameters:
 
     z1 = a - alpha ln N,   z2 = b - beta ln D,   z3 = e.
 
-Let p_k be exp(z_k) divided by the law, and c_k the gradient of z_k. The logarithm of the law has
-this gradient g and this Hessian:
+Let p_k be exp(z_k) divided by the law, and let c_k be the gradient of z_k. The logarithm of the law
+has this gradient g and this Hessian:
 
     gradient  g = sum p_k c_k,      Hessian  sum p_k c_k c_k' - g g'.
 
 The gradient and the Hessian of the Huber loss follow from the gradient and the Hessian of the law's
 logarithm. A step s of Newton's method solves (H + lambda M) s = -gradient. H is the exact Hessian
-of the Huber loss. M is the Hessian of a quadratic upper bound of the Huber loss, in which a
-residual r has the weight min(1, delta/|r|). The Hessian M of the upper bound ensures that a step
-with a large damping lambda lowers the loss. All problems (the first axis of arrays) are solved
-together, so a bootstrap takes little more time than one fit.
+of the Huber loss. M is the Hessian of a quadratic upper bound of the Huber loss; this bound gives a
+residual r the weight min(1, delta/abs(r)). Because M comes from an upper bound, a step with a large
+damping lambda lowers the loss. All problems (the first axis of arrays) are solved together, so a
+bootstrap takes little more time than one fit.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Minimum(NamedTuple):
     #: problems x 5
     parameters: Array
     loss: Array
-    #: True if the last step lowered the loss by at most the share `tolerance`, or if no step lowers
-    #: the loss.
+    #: True if the last step lowered the loss by at most the fraction `tolerance`, or if even a
+    #: strongly damped step did not lower the loss.
     converged: Array
 
 
@@ -73,11 +73,12 @@ def minimize(
     free: Array | None = None,
     tolerance: float = EXACT,
 ) -> Minimum:
-    """Return the minimum of each problem's Huber loss; rows of `parameters` are starting points.
+    """Minimize the Huber loss of each problem, starting from the problem's row of `parameters`.
 
-    A search ends when a step lowers the loss by at most the share `tolerance`. `target` is ln L of
-    each point, and `weights` are the weights of the points in the loss; both may have a row for
-    each problem. Parameters stay fixed where `free` (problems x 5) is False.
+    A search ends when a step lowers the loss by at most the fraction `tolerance`. `target` is ln L
+    of each point, and `weights` are the weights of the points in the loss. `target` and `weights`
+    have either one row for all problems or one row for each problem. Parameters stay fixed where
+    `free` (problems x 5) is False.
     """
     found = np.array(parameters, np.float64)
     shape = len(found), len(x)
@@ -123,7 +124,7 @@ def _parts(parameters: Array, x: Array, y: Array) -> tuple[Array, Array]:
 
 
 def huber(residuals: Array, delta: float) -> Array:
-    """Return the Huber loss: r^2 / 2 if |r| <= delta, and delta (|r| - delta / 2) otherwise."""
+    """Return the Huber loss: r^2 / 2 if abs(r) <= delta, else delta (abs(r) - delta / 2)."""
     size = np.abs(residuals)
     inner = np.minimum(size, delta)
     result: Array = inner * (size - inner / 2)

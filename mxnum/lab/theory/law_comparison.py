@@ -26,10 +26,11 @@ class LawComparison:
     #: The median absolute difference between the log losses that the two laws predict, over all
     #: cells (N, D) within the ranges of both tables.
     distance: float
-    #: The probability that resampling alone moves the difference of the laws by at least
-    #: `distance`.
+    #: The p-value: the probability that resampling alone changes the difference between the laws by
+    #: at least `distance`.
     p: float
-    #: The quantile, at `level`, of the distances between fits to resampled tables.
+    #: An upper limit for the distance between the laws: the quantile, at `level`, of the distances
+    #: between laws that are fitted to resampled tables.
     at_most: float
     #: For each parameter and for the compute exponent: the second law's value minus the first law's
     #: value, and a bootstrap interval of this difference.
@@ -48,10 +49,11 @@ class LawComparison:
 def compare_laws(
     first: ScalingFit, second: ScalingFit, *, level: float = 0.95, draws: int = 400, seed: int = 0
 ) -> LawComparison:
-    """Return the distance of two laws, and the probability that chance makes it as large.
+    """Return the distance between two laws, and the probability that chance makes it as large.
 
-    The probability p comes from bootstrap draws of whole cells (N, D) and is at least 1 / (1 +
-    draws). ValueError is raised if `draws` is too small for any difference to be significant.
+    The probability p is computed from bootstrap draws of whole cells (N, D), and is at least
+    1 / (1 + draws). If `draws` is too small for any difference to be significant, the function
+    raises ValueError.
     """
     errors.require(0 < level < 1, "level", "between 0 and 1", level)
     enough = (1 + errors.positive_integer("draws", draws)) * (1 - level) > 1
@@ -109,7 +111,7 @@ def _drawn_cells(
 
 
 def _weights(table: LossTable, cells: list[tuple[float, float]], counts: Array) -> Array:
-    """Return the weight of each run of a table, for each draw."""
+    """Return the weights of a table's runs in each bootstrap draw, as an array of draws x runs."""
     column_of = {cell: at for at, cell in enumerate(cells)}
     weights = counts[:, [column_of[cell] for cell in table.cells]]
     result: Array = weights / weights.sum(axis=1, keepdims=True)
@@ -117,7 +119,7 @@ def _weights(table: LossTable, cells: list[tuple[float, float]], counts: Array) 
 
 
 def _logarithm(laws: Array, points: tuple[Array, Array]) -> Array:
-    """Return the logarithm of each law at each point, as an array of laws x points."""
+    """Return the logarithm of the loss that each law predicts at each point (laws x points)."""
     A, B, E, alpha, beta = (laws[:, i, None] for i in range(5))
     n, d = points
     result: Array = np.log(A * n**-alpha + B * d**-beta + E)
@@ -130,7 +132,10 @@ def _size(differences: Array) -> Array:
 
 
 def _named(fitted: Array, drawn: Array) -> dict[str, Array]:
-    """Return an array for each of ln A, ln B, E and so on: the fitted, then the drawn values."""
+    """Return an array for each parameter (ln A, ln B, E, ...) and for the compute exponent.
+
+    Each array holds the fitted value, followed by the value in each bootstrap draw.
+    """
     laws = np.concatenate([fitted, drawn])
     with np.errstate(divide="ignore"):
         logs = {f"ln {name}": np.log(laws[:, i]) for i, name in enumerate(NAMES[:2])}

@@ -6,11 +6,11 @@ loss multiplied by c, the mean gradient of logit j, in units of c/N, is
     g_j = p_j (1 - q_j) - q_j (1 - p_j) (1 + b(p_j)).
 
 The target of a token is the symbol that follows it. b(p) is the relative change that rounding
-causes in the target's component of a token's gradient. Rounding is assumed to change no other
-component on average. Without rounding, b(p) is zero and the mean gradient of logit j is p_j - q_j.
-With rounding, the sum of the g_j is the drift, -sum q_j (1 - p_j) b(p_j): all logits move together,
-which does not change the loss. The differences of the logits are at rest if all mean gradients g_j
-are equal.
+causes in the target's component of a token's gradient. The formula assumes that rounding changes no
+other component on average. Without rounding, b(p) is zero and the mean gradient of logit j is p_j -
+q_j. With rounding, the g_j add up to the drift, -sum q_j (1 - p_j) b(p_j). The drift moves all
+logits together, which does not change the loss. The differences of the logits are at rest if all
+mean gradients g_j are equal.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _HALVINGS = 48
 class Equilibrium:
     """The point at which differences of logits come to rest under the mean gradient.
 
-    Each logit is a free parameter.
+    The model treats each logit as a free parameter.
     """
 
     #: The predicted probabilities at rest.
@@ -56,7 +56,8 @@ def logit_rest(q: Any, bias: LogitGradientBias) -> Equilibrium:
 
     The mean gradient g_j increases with p_j, because the rounded value of 1 - p never increases
     with p. So there is exactly one number D for which the solutions p_j of g_j = D sum to 1.
-    Bisection finds the number D and all p_j. Some p_j may come to rest at a jump of b(p).
+    Bisection finds the number D and all p_j. Where g_j jumps past D, p_j lies at the jump, which is
+    a jump of b(p).
 
     >>> q = np.append(np.full(16, 1 / 16), np.zeros(240))
     >>> round(logit_rest(q, logit_gradient_bias("mxfp8_e4m3", 2048)).excess, 3)
@@ -98,17 +99,18 @@ def probabilities_of(q: Any) -> Array:
 
 @dataclass(frozen=True)
 class LogitAdvice:
-    """How rounding changes the targets' components with each factor and scale rule, and the advice."""
+    """The effect of rounding on the targets' components, and advice on how to reduce the effect."""
 
     now: Shrinking
-    #: For each tried factor on the loss (c times an entry of `FACTORS`): the change of the targets'
-    #: components.
+    #: The effect on the targets' components for each factor on the loss: c times each entry of
+    #: `FACTORS`.
     factors: Mapping[float, Shrinking]
-    #: For each scale rule, with the factor c on the loss: the change of the targets' components.
+    #: The effect on the targets' components under each scale rule, with the factor c on the loss.
     rules: Mapping[str, Shrinking]
     #: The factor for which overflow changes the targets' components least; a key of `factors`.
     best_factor: float
-    #: The scale rules under which no component overflows for any p, number of tokens and factor.
+    #: The scale rules under which no component overflows, whatever p, the number of tokens and the
+    #: factor are.
     never_overflow: tuple[str, ...]
     #: The advice as text.
     text: str
@@ -126,15 +128,15 @@ def logit_advice(
     scale_rule: str | None = None,
     rounding: str = "rne",
 ) -> LogitAdvice:
-    """Return the effect of rounding on the gradient of the logits, and remedies.
+    """Return how rounding changes the gradient of the logits, and advice against the change.
 
     p is the probability that the model gives to target symbols: a number, a sample, or a `Beta`
     (default: Beta(1/2, 8), as in a model that still learns). The other arguments are as in
     `logit_gradient_bias`.
 
     >>> print(logit_advice("mxfp8_e4m3", 32768, 0.01))
-    Rounding changes the targets' components by -11.6 %, overflow alone by -11.6 %; 100 % of the tokens overflow.
-    Multiply the loss by 1.5422 (Adam's steps stay the same): then 0 % of the tokens overflow; the change is -1.8 %.
+    Rounding changes the targets' components by -11.6 % (overflow alone: -11.6 %); 100 % of the tokens overflow.
+    Multiply the loss by 1.5422 (Adam's steps stay the same). Then 0 % of the tokens overflow; the change is -1.8 %.
     Or use the scale rule 'ceil', 'rceil' or 'half_up' for the gradient of the logits, so that nothing overflows.
     Or leave the gradients of the last layer in higher precision.
     """
@@ -156,11 +158,11 @@ def logit_advice(
         named = [str(rule) for rule in ScaleRule]
         never = tuple(rule for rule in named if overflow_region(fmt, rule).empty and rule != "floor_plus_one")
     rules = {rule: at(c, rule) for rule in named}
-    advice = [f"Rounding changes the targets' components by {now.bias:.1%}, overflow alone by "]
-    advice[0] += f"{now.overflow_bias:.1%}; {now.overflow:.0%} of the tokens overflow."
+    advice = [f"Rounding changes the targets' components by {now.bias:.1%} (overflow alone: "]
+    advice[0] += f"{now.overflow_bias:.1%}); {now.overflow:.0%} of the tokens overflow."
     if abs(by_factor[best].overflow_bias) < 0.9 * abs(now.overflow_bias):
         found = by_factor[best]
-        words = f"Multiply the loss by {best / float(c):.5g} (Adam's steps stay the same): then {found.overflow:.0%} "
+        words = f"Multiply the loss by {best / float(c):.5g} (Adam's steps stay the same). Then {found.overflow:.0%} "
         advice.append(words + f"of the tokens overflow; the change is {found.bias:.1%}.")
     if now.overflow:
         listed = errors.joined(map(repr, never))

@@ -33,8 +33,8 @@ from mxnum.memory.dtypes import Array
 #: Expectations for a `Beta` omit values of 1 - p below 2**-`DEPTH`. `enclosure` omits values below
 #: 2**-(prec + 8), and bounds their contribution.
 DEPTH = 40
-#: The accepted rounding modes. In each mode, the mean error of a number x is at most |x|. So
-#: omitting the error of x from a sum of errors changes the sum by at most |x|.
+#: The accepted rounding modes. In each mode, rounding a number x has a mean error of at most |x|.
+#: So omitting this error from a sum of errors changes the sum by at most |x|.
 ROUNDINGS = (Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.SR)
 #: The precision of mpmath in bits, and the extra bits of an enclosure.
 _FLOAT_BITS, _EXTRA_BITS = 100, 60
@@ -79,10 +79,10 @@ class Shrinking:
     #: E[Q - A] / E[A], the relative change of the target's component; if negative, the component
     #: shrinks.
     bias: float
-    #: The part of `bias` that comes from components beyond the largest element of their block; the
-    #: remaining part comes from rounding.
+    #: The part of `bias` that comes from overflow: from components above the largest value that the
+    #: element format has at the scale of the block. The remaining part comes from rounding.
     overflow_bias: float
-    #: The share of the tokens for which the target's component is beyond the largest element.
+    #: The share of the tokens for which the target's component overflows.
     overflow: float
     #: The sum of a token's rounded components, averaged over tokens, in units of c/N. The value is
     #: E[A - Q], which assumes that rounding does not change the other components on average.
@@ -118,15 +118,19 @@ class LogitGradientBias:
         return relative
 
     def overflows(self, p: Any) -> Array:
-        """Return True for each p at which the target's component is beyond the largest element."""
+        """Return True for each p at which the target's component overflows.
+
+        The component overflows if it is above the largest value that the element format has at the
+        scale of the block.
+        """
         u = 1 - _probabilities(p)
         return self._rounded(u, self._scales_of(u))[1]
 
     def pieces(self, binades: int = 1) -> list[Piece]:
         """Return the intervals of p in which the target's component rounds to one value.
 
-        The intervals are exact and apply to blocks along the vocabulary. They cover p from 0 to at
-        least 1 - 2**-binades.
+        The intervals are exact and apply to blocks along the vocabulary. Together, the intervals
+        cover p from 0 to at least 1 - 2**-binades.
         """
         found = []
         for s in reversed(self._scales(binades)):
@@ -167,8 +171,8 @@ class LogitGradientBias:
             law = _ArbBeta(flint, p)
             binades = prec + 8
             total, overflow_bias, overflow = self._closed_form(law, binades)
-            # Omitting 1 - p < 2**-binades changes E[Q - A] by at most 2**-binades, and
-            # the probability of overflow by at most P(1 - p < 2**-binades).
+            # `_closed_form` omits the values of 1 - p below t = 2**-binades. This changes E[Q - A]
+            # by at most t, and the probability of overflow by at most P(1 - p < t).
             rest = law.number(Fraction(1, 2**binades))
             mean = law.number(p.b / (p.a + p.b))
             chance = law.below(Fraction(1, 2**binades))
@@ -181,10 +185,10 @@ class LogitGradientBias:
             ends = (value - abs(slack)).lower().fmpq(), (value + abs(slack)).upper().fmpq()
             return Enclosure(*(Fraction(int(end.p), int(end.q)) for end in ends))
 
-    # `_ends` returns the interval of magnitudes A that require scale s. The other tokens of a block
-    # require scale s with probability others(upper end) - others(lower end). Here others(t) is the
-    # probability that A < t for all other tokens with the same target. Ends of intervals are in
-    # units of c/N. Because A = (1 - p) c/N, the ends are also values of 1 - p.
+    # `_ends` returns the interval of magnitudes A that require scale s. The probability that the
+    # other tokens of a block require scale s is others(upper end) - others(lower end). Here
+    # others(t) is the probability that A < t for all other tokens with the same target. `_ends`
+    # divides both ends by c/N. Because A = (1 - p) c/N, the quotients are values of 1 - p.
 
     def _scales(self, binades: int) -> list[int]:
         """Return the indices of the scales for block maxima from 2**-binades c/N to c/N."""
@@ -197,7 +201,8 @@ class LogitGradientBias:
     def _pieces_at(self, s: int) -> Iterator[tuple[Fraction, Fraction, Fraction | None, bool]]:
         """Yield (lower, upper, level, overflows) for intervals of 1 - p that round to one value.
 
-        The block has scale s. If `level` is None, the rounded value is right on average.
+        `s` is the index of the block's scale. If `level` is None, the component rounds
+        stochastically, without bias.
         """
         scale = self.ladder.units[s] / self.unit
         if scale == 0:  # all components become zero
@@ -249,7 +254,7 @@ class LogitGradientBias:
         return breaks, lower, upper, at
 
     def _scales_of(self, u: Array) -> Array:
-        """Return the scale that each token's own component requires."""
+        """Return the index of the scale that each token's own component requires."""
         begins, _, is_open_below = self._tables
         above = np.searchsorted(begins, u, "right") - 1
         is_open = is_open_below[np.maximum(above, 0)] & (u == begins[np.maximum(above, 0)])
@@ -273,8 +278,8 @@ class LogitGradientBias:
         own, total, overflow_bias, overflow = self._scales_of(u), 0.0, 0.0, 0.0
 
         def others(s: int, is_end: bool) -> float:
-            # The probability that no other token with this target requires a scale above s (if
-            # `is_end`), or a scale of at least s (otherwise).
+            # If `is_end`, the probability that no other token with this target requires a scale
+            # above s; otherwise the probability that none requires s or a scale above s.
             count = np.searchsorted(own, s, "right" if is_end else "left")
             return float((1 - float(self.frequency) * (1 - count / u.size)) ** (self.block_size - 1))
 
@@ -311,7 +316,7 @@ def logit_gradient_bias(
     tokens
         N, the number of tokens of a microbatch. The loss is the mean over these tokens.
     factor
-        c, which multiplies the loss before the backward pass.
+        c, the factor that multiplies the loss before the backward pass.
     frequency
         The probability that another token of a block has the same target, for blocks along the
         tokens (in the product that gives the weight's gradient). 0 means blocks along the
@@ -367,7 +372,7 @@ def _probabilities(p: Any) -> Array:
 
 
 class _MpmathBeta:
-    """The distribution of 1 - p, where p has a `Beta` distribution, in mpmath's floats."""
+    """The distribution of 1 - p for a `Beta` distribution of p, computed in mpmath's floats."""
 
     def __init__(self, law: Beta):
         import mpmath
@@ -404,7 +409,7 @@ class _MpmathBeta:
 
 
 class _ArbBeta(_MpmathBeta):
-    """The distribution of 1 - p, where p has a `Beta` distribution, in intervals of Arb."""
+    """The distribution of 1 - p for a `Beta` distribution of p, computed in Arb's intervals."""
 
     def __init__(self, flint: Any, law: Beta):
         self._flint = flint

@@ -22,8 +22,8 @@ COLUMNS = {
     "tokens": ("tokens", "n_tokens", "D"),
     "loss": ("loss", "val_loss", "validation_loss", "L"),
 }
-#: A law of five parameters needs more than five runs, and three different sizes to show a
-#: curvature.
+#: A fit of a law with five parameters needs more than five runs. Only three or more different sizes
+#: can show a curvature.
 FEWEST_RUNS, FEWEST_SIZES = 6, 3
 
 
@@ -36,7 +36,7 @@ class LossTable:
     losses: Array
     #: The number of rows that were left out because they have no loss.
     left_out: int = 0
-    #: The name of the column that was read for each quantity.
+    #: For each quantity, the name of the column from which it was read.
     columns: Mapping[str, str] | None = None
 
     def __len__(self) -> int:
@@ -44,7 +44,7 @@ class LossTable:
 
     @property
     def flops(self) -> Array:
-        """6 N D, the training FLOPs of each run."""
+        """The training FLOPs of each run, 6 N D."""
         result: Array = 6 * self.parameters * self.tokens
         return result
 
@@ -101,8 +101,8 @@ def read_losses(
 
     `parameters`, `tokens` and `loss` name the columns that do not have the usual names (`COLUMNS`).
     `where` keeps only rows in which the named columns have the given values. Rows without a loss
-    (blank or NaN) are left out and counted. All parameters, tokens and losses must be positive;
-    otherwise the error message names the line.
+    (blank or NaN) are left out; `left_out` is their number. All parameters, tokens and losses must
+    be positive; otherwise the error message names the line.
     """
     path = as_path(path)
     rows, headings = _rows(path)

@@ -4,10 +4,10 @@
 components are right on average. In a block without the target, however, the largest predicted
 probability p decides the scale. If the mantissa of the largest p is above the element format's
 largest mantissa, p may overflow, and then rounding makes p smaller. The share of blocks that
-overflow depends on how a model's predictions scatter around their means. This module draws
-contexts, each with its own order of symbols, scattered logits and a target. The kernels round the
-gradients of the contexts, and the module moves the mean logits until all symbols have the same mean
-gradient.
+overflow depends on how a model's predictions scatter around their means. This module draws random
+contexts. Each context has its own order of symbols, its own deviations from the mean logits, and a
+target. The kernels round the gradients of the contexts. Step by step, the module changes the mean
+logits until all symbols have the same mean gradient.
 """
 
 from __future__ import annotations
@@ -54,20 +54,23 @@ def sampled_logit_rest(
     q
         Probabilities that sum to 1. Symbols with the same q come to rest at the same p.
     tokens, factor
-        N and c: the gradient of a logit is (p - 1) c/N for the target, and p c/N for other symbols.
+        The numbers N and c. The gradient of the target's logit is (p - 1) c/N; the gradient of
+        every other logit is p c/N.
     noise
         The loss of the model without rounding minus the entropy, in nats. Logits scatter around
         their mean with a standard deviation of sqrt(2 noise). A noise of 0 means a model that has
         learnt everything.
     along
-        The direction of blocks: "vocabulary", as in the gradient that the last layer passes down,
-        or "tokens", as in the gradient of the last layer's weight. With "tokens", the
-        simulation assumes that each target decides the scale of its block.
+        The direction of blocks: "vocabulary" for the product that gives the gradient of the last
+        layer's input, or "tokens" for the product that gives the gradient of the last layer's
+        weight. With "tokens", the simulation assumes that each target decides the scale of its
+        block.
     format, scale_rule, rounding, block_size
-        As in `mxnum.fake_quantize`.
+        Arguments of `mxnum.fake_quantize`.
     rows, seed
-        The number of contexts to draw, and the seed. With a tensor scale, draw as many contexts as
-        a step has tokens, because the largest number of all contexts determines the tensor scale.
+        The number of contexts to draw, and the seed. If the format has a tensor scale, set `rows`
+        to the number of tokens in a training step, because the tensor scale depends on the largest
+        gradient of all contexts.
 
     In the result, p and the excess are means over contexts. The excess is relative to a model that
     has the same noise and does not round its gradient.
@@ -109,21 +112,22 @@ class _Contexts:
 
     def __init__(self, q: Array, deviation: float, rows: int, seed: int):
         random = np.random.default_rng(seed)
-        #: The different probabilities in q, the index of each symbol's probability among these, and
-        #: the number of symbols with each probability.
+        #: `values` has the distinct probabilities in q. `of_symbol` has each symbol's index in
+        #: `values`, and `counts` has the number of symbols for each of the `values`.
         self.values, self.of_symbol, self.counts = np.unique(q, return_inverse=True, return_counts=True)
         symbols = random.permuted(np.tile(np.arange(q.size), (rows, 1)), axis=1)
-        #: For each position of each context: the index of the symbol's q in `values`, whether the
-        #: symbol can be the target, and whether the symbol is the target.
+        #: The next three attributes describe the symbol at each position of each context: the index
+        #: of its q in `values`, whether it can be the target, and whether it is the target.
         self.of_position = self.of_symbol[symbols]
         self.may_come = self.values[self.of_position] > 0
         self.comes = symbols == random.choice(q.size, size=(rows, 1), p=q)
         self.noise = deviation * random.standard_normal((rows, q.size))
 
     def means_over(self, where: Array) -> Callable[[Array], Array]:
-        """Return a function that returns each q's mean of the values of the positions `where`.
+        """Return a function that averages values over the positions `where`, for each distinct q.
 
-        The mean is 0 for a q without such positions.
+        The function's argument has one value for each of these positions. If no symbol at these
+        positions has a certain q, the average for this q is 0.
         """
         group, length = self.of_position[where], self.counts.size
         counts = np.maximum(np.bincount(group, minlength=length), 1)
@@ -137,8 +141,8 @@ class _Contexts:
     def rest(self, rounded: Callable[[Array, Array, int], tuple[Array, Array]]) -> tuple[Array, float, float]:
         """Return the p of each symbol, the excess loss and the drift of logits that are at rest.
 
-        `rounded` rounds two arrays: the gradients of the contexts, and 1 - p of each symbol that
-        can be the target.
+        `rounded(gradient, pulls, step)` returns two rounded arrays. `gradient` has the gradients of
+        the contexts, and `pulls` has 1 - p for each symbol that can be the target.
         """
         q, total, others = self.values, self.counts.sum(), ~self.comes
         mean_of_all = self.means_over(np.ones(self.comes.shape, bool))

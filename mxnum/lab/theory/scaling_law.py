@@ -23,9 +23,10 @@ from mxnum.lab.theory import huber_law
 from mxnum.lab.theory.loss_tables import LossTable, loss_table
 from mxnum.memory.dtypes import Array
 
-#: The names of the parameters. `huber_law` has ln A, ln B, ln E, alpha and beta, in this order.
+#: The names of the parameters. Vectors of parameters for `huber_law` consist of ln A, ln B, ln E,
+#: alpha and beta, in this order.
 NAMES = ("A", "B", "E", "alpha", "beta")
-#: The grid of starting points: values of ln A and ln B, of ln E, and of alpha and beta.
+#: The grid of starting points: the values for ln A and ln B, for ln E, and for alpha = beta.
 STARTS = ((5, 10, 15, 20), (0.5,), (0.4,))
 #: Two minima count as the same if their losses differ by at most this share.
 _SAME = 1e-6
@@ -67,11 +68,14 @@ class ScalingLaw:
 
     @property
     def compute_exponent(self) -> float:
-        """The exponent of compute in the optimal number of parameters: beta / (alpha + beta)."""
+        """The exponent a = beta / (alpha + beta) of compute.
+
+        The optimal number of parameters is proportional to compute^a.
+        """
         return self.beta / (self.alpha + self.beta)
 
     def optimal(self, flops: float) -> tuple[float, float]:
-        """Return the parameters N and tokens D with the least loss at 6 N D = `flops`."""
+        """Return the numbers of parameters N and tokens D with the least loss at 6 N D = flops."""
         errors.require(self.falls, "law", "a law whose loss falls with parameters and tokens", self)
         errors.require(flops > 0, "flops", "positive", flops)
         factor = (self.alpha * self.A / (self.beta * self.B)) ** (1 / (self.alpha + self.beta))
@@ -95,7 +99,7 @@ class ScalingFit:
 
     @cached_property
     def residuals(self) -> Array:
-        """The log of each run's loss minus the log of the loss by the law."""
+        """The log of each run's loss minus the log of the loss that the law predicts."""
         x, y = np.log(self.table.parameters), np.log(self.table.tokens)
         result: Array = np.log(self.table.losses) - huber_law.predict(self._centred(), *self._offset(x, y))[0]
         return result
@@ -106,10 +110,10 @@ class ScalingFit:
         return float(np.median(np.abs(self.residuals)))
 
     def draws(self, weights: Array) -> Array:
-        """Return the parameters (`NAMES`) of a new fit for each row of `weights`, as draws x 5.
+        """Fit the law anew for each row of `weights`, and return the parameters, as rows x 5.
 
-        Each row of `weights` has one weight for each run. Every search for a new fit starts from
-        `law`.
+        A row of `weights` has one weight for each run. The columns of the result are the parameters
+        in `NAMES`. Every fit starts from `law`.
         """
         start = np.repeat(self._centred(), len(weights), axis=0)
         found = _minimize(self.table, start, weights, self.delta, huber_law.ENOUGH)
@@ -117,11 +121,11 @@ class ScalingFit:
         return np.concatenate([np.exp(parameters[:, :3]), parameters[:, 3:]], axis=1)
 
     def bootstrap(self, *, level: float = 0.9, draws: int = 400, seed: int = 0) -> dict[str, Interval]:
-        """Return an interval of each parameter that contains the share `level` of resampled fits.
+        """Return a bootstrap interval for each parameter and for `compute_exponent`.
 
-        The result also has an interval of the `compute_exponent`. The intervals show how much the
-        law depends on the choice of runs. The intervals do not show effects that are common to all
-        runs, such as the effect of a shared seed.
+        An interval contains the share `level` of the values from fits to resampled runs. The
+        intervals show how much the law depends on the choice of runs. The intervals do not show
+        effects that are common to all runs, such as the effect of a shared seed.
         """
         values = self.draws(self._resampled(draws, seed))
         named = dict(zip(NAMES, values.T, strict=True))
@@ -131,7 +135,7 @@ class ScalingFit:
     def forecast(
         self, parameters: float, tokens: float, *, level: float = 0.9, draws: int = 400, seed: int = 0
     ) -> tuple[float, float, float]:
-        """Return the loss of a model by the law, and the bootstrap interval of this loss.
+        """Return the loss that the law predicts for a model, and its bootstrap interval.
 
         The interval does not include the noise of a single run.
         """
@@ -147,14 +151,15 @@ class ScalingFit:
         twice the increase of the summed Huber loss over its minimum, divided by a scale that is
         estimated from the residuals. A fit is significantly worse if this quantity exceeds the
         chi-squared quantile at `level`. If no larger value makes the fit significantly worse, the
-        upper end is infinite. If no smaller value does so, the lower end is 0 for A, B and E, and
-        minus infinity for alpha and beta.
+        upper end is infinite. If no smaller value makes the fit significantly worse, the lower end
+        is 0 for A, B and E, and minus infinity for alpha and beta.
         """
         _check_level(level)
         size = np.abs(self.residuals)
-        # With `delta` near 0 a fit passes through five of the runs, so `others` omits the five
-        # smallest residuals. `inside` estimates what share of `others` is at most `delta`. If the
-        # median is above `delta`, the estimate is the share up to the median, times delta / median.
+        # If `delta` is near 0, a fit passes through five of the runs, so `others` omits the five
+        # smallest residuals. `inside` estimates the share of `others` that is at most `delta`. If
+        # the median of `others` is above `delta`, only a few residuals are that small. The estimate
+        # is then the share that is at most the median, times delta / median.
         others = np.sort(size)[5:]
         usual = float(np.median(others))
         inside = np.mean(others <= max(usual, self.delta)) * (1 if usual <= self.delta else self.delta / usual)
@@ -178,12 +183,13 @@ class ScalingFit:
 def fit_scaling_law(
     parameters: Any, tokens: Any = None, losses: Any = None, *, delta: float = 1e-3, starts: Sequence[Any] | None = None
 ) -> ScalingFit:
-    """Return the fit of a scaling law with the least mean Huber loss of log L.
+    """Fit the scaling law that minimizes the mean Huber loss of log L.
 
-    `parameters` may be a `LossTable` instead of three sequences. An infinite `delta` means least
-    squares. `starts` is a sequence of (ln A, ln B, ln E, alpha, beta); by default a grid of 16
-    points. The fit keeps the lowest minimum, and `agreeing` counts the starts that led to this
-    minimum. If `agreeing` is small, pass more starts.
+    `parameters` may be a `LossTable` instead of three sequences. If `delta` is infinite, the result
+    is a least-squares fit. `starts` is a sequence of starting points (ln A, ln B, ln E, alpha,
+    beta); the default is a grid of 16 points. The fit keeps the lowest minimum, and its field
+    `agreeing` counts the starting points that led to this minimum. If `agreeing` is small, pass
+    more starting points.
     """
     if isinstance(parameters, LossTable):
         errors.require(tokens is None and losses is None, "tokens", "left out if 'parameters' is a table", tokens)
@@ -224,10 +230,11 @@ def _grid() -> Array:
 
 
 def _moved(parameters: Array, table: LossTable, back: bool = False) -> Array:
-    """Return the parameters of the same law if N and D are divided by their geometric means.
+    """Convert parameters of a law to those of the same law with N and D in other units.
 
-    With `back`, the function converts in the opposite direction. At the geometric mean the divided
-    N is 1, so the term A/N^alpha is A, whatever alpha is.
+    The units are the geometric means of N and D in `table`. With `back`, the function converts from
+    these units. At the geometric mean, N is 1 in these units, so the term A/N^alpha equals A for
+    every alpha.
     """
     sign = 1 if back else -1
     moved: Array = np.array(parameters, np.float64)
@@ -245,7 +252,11 @@ def _minimize(
 
 
 def _profile_ends(table: LossTable, best: Array, delta: float, limit: float) -> Array:
-    """Return the ends (2 x 5) of each parameter's interval in which the loss is below `limit`."""
+    """Return the lower and the upper end of an interval for each parameter, as 2 x 5.
+
+    If a parameter is fixed at a value in its interval, a fit of the other parameters reaches a loss
+    of at most `limit`.
+    """
     x, y, target = np.log(table.parameters), np.log(table.tokens), np.log(table.losses)
     which = np.tile(np.arange(5), 2)
     sign = np.repeat([-1.0, 1.0], 5)
@@ -261,7 +272,7 @@ def _profile_ends(table: LossTable, best: Array, delta: float, limit: float) -> 
     inner, reach = best[which], np.full(10, 1e-3)
     nearest, outside = np.repeat(best[None], 10, axis=0), np.zeros(10, bool)
     outer = inner
-    for _ in range(18):  # move outward, by at most 1e-3 * 2^17 = 131, until the fit is significantly worse
+    for _ in range(18):  # move outward, at most by 1e-3 * 2^17 = 131, until the loss exceeds `limit`
         outer = np.where(outside, outer, best[which] + sign * reach)
         found, loss = held(outer, nearest)
         outside = loss > limit

@@ -1,12 +1,12 @@
 """Compute how much faster a training step becomes if linear layers multiply in fewer bits.
 
-The step in bf16 takes the time 1. The share `other` of the step's time is for operations that are
-not matrix products (normalization, optimizer, communication). The matrix products (linear layers of
-the MLPs and of attention, attention scores, logits) share the remaining time in proportion to their
+A step in bf16 takes the time 1. The share `other` of this time is spent on operations that are not
+matrix products (normalization, optimizer, communication). The matrix products (linear layers of the
+MLPs and of attention, attention scores, logits) share the remaining time in proportion to their
 FLOPs. Each linear layer has three products of equal size: forward, the gradient of the input, the
-gradient of the weights. A product in fewer bits takes 1 / rate of its time in bf16, plus the share
-`conversion` of this time for quantizing its operands. All operations that stay in bf16 keep their
-times.
+gradient of the weights. A product in fewer bits takes its time in bf16 divided by its rate.
+Quantizing the operands of such a product takes `conversion` times its time in bf16. The times of
+operations that stay in bf16 do not change.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mxnum import errors
 #: The instruction throughput of dense products divided by the throughput in bf16. Most hardware
 #: multiplies six-bit operands as fast as eight-bit operands.
 RATES = {"bf16": 1.0, "fp8": 2.0, "fp6": 2.0, "fp4": 4.0}
-#: Reasonable ranges of the parameters. Products may run below the full rates of `RATES`.
+#: Reasonable ranges of the parameters. In practice, products may not reach the rates in `RATES`.
 REASONABLE = {
     "fp8": (1.6, 2.0), "fp6": (1.6, 2.0), "fp4": (2.4, 4.0), "other": (0.05, 0.25), "conversion": (0.0, 0.05),
 }  # fmt: skip
@@ -121,8 +121,8 @@ class Projection:
     """The speed-up of a step in low precision over a step in bf16."""
 
     speed_up: float
-    #: The time of each part of the step. In bf16 each part takes a time equal to its share.
-    #: The entry "conversion" is the time that quantizing operands takes.
+    #: The time of each part of the step, in the unit of the shares: in bf16, the time of a part is
+    #: its share. The entry "conversion" is the time for quantizing operands.
     times: Mapping[str, float] = field(repr=False)
 
 
@@ -152,8 +152,8 @@ def project_shares(
 ) -> Projection:
     """Return the speed-up, given the share of each part in the time of a step in bf16.
 
-    The entries "mlp" and "attention" of `shares` are for the linear layers of the MLPs and of
-    attention.
+    In `shares`, "mlp" is the share of the linear layers of the MLPs, and "attention" is the share
+    of the linear layers of attention.
     """
     known = dict(RATES)
     for name, rate in (rates or {}).items():
@@ -180,7 +180,7 @@ def project_range(
     """Return the least and greatest speed-up over ranges of the parameters.
 
     The keys of `ranges` are names of rates, "other" and "conversion"; the default is `REASONABLE`.
-    The speed-up is monotonic in each parameter, so its extremes are at corners of the ranges.
+    The speed-up is monotonic in each parameter, so the function tries only the ends of each range.
     """
     ranges = dict(REASONABLE) | dict(ranges or {})
     for name, (low, high) in ranges.items():

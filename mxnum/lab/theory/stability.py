@@ -4,9 +4,9 @@ The loss is lambda theta**2 / 2. The optimizer sees the gradient (1 + zeta) lamb
 E[zeta] = b and Var[zeta] = v, independent from step to step. Momentum is an average, as in Adam: m
 <- beta m + (1 - beta) gradient, then theta <- theta - eta m. Let a = eta lambda and u = eta m,
 where eta is the learning rate. The second moments (E theta^2, E theta u, E u^2) obey a linear
-recurrence. The recurrence maps covariance matrices to covariance matrices, so its spectral radius
-is an eigenvalue whose eigenvector is a covariance matrix (Krein and Rutman). So the recurrence
-becomes unstable exactly when 1 becomes an eigenvalue of its matrix.
+recurrence. The recurrence maps covariance matrices to covariance matrices. By the theorem of Krein
+and Rutman, its spectral radius is therefore an eigenvalue, and the eigenvector is a covariance
+matrix. So the recurrence becomes unstable exactly when 1 becomes an eigenvalue of its matrix.
 """
 
 from __future__ import annotations
@@ -58,8 +58,9 @@ def stability_limit(bias: Any = 0.0, variance: Any = 0.0, *, momentum: float = 0
     """Return the learning rate times curvature (eta lambda) below which E[theta**2] decays.
 
     The limit is 0 if 1 + bias is not positive. Without momentum the limit is 2 (1 + b) / ((1 +
-    b)**2 + v). Momentum beta increases the weight of the variance by the factor (1+beta)/(1-beta):
-    the limit is 2 (1 + b) (1 + beta) / ((1 - beta) (1 + b)**2 + (1 + beta) v).
+    b)**2 + v). With momentum beta the limit is 2 (1 + b) (1 + beta) / ((1 - beta) (1 + b)**2 + (1 +
+    beta) v). So momentum increases the weight of v relative to (1 + b)**2, by the factor (1 + beta)
+    / (1 - beta).
 
     >>> float(stability_limit()), float(stability_limit(-0.125)), round(float(stability_limit(momentum=0.9)), 9)
     (2.0, 2.2857142857142856, 38.0)
@@ -74,11 +75,12 @@ def stability_limit(bias: Any = 0.0, variance: Any = 0.0, *, momentum: float = 0
 
 
 def adam_limit(bias: Any = 0.0, variance: Any = 0.0, *, momentum: float = 0.9) -> Any:
-    """Return the stability limit of Adam, if the second moment averages over many steps.
+    """Return the stability limit of Adam for a second moment that averages over many steps.
 
     The limit applies to eta lambda, where lambda is the curvature divided by the root of E[g**2]
-    without noise. With noise, Adam's divisor, the root of E[g**2], is sqrt((1 + b)**2 + v) times as
-    large. A bias without variance does not change the limit. Variance always lowers the limit.
+    without noise. Adam divides by the root of E[g**2], which noise multiplies by
+    sqrt((1 + b)**2 + v). A bias without variance does not change the limit. Variance always lowers
+    the limit.
 
     >>> round(float(adam_limit(-0.125)), 3), round(float(adam_limit(0.0, 0.1)), 3)
     (38.0, 13.743)

@@ -4,8 +4,8 @@ Operands are independent, and each is drawn with equal probability from given nu
 and 2. The running sum S of the fused sums is a Markov chain. Between 2^e and 2^(e + 1), the running
 sum S is one of at most 2^F numbers, where F is the number of fraction bits. The next fused sum
 truncates its products to multiples of 2^(e - F) and adds the products to the running sum. So the
-distribution of the running sum can be computed step by step. The probabilities are floats and never
-negative, so the number of operations bounds their relative error.
+distribution of the running sum can be computed step by step. The probabilities are floats. Because
+they are never negative, the number of operations bounds their relative error.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from mxnum import errors, units
 from mxnum.memory.dtypes import Array
 from mxnum.units import MatrixUnit
 
-#: The E4M3 numbers from 1 to below 2.
+#: All E4M3 numbers that are at least 1 and less than 2.
 E4M3_BINADE = tuple(1 + i / 8 for i in range(8))
-#: Probabilities below this threshold are dropped, and added to `lost`.
+#: A probability below this threshold is set to 0, and its value is added to `_Chain.lost`.
 _NEGLIGIBLE = 1e-25
-#: The bound of the relative error of one operation, with a factor of 2 to spare.
+#: An upper bound of the relative error of one operation: twice the error of rounding to float64.
 _PER_OPERATION = 2.0**-52
-#: The largest number of fraction bits of `values`; with more bits, a distribution would have too
+#: The largest number of fraction bits of `values`. With more bits, a distribution would have too
 #: many entries.
 _MOST_BITS = 6
 
@@ -41,7 +41,7 @@ class MeanSum:
 
     @property
     def shrinking(self) -> tuple[float, float]:
-        """Bounds of the share of the exact mean that the unit loses by truncation."""
+        """The share of the exact mean that the unit loses by truncation: lower and upper bound."""
         return 1 - self.high / self.exact, 1 - self.low / self.exact
 
 
@@ -52,14 +52,14 @@ def mean_sum(unit: MatrixUnit | str, k: int, values: Sequence[float] = E4M3_BINA
     Parameters
     ----------
     unit
-        A unit that truncates aligned terms and results to the same number of fraction bits, toward
-        zero, as Hopper's and Ada's FP8 units do. If the unit promotes sums to float32, the result
-        includes the promotion.
+        A unit that truncates aligned terms and results toward zero, both to the same number of
+        fraction bits. The FP8 units of Hopper and Ada are examples. If the unit promotes sums to
+        float32, the result includes the promotion.
     k
         The number of products: a multiple of the unit's `promotion` or, if the unit does not
         promote, of the unit's `terms`.
     values
-        Numbers from 1 to 2 (2 excluded), from which both operands are drawn.
+        The numbers from which both operands are drawn. Each is at least 1 and less than 2.
 
     Examples
     --------
@@ -94,18 +94,22 @@ class _Chain:
         products = np.multiply.outer(values, values).ravel()
         #: The products as integers, in units of 2^-fine.
         self.products = (products * 2.0**fine).astype(np.int64)
-        #: For each exponent e, the probabilities of the sums 2^e, 2^e + spacing, 2^e + 2 spacing,
-        #: and so on.
+        #: For each exponent e, the probabilities of the running sums from 2^e to below 2^(e + 1).
+        #: The sums are in ascending order.
         self.states: dict[int, Array] = {}
         self.lost, self.operations = 0.0, 0
         self._of_exponent: dict[int, tuple[int, Array]] = {}
 
     def shift(self, exponent: int) -> int:
-        """Return s, where 2^s * 2^-fine is the spacing of sums with this exponent."""
+        """Return the s for which 2^s * 2^-fine is the spacing of running sums with an exponent."""
         return max(exponent - self.unit.fraction_bits + self.fine, 0)
 
     def added(self, exponent: int) -> tuple[int, Array]:
-        """Return the least sum of a step's truncated products, and the probability of each sum."""
+        """Return the distribution of the sum of the truncated products that one fused sum adds.
+
+        `exponent` is the exponent of the running sum. The result is the smallest possible sum, and
+        the probabilities of this sum and of the larger sums in ascending order.
+        """
         if exponent not in self._of_exponent:
             counts = np.bincount(self.products >> self.shift(exponent))
             first = int(np.flatnonzero(counts)[0])
@@ -141,11 +145,14 @@ class _Chain:
             self.states = new
 
     def begin(self, exponent: int) -> int:
-        """Return 2^exponent in units of the spacing of sums with this exponent."""
+        """Return 2^exponent divided by the spacing of running sums with this exponent."""
         return 1 << (exponent + self.fine) >> self.shift(exponent)
 
     def enter(self, states: dict[int, Array], exponent: int, start: int, chances: Array) -> None:
-        """Truncate sums to the result's bits; add `chances`, their probabilities, to `states`."""
+        """Truncate sums to the bits of a result, and add their probabilities to `states`.
+
+        `chances` has the probabilities of consecutive sums, of which the first is `start`.
+        """
         stop, spacing = start + len(chances), self.shift(exponent)
         while exponent < 64:
             below = 1 << (exponent + self.fine) >> spacing
@@ -160,8 +167,8 @@ class _Chain:
 
     def count(self, length: int) -> None:
         """Count the operations of a step, in which each probability is a sum of `length` terms."""
-        # The count is an upper bound: the factor 4 covers the shorter convolutions in `added`, and
-        # the 2^16 covers the additions in `enter`.
+        # The count is an upper bound. The factor 4 also allows for the shorter convolutions in
+        # `added`, and the summand 2^16 for the additions in `enter`.
         self.operations += 4 * length + (1 << 16)
 
     def mean(self) -> float:

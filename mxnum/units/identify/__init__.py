@@ -4,8 +4,8 @@
     print(identify(f, "e4m3", k=32))
 
 `family` defines the rules, and `compiled` evaluates them. `cases` makes cases, and `search` finds
-the rules that reproduce the answers. `identification` adds cases in rounds, until no new
-case separates the remaining rules. `report` writes the result, and `text` writes and reads cases.
+the rules that reproduce the answers. `identification` adds cases in rounds, until the remaining
+rules agree on all new cases. `report` writes the result, and `text` writes and reads cases.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Cases whose answers tell rules of addition apart, such as powers of two that cancel."""
+"""Make cases to which different rules of addition give different answers.
+
+An example is a case with two powers of two that cancel.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +32,8 @@ class Maker:
 
     def __init__(self, problem: Problem, seed: int | tuple[int, ...], depths: tuple[int, ...] = ()) -> None:
         self.problem, self.random = problem, np.random.default_rng(seed)
-        #: The different numbers of fraction bits that the rules to distinguish keep. Small terms
-        #: often lie about one of these numbers of bits below the largest term.
+        #: The numbers of fraction bits that the remaining rules keep, each number once. Small terms
+        #: often lie about as many bits below the largest term.
         self.depths = depths
         a, b = problem.formats
         c = problem.result
@@ -152,7 +155,7 @@ class Maker:
         return a, b, c
 
     def pair(self) -> tuple[Array, Array, int]:
-        """Make two products of distant exponents, often at neighbouring indices."""
+        """Make two products whose exponents lie far apart, often at neighbouring indices."""
         a, b, c = self.blank()
         r = self.random
         top = self.highest if r.random() < 0.3 else self.high
@@ -170,7 +173,7 @@ class Maker:
         negative, is_above = bool(r.integers(2)), bool(r.integers(2))
         self._put(a, b, where[0], level, negative, style > 0)
         rest = where[2:]
-        if style == 0:  # a power of two, and the next smaller number as the addend
+        if style == 0:  # The addend is the next number below the power of two, with the opposite sign.
             c, rest = self._addend(level - 1, not negative) | ((1 << fmt.mantissa_bits) - 1), where[1:]
         elif len(where) > 1:  # two equal products, or two products with random fractions
             self._put(a, b, where[1], level, not negative, True)
@@ -220,7 +223,7 @@ class Maker:
             b[index] -= 1 << (y.mantissa_bits + 1 - t)
 
     def crowded(self) -> tuple[Array, Array, int]:
-        """Make all products nonzero; in half of the cases, all have similar size and one sign."""
+        """Make all products nonzero, in half of the cases with similar sizes and equal signs."""
         a, b, c = self.blank()
         r, full = self.random, self.random.random() < 0.5
         base = int(r.integers(self.low, self.high - 1)) if self.high - 1 > self.low else self.low
@@ -254,7 +257,7 @@ class Maker:
             c = int(r.integers(1, 1 << int(r.integers(1, fmt.mantissa_bits + 3)))) | sign << (fmt.bits - 1)
             if style == 2:
                 a[where[0]], b[where[0]] = (0, y.max_code) if r.integers(2) else (x.max_code, 0)
-                if r.random() < 0.5:  # aligning to the zero product may cut bits of the addend
+                if r.random() < 0.5:  # Alignment to the exponent of the zero product may cut bits of the addend.
                     c = self._addend(fmt.emin + int(r.integers(0, 24, 2).min()), bool(sign), True)
             else:  # a product near the least normal result, or the least product
                 least = max(fmt.emin + int(r.integers(-8, 3)), x.emin + y.emin)
@@ -312,9 +315,9 @@ def one_of(problem: Problem) -> int:
 
 
 def first_cases(problem: Problem, count: int = 300, seed: int = 0) -> Cases:
-    """Return the cases of the first round, with the share of each kind that `KINDS` gives.
+    """Return the cases of the first round, with each kind's share from `KINDS`.
 
-    In the last case all products are zero and the addend is 1, so the answer shows whether the unit
+    In the last case all products are zero and the addend is 1. Its answer shows whether the unit
     ignores the addend.
     """
     maker = Maker(problem, seed)
@@ -324,7 +327,7 @@ def first_cases(problem: Problem, count: int = 300, seed: int = 0) -> Cases:
 
 
 def mixed(problem: Problem, cases: Cases, count: int, random: np.random.Generator) -> Cases:
-    """Return mixtures of two cases each, with some indices, exponents and signs changed."""
+    """Return `count` cases, each mixed from two, with some indices, exponents and signs changed."""
     k, n = problem.k, len(cases.c)
     first, second = random.integers(0, n, (2, count))
     share = random.choice([0.5, 1.0, 1.0], (count, 1))
@@ -346,8 +349,8 @@ def mixed(problem: Problem, cases: Cases, count: int, random: np.random.Generato
 def _shifts(problem: Problem, cases: Cases, rows: Array, index: Array, random: np.random.Generator) -> Array:
     """Return the numbers to add to the exponents of a and of b in each case.
 
-    A case gets no shift, a small random shift, or a shift that brings the result near the least or
-    the largest number.
+    Most cases keep their exponents or get a small random shift. In the other cases, the shift
+    brings the result near the least or the largest number.
     """
     count, fmt = len(rows), problem.result
     a, b = (decode(codes[rows, index], one) for codes, one in zip(cases[:2], problem.formats, strict=False))
@@ -392,8 +395,8 @@ def _terms(problem: Problem, cases: Cases) -> tuple[Array, Array, Array, Array]:
     """Return the significands, exponents and fraction bits of terms, and a mask of unusual cases.
 
     The addend is the last term. A case is unusual if it contains a NaN, an infinity, a subnormal
-    number or a scale of zero. A case is also unusual if it multiplies zero by a number so large
-    that the exponent of the product may affect alignment.
+    number or a scale of zero. A case is also unusual if a large number is multiplied by zero,
+    because the exponent of such a product may affect alignment.
     """
     k, odd = problem.k, np.zeros(len(cases.c), bool)
     sig, exponent, point = np.ones((len(cases.c), k), np.int64), np.zeros((len(cases.c), k), np.int64), 0
@@ -417,8 +420,7 @@ def _terms(problem: Problem, cases: Cases) -> tuple[Array, Array, Array, Array]:
 def _scales(problem: Problem, codes: Array) -> tuple[tuple[Array, Array, Array], int]:
     """Return one operand's scale for each product, decoded, and the number of its fraction bits.
 
-    The decoded scales are a tuple like that of `decode`, but scales of zero count as special
-    values.
+    The scales are decoded as by `decode`, but the mask also marks scales of zero as special values.
     """
     scale, codes = SCALES[problem.scale], np.repeat(codes, problem.block, axis=1)
     if scale.number is None:
@@ -428,13 +430,14 @@ def _scales(problem: Problem, codes: Array) -> tuple[tuple[Array, Array, Array],
 
 
 def ordinary(problem: Problem, cases: Cases, answers: Array) -> tuple[Array, Array]:
-    """Return a mask of the ordinary cases, and one of the ordinary cases without carry overflow.
+    """Return two masks: of the ordinary cases, and of the ordinary cases without carry overflow.
 
-    An ordinary case has no subnormal numbers, NaN or infinities. Its terms are not all tiny, and no
-    sum of its terms is subnormal or overflows.
+    An ordinary case has no subnormal numbers, NaN or infinities. At least one of its terms is not
+    tiny, and no sum of its terms is subnormal or overflows.
 
-    In a case without carry overflow, no sum needs more than 3 integer bits. This is so if, for each
-    term's exponent e, the magnitudes of all terms with exponents up to e add to less than 6 * 2**e.
+    In a case without carry overflow, no sum needs more than 3 integer bits. The function tests a
+    sufficient condition: for each term's exponent e, the magnitudes of all terms with exponents up
+    to e add to less than 6 * 2**e.
     """
     fmt = problem.result
     sig, exponent, points, odd = _terms(problem, cases)
@@ -460,8 +463,8 @@ def ordinary(problem: Problem, cases: Cases, answers: Array) -> tuple[Array, Arr
 def structural(problem: Problem, cases: Cases) -> tuple[Array, int]:
     """Return the indices of the structure cases, and the code of their small term.
 
-    In a structure case (`Maker.structure`), two large terms cancel. A unit that keeps the small
-    term answers with this term's code. The code is -1 if the term is not a normal number.
+    In a structure case (`Maker.structure`), two large terms cancel. A unit that does not lose the
+    small term returns the code of this term. The code is -1 if the term is not a normal number.
     """
     maker = Maker(problem, 0)
     sig, exponent, points, odd = _terms(problem, cases)

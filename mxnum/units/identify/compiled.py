@@ -3,8 +3,9 @@
 This module shares no code with `mxnum.definition` and `mxnum.reference`. A rule is a row of
 integers with the columns `COLUMNS`; a format is a row with the columns `BITS` to `KIND`.
 A number is a tuple (significand, exponent, negative, state). The significand is signed. `negative`
-is 0 or 1: the sign bit, from which zeros get their sign. The state of a finite number is 0. Sums
-work on tables of numbers, which are arrays of shape (numbers, 4).
+is the sign bit, 0 or 1, and also gives the sign of a zero. `state` is 0 if the number is finite;
+otherwise it is `PLUS`, `MINUS` or `NAN`. Functions that add read their terms from a table of
+numbers, an array of shape (numbers, 4).
 """
 
 from __future__ import annotations
@@ -37,12 +38,13 @@ IEEE, ALL_NAN, FINITE = range(3)
 #: The columns of the row of integers that describes a format. KIND is 2 for scales that are powers
 #: of two, 1 for formats with NaN or infinities, and 0 for all other formats.
 BITS, MANTISSA, BIAS, MAX_CODE, INFINITY, EMAX, KIND = range(7)
-#: Indices of rows in a table of formats, which has the formats of a `family.Problem`.
+#: The row numbers in a table of the formats of a `family.Problem`: both operands, the sum, the
+#: result and the scales.
 A, B, SUM, RESULT, SCALE = range(5)
 #: The states of +infinity, -infinity and NaN. The state of a sum is the bitwise OR of the states of
 #: its terms, so the sum of +infinity and -infinity is NaN.
 PLUS, MINUS, NAN = 1, 2, 3
-#: The exponent of a zero if alignment ignores zeros. It is below all other exponents.
+#: The exponent that zeros get so that they do not affect alignment. All other exponents are larger.
 NO_EXPONENT = -(10**6)
 _FAR = 62
 _LIMBS = 64
@@ -64,7 +66,10 @@ def _length(x: int) -> Any:
 
 @_inner
 def decode(code: int, fmt: Array, flush: int, infinities: int) -> Number:
-    """Return the number that a code means, with a significand in units of its last mantissa bit."""
+    """Return the number that `code` encodes.
+
+    The significand is an integer number of units of the last mantissa bit.
+    """
     if fmt[KIND] == 2:
         return (0, 0, 0, NAN) if code > fmt[MAX_CODE] else (1, code - fmt[BIAS], 0, 0)
     m, width = fmt[MANTISSA], fmt[BITS] - 1
@@ -83,7 +88,7 @@ def decode(code: int, fmt: Array, flush: int, infinities: int) -> Number:
 
 @_inner
 def _product(x: Number, y: Number, zero: int) -> Number:
-    """Return the product of two numbers. `zero` is the exponent of a factor that is zero."""
+    """Return the product of two numbers. A factor that is zero gets the exponent `zero`."""
     negative = x[2] ^ y[2]
     state = 0
     if x[3] | y[3]:
@@ -96,9 +101,9 @@ def _product(x: Number, y: Number, zero: int) -> Number:
 
 @_inner
 def _normalized(sig: int, exponent: int, point: int) -> Any:
-    """Return a significand shifted into [1, 2), and its exponent.
+    """Return the significand, shifted into [1, 2), and the exponent after this shift.
 
-    `point`, the number of fraction bits, is so large that the shift loses no bits.
+    Significands have `point` fraction bits, which are so many that the shift loses no bits.
     """
     if sig == 0:
         return sig, exponent
@@ -108,7 +113,7 @@ def _normalized(sig: int, exponent: int, point: int) -> Any:
 
 @_inner
 def _products(row: Array, formats: Array, point: int, order: Array, case: Any, table: Array) -> None:
-    """Write the terms of the products to rows 1, 2, ... of `table`."""
+    """Multiply the operands of a case, and write the terms to rows 1, 2, ... of `table`."""
     a, b = case
     k, group, zero = len(order), row[GROUP], row[ZERO_EXPONENT]
     blocks = len(a) - k
@@ -121,7 +126,7 @@ def _products(row: Array, formats: Array, point: int, order: Array, case: Any, t
             x = decode(a[i], formats[A], row[FLUSH_OPERANDS], row[INFINITIES])
             y = decode(b[i], formats[B], row[FLUSH_OPERANDS], row[INFINITIES])
             one = _product(x, y, zero)
-            if group > 1:  # a term that sums a group of products gets its exponent from the scales
+            if group > 1:  # a group's sum is one term, and the exponent of the term comes from the scales
                 total += one[0] << (shift + x[1] + y[1])
             else:
                 total, exponent = one[0] << shift, one[1]
@@ -142,11 +147,11 @@ def _products(row: Array, formats: Array, point: int, order: Array, case: Any, t
 
 @_inner
 def _exact(table: Array, first: int, last: int, limbs: Array) -> Any:
-    """Return (integer, exponent of its unit): the sum of the terms in rows `first` to `last` - 1.
+    """Return the sum of the terms in rows `first` to `last` - 1, as an integer and an exponent.
 
-    The caller has to subtract the terms' number of fraction bits from the exponent. If the exact
-    sum is too long for the integer, its low bits are dropped. If any dropped bit is set, the last
-    bit of the integer is set, too.
+    The sum is integer * 2**(exponent - p), where p is the number of fraction bits of the terms. If
+    the exact sum is too long for the integer, its low bits are dropped. If any dropped bit is set,
+    the last bit of the integer is set, too.
     """
     least, high = 1 << 20, -(1 << 20)
     for i in range(first, last):
@@ -234,10 +239,10 @@ def _fused(table: Array, first: int, last: int, row: Array, fmt: Array, point: i
 
 @_inner
 def _rounded(total: int, unit: int, negative: int, state: int, row: Array, fmt: Array, outside: bool) -> Number:
-    """Return total * 2**unit, rounded to the result bits of a rule.
+    """Return total * 2**unit, rounded to the `result_bits` of a rule.
 
-    If `outside` is True, the total is rounded to the bits of the accumulator, as the rule's
-    `add_rounding` says.
+    `outside` is True for additions that are not part of a sum. They are rounded to the number of
+    bits of the accumulator, as the rule's `add_rounding` says.
     """
     m = fmt[MANTISSA]
     bits, mode = (m, row[ADD_ROUNDING]) if outside else (row[RESULT_BITS], row[ROUNDING])
@@ -292,7 +297,7 @@ def _put(slot: Array, x: Any) -> None:
 
 @_inner
 def _accumulator(slot: Array, x: Any, row: Array, fmt: Array, point: int) -> None:
-    """Write an accumulator to a row of a table, as a term of a sum."""
+    """Write an accumulator to row `slot` of a table, so that the next sum includes it as a term."""
     sig, exponent = x[0], x[1]
     if row[FLUSH_ADDEND] and abs(sig) < 1 << fmt[MANTISSA]:
         sig = 0
@@ -321,7 +326,7 @@ def _combined(table: Array, n: int, row: Array, fmt: Array) -> None:
 def _encoded(x: Any, row: Array, fmt: Array, narrow: int) -> Any:
     """Return the bits of a number in the format of results.
 
-    `narrow` is the number of bits by which results are narrower than sums.
+    `narrow` is the bit width of sums minus the bit width of results.
     """
     if x[3] == NAN:
         return row[NAN_BITS]
@@ -376,9 +381,9 @@ def _same_products(x: Array, y: Array) -> Any:
 
 @_jit
 def answers(rows: Array, formats: Array, point: int, orders: Array, cases: Any) -> Array:
-    """Return the bits of the results, a row for each rule.
+    """Return the bits of the results, with a row for each rule and a column for each case.
 
-    The terms of a case are made once for consecutive rules that need the same terms.
+    If consecutive rules need the same terms of a case, the terms are computed only once.
     """
     a, b, c = cases
     k, limbs = orders.shape[1], np.empty(_LIMBS, np.int64)
@@ -399,11 +404,11 @@ def answers(rows: Array, formats: Array, point: int, orders: Array, cases: Any) 
 def fitting(
     rows: Array, formats: Array, point: int, orders: Array, cases: Any, right: Array, zeros: int, wrong: int
 ) -> Array:
-    """Return a mask of the rules that give at most `wrong` wrong answers.
+    """Return a mask of the rules that give the wrong answer for at most `wrong` cases.
 
-    `zeros` is the mask of the sign bit if +0 and -0 count as equal, and 0 if they differ. When a
-    case refutes a rule, the case moves forward in the order of tests, so that it tests later rules
-    sooner.
+    If +0 and -0 count as equal, `zeros` is a word in which only the sign bit is set; otherwise
+    `zeros` is 0. A case that refutes a rule moves forward in the order of the cases, so that it
+    tests later rules sooner.
     """
     a, b, c = cases
     k, limbs = orders.shape[1], np.empty(_LIMBS, np.int64)

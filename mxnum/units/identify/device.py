@@ -25,7 +25,7 @@ def probe_gpu(folder: Path, device: str, count: int = 1000, seed: int = 0) -> It
     """Yield a line about each instruction as soon as its answers are in a file of `folder`.
 
     `device` is "cuda", or the path of `probe.cu` compiled elsewhere. With "cuda", `probe.cu` is
-    compiled for the GPU of this machine. If there is no GPU, RuntimeError is raised.
+    compiled for the GPU of this machine. The function raises RuntimeError if there is no GPU.
     """
     program = str(_compiled(folder) if device == "cuda" else Path(device).resolve())
     folder.mkdir(parents=True, exist_ok=True)
@@ -65,15 +65,15 @@ def _run(*command: str, given: str = "") -> str:
     try:
         done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        raise RuntimeError(f"The probe needs a GPU with its driver and compiler; there is no {command[0]}.") from None
+        raise RuntimeError(f"The probe needs a GPU with its driver and compiler; {command[0]} was not found.") from None
     if done.returncode:
         reason = " ".join((done.stderr or done.stdout).split())
-        raise RuntimeError(f"The probe needs a working GPU; {command[0]} says: {reason}")
+        raise RuntimeError(f"The probe needs a working GPU; {command[0]} failed: {reason}")
     return done.stdout
 
 
 def integer_cases(count: int, seed: int) -> Cases:
-    """Return random int8 operands with int32 addends, half of which are near the int32 limits."""
+    """Return random int8 operands and int32 addends; half the addends are near the int32 limits."""
     random = np.random.default_rng(seed)
     c = random.integers(0, 1 << 32, count)
     ends = (random.integers(0, 2, count) << 31) + random.integers(-(1 << 17), 1 << 17, count)

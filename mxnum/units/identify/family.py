@@ -51,10 +51,10 @@ class Rule:
     #: "term": the addend is a term of the first sum. "before": the addend is added to the first
     #: sum. "after": the addend is added to the total of all sums. "none": the addend is ignored.
     addend: str = "term"
-    #: The order in which products enter the sums, as (width, step). Chunks of `width` neighbouring
-    #: products are numbered from 0. First come the chunks whose number is divisible by `step`, then
-    #: the chunks whose number leaves remainder 1, and so on. (1, 1) is ascending order; (1, -2)
-    #: swaps the two products of each pair.
+    #: The order in which products enter the sums, as (width, step). Each chunk of `width`
+    #: neighbouring products has a number, from 0 on. First come the chunks whose number is
+    #: divisible by `step`, then the chunks whose number leaves the remainder 1, and so on. (1, 1)
+    #: is ascending order; (1, -2) swaps the two products of each pair.
     order: tuple[int, int] = (1, 1)
     #: How alignment drops bits: "rtz" truncates magnitudes, "floor" truncates in two's complement,
     #: "rne" rounds to nearest even, and "sticky" keeps one more bit, which is set if any dropped
@@ -65,13 +65,15 @@ class Rule:
     #: True if products are normalized before alignment.
     normalize: bool = False
     rounding: str = "rtz"
-    #: The number of fraction bits to which a sum is rounded. It can be less than the accumulator's
-    #: only if `combine` is "chain" and `addend` is "term" or "none".
+    #: The number of fraction bits to which a sum is rounded. This number can be less than the
+    #: accumulator's number of fraction bits only if `combine` is "chain" and `addend` is "term" or
+    #: "none".
     result_bits: int = 23
     #: The rounding of additions that are not part of a sum, such as the addition of a sum to the
     #: accumulator.
     add_rounding: str = "rne"
-    #: The number of integer bits of a sum, which wraps if it needs more; None if sums never wrap.
+    #: The number of integer bits of a sum. A sum that needs more bits wraps. None if sums never
+    #: wrap.
     carry: int | None = None
     flush_operands: bool = False
     flush_addend: bool = False
@@ -81,7 +83,7 @@ class Rule:
     #: "plus": a zero result is +0. "ieee": a zero result has the sign that IEEE 754 gives to the
     #: sum.
     zero: str = "plus"
-    #: What a result beyond the largest number becomes: "infinity", or "largest" for the largest
+    #: The result if a sum is beyond the largest number: "infinity", or "largest" for the largest
     #: number.
     overflow: str = "infinity"
     #: How infinite inputs are handled: "ieee" follows IEEE 754, "nan" makes every infinity a NaN,
@@ -99,7 +101,7 @@ FIELDS = tuple(field.name for field in fields(Rule))
 
 @dataclass(frozen=True)
 class Problem:
-    """The instruction to identify: formats of operands, K, type of addend and result, scales."""
+    """The instruction to identify: its formats, its length K, and its block scales."""
 
     a: str
     b: str
@@ -131,8 +133,8 @@ class Problem:
     def groups(self) -> tuple[int, ...]:
         """The values above 1 that `Rule.group` can have.
 
-        The tuple is empty without block scales. It is also empty for operands of more than 6 bits,
-        because exact sums of their products might not fit in a word.
+        The tuple is empty if the operands have no block scales. The tuple is also empty if an
+        operand has more than 6 bits, because exact sums of products might not fit in a word.
         """
         if not self.block or any(fmt.bits > 6 for fmt in self.formats):
             return ()
@@ -155,9 +157,9 @@ class Problem:
 
 
 class Cases(NamedTuple):
-    """Codes of the operands, a row for each case, and the bits of the addends.
+    """Cases: the codes of the operands, and the bits of the addends.
 
-    A row has the K codes of an operand, then the codes of the operand's scales.
+    `a` and `b` have a row for each case: the K codes of the operand, then the codes of its scales.
     """
 
     a: Array
@@ -196,12 +198,12 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "flush_addend": (False, True), "flush_result": (False, True), "zero": ("plus", "ieee"),
     "overflow": ("infinity", "largest"), "infinities": INFINITIES,
 }  # fmt: skip
-#: The integers that stand for None in a table of rules.
+#: The integers that a table of rules stores instead of None.
 _NONE = {"fraction_bits": -1, "carry": 0, "zero_exponent": NO_EXPONENT}
 
 
 def code(name: str, value: Any, k: int) -> int:
-    """Return the integer that stands for a field's value in a table of rules for K products."""
+    """Return the integer that a table of rules for K products stores for a field's value."""
     if name == "order":
         return orders(k).index(value)
     if value is None:
@@ -264,13 +266,13 @@ def _whole(cases: Cases) -> tuple[Array, ...]:
 
 
 def _numbers(fmt: ElementFormat) -> tuple[int, ...]:
-    """Return the row of integers that describes a format to `compiled`."""
+    """Return the row of integers from which the functions of `compiled` read a format."""
     infinity = -1 if fmt.infinity_code is None else fmt.infinity_code
     return fmt.bits, fmt.mantissa_bits, fmt.bias, fmt.max_code, infinity, fmt.emax, int(fmt.specials != "none")
 
 
 def _scale_numbers(scale: ScaleFormat) -> tuple[int, ...]:
-    """Return the row of integers that describes a scale format to `compiled`."""
+    """Return the row of integers from which the functions of `compiled` read a scale format."""
     if scale.number is None:
         return scale.bits, 0, scale.bias, scale.max_code, -1, scale.max_code - scale.bias, 2
     return _numbers(scale.number)

@@ -31,9 +31,11 @@ from mxnum.units.unit import OPERANDS, MatrixUnit
 
 #: The search for the nearest rule accepts rules with at most `FEW` wrong answers.
 FEW = 3
-#: Each step of the search for cases that separate rules compares at most 2 * COMPARED rules.
+#: `Identification.further_cases` searches for cases that separate rules. Each step of this search
+#: compares at most 2 * COMPARED rules.
 COMPARED = 32
-#: Each step of this search tries PART random cases and MIXED mixtures of two cases.
+#: Each step of the search for further cases tries PART random cases, and MIXED cases that mix two
+#: others.
 PART, MIXED = 200, 1050
 #: Rules that give equal answers to this many further cases count as equivalent.
 POOL = 60_000
@@ -48,37 +50,37 @@ class Identification:
     answers: Array
     #: The rules of the family that reproduce every answer, as a table of integers.
     table: Array = field(repr=False)
-    #: The tried rule with the fewest wrong answers, set only if no rule reproduces all answers.
+    #: None if a rule reproduces all answers; otherwise the tried rule with the fewest errors.
     nearest: Rule | None = None
     #: Indices of the cases for which the function gave two different answers.
     unstable: list[int] = field(default_factory=list)
     #: The names of the registered units that reproduce every answer.
     registered: list[str] = field(default_factory=list)
-    #: A table of all rules that reproduce the answers of ordinary cases (`cases.ordinary`). The
-    #: next round starts from the rules in `left`, or in `table` if `complete` is True.
+    #: A table of the rules that reproduce the answers of ordinary cases (`cases.ordinary`). The
+    #: next round searches the rules in `left` or, if `complete` is True, the rules in `table`.
     left: Array | None = field(default=None, repr=False)
-    #: True if `rules` has every rule of the family that reproduces all answers.
+    #: True if `rules` contains every rule of the family that reproduces all answers.
     complete: bool = False
 
     @cached_property
     def rules(self) -> list[Rule]:
-        """The rules of the family that reproduce every answer; empty if none does."""
+        """The rules of the family that reproduce every answer; empty if no rule does."""
         return rules_of(self.table, self.problem.k)
 
     @property
     def fields(self) -> dict[str, list[Any]]:
-        """The values that each field has in the rules that reproduce every answer."""
+        """For each field of a rule, the values of this field in `rules`."""
         return {name: list(dict.fromkeys(getattr(rule, name) for rule in self.rules)) for name in FIELDS}
 
     @property
     def unit(self) -> MatrixUnit | None:
-        """A `MatrixUnit` that follows one of the rules; None if no `MatrixUnit` can follow any."""
+        """A `MatrixUnit` that adds by one of `rules`; None if no `MatrixUnit` can do so."""
         stated = (unit_of(rule, self.problem) for rule in self.rules)
         return next((unit for unit in stated if unit is not None), None)
 
     @property
     def nan_seen(self) -> bool:
-        """True if any answer is a NaN. If none is, the bits of NaN results are unknown."""
+        """True if any answer is a NaN; otherwise the bits of NaN results are unknown."""
         return canonical(self.problem, self.answers)[1] is not None
 
     def contradictions(self) -> list[int]:
@@ -91,7 +93,7 @@ class Identification:
         return [int(i) for i in sorted(wrong, key=lambda i: int(terms[i]))]
 
     def further_cases(self, seed: int = 1, pool: int = POOL, count: int = 24) -> Cases | None:
-        """Return cases to which the remaining rules give different answers, or None."""
+        """Return cases for which the remaining rules give different answers, or None."""
         rules = shuffled(self.table, seed)
         if not self.nan_seen and len(rules):
             other = rules[:1].copy()
@@ -136,7 +138,10 @@ class Identification:
 
 
 def shuffled(table: Array, seed: int) -> Array:
-    """Return the rules in random order, with one rule of each core (`core_of`) first."""
+    """Return the rules in random order, except that one rule of each core comes first.
+
+    Rules of one core differ only in the fields in `search.SIDES`.
+    """
     table = np.random.default_rng(seed).permutation(table)
     first = np.unique(core_of(table), return_index=True)[1]
     rest = np.setdiff1d(np.arange(len(table)), first)
@@ -147,7 +152,8 @@ def shuffled(table: Array, seed: int) -> Array:
 def random_cases(problem: Problem, seed: int, index: int, depths: tuple[int, ...]) -> Cases:
     """Return part `index` of the random cases of a seed; `depths` is passed to `Maker`.
 
-    A quarter is of kind "pair" and a quarter of kind "residue"; both kinds separate similar rules.
+    A quarter of these cases is of the kind "pair" and a quarter of the kind "residue", because both
+    kinds separate similar rules.
     """
     maker = Maker(problem, (seed, index), depths)
     return join(maker.make(PART // 2), maker.make(PART // 4, "pair"), maker.make(PART // 4, "residue"))
@@ -196,32 +202,33 @@ def identify(
     Parameters
     ----------
     f
-        A function that returns row-wise dot products plus `c`. `a` and `b` have the shape
-        (cases, k), `c` and the result have the shape (cases,). With `scales`, `f` also takes the
-        codes of the scales of `a` and of `b`, of shape (cases, k / block).
+        A function that returns the dot product of each row of `a` and the same row of `b`, plus
+        `c`. `a` and `b` have the shape (cases, k), `c` and the result have the shape (cases,). If
+        `scales` is given, `f` has two more parameters: the scale codes of `a` and the scale codes
+        of `b`, each of shape (cases, k / block).
     operands
-        The format of `a` and `b`, or their two formats.
+        The format of `a` and `b`, or a pair of formats if they differ.
     k
-        The number of products of an instruction.
+        The number of products that one instruction adds.
     accumulator
         The type of `c` and the result: float32, float16 or bfloat16.
     scales
         The format of block scales (e8m0, e4m3 or ue5m3) and the length of a block.
     library
         The library whose arrays `f` takes: numpy, torch, cupy or numba. Arrays of cupy and numba
-        are on a GPU. They hold bfloat16 numbers and floats of at most 8 bits as codes.
+        are on a GPU. These GPU arrays hold bfloat16 numbers and floats of at most 8 bits as codes.
     count
-        The number of cases of the first round.
+        The number of cases in the first round.
     rounds
-        The greatest number of rounds of further cases.
+        The maximum number of rounds after the first; each of them adds cases.
     seed
-        The seed of the cases.
+        The seed of the random cases.
 
     Returns
     -------
     Identification
-        The rules that reproduce every answer. As text, the result lists the values of every
-        field, or the smallest contradicting case.
+        The rules that reproduce every answer. As text, the result lists the possible values of each
+        field or, if no rule fits, the smallest case that contradicts the nearest rule.
 
     Examples
     --------
@@ -299,8 +306,8 @@ def judge(problem: Problem, cases: Cases, answers: Array, before: Identification
 def _asker(f: Callable[..., Any], problem: Problem, library: str, count: int) -> Callable[[Cases], Array]:
     """Return a function that calls `f` on cases and returns the bits of its answers.
 
-    Each call of `f` gets `count` cases, with repetitions if needed. The shape of the arrays stays
-    the same, because libraries choose a kernel by the shape.
+    Libraries choose a kernel by the shape of the arrays, so all calls of `f` get arrays of the same
+    shape. Each call gets `count` cases; if there are too few, some cases are repeated.
     """
 
     def ask(cases: Cases) -> Array:
@@ -323,7 +330,7 @@ def _asker(f: Callable[..., Any], problem: Problem, library: str, count: int) ->
 
 
 def _on_host(d: Any, library: str) -> Array:
-    """Return an array of a library as a numpy array; torch's bfloat16 becomes codes."""
+    """Return an array of a library as a numpy array; bfloat16 numbers of torch become codes."""
     if library == "torch":
         d = d.detach().cpu()
         return np.asarray(d.view(_torch().uint16).numpy() if d.dtype == _torch().bfloat16 else d.numpy())
@@ -334,7 +341,7 @@ def _torch() -> Any:
     return errors.package("torch", "torch")
 
 
-#: The names of the dtypes of formats, in ml_dtypes and in torch.
+#: For each format, the name of its dtype in numpy, ml_dtypes and torch.
 _DTYPES = {
     "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2", "bfloat16": "bfloat16", "float16": "float16", "float32": "float32",
     "tf32": "float32", "e3m2": "float6_e3m2fn", "e2m3": "float6_e2m3fn", "e2m1": "float4_e2m1fn",

@@ -1,4 +1,4 @@
-"""Writes the result of `identify` as text."""
+"""Write the result of `identify` as text."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _FIELDS = {
     "flush_operands": "subnormal operands flushed", "flush_addend": "subnormal addends flushed",
     "flush_result": "subnormal results flushed", "zero_exponent": "exponent of a zero", "zero": "sign of a zero result",
     "overflow": "beyond the largest number", "infinities": "infinite inputs", "nan": "NaN",
-    "group": "products added exactly to make one term",
+    "group": "products that are added exactly to form one term",
 }  # fmt: skip
 #: For each field that can be None, the text for None.
 _NONE = {"fraction_bits": "exact", "carry": "enough", "zero_exponent": "without influence"}
 
 
 def report(found: Identification) -> str:
-    """Return a text with the possible values of each field, or the smallest contradicting case."""
+    """Return a text that lists the possible values of each field, or says why no rule fits."""
     problem, count = found.problem, len(found.cases.c)
     scales = f", {problem.scale} scales in blocks of {problem.block}" if problem.block else ""
     head = f"{problem.a} x {problem.b}, K = {problem.k}, {problem.accumulator}{scales}: {count} answers."
@@ -44,7 +44,7 @@ def report(found: Identification) -> str:
     if open_fields:
         lines.append(f"These cases do not determine: {', '.join(open_fields)}.")
     if not found.complete:
-        lines.append("More rules may fit, so these values are a sample. Further cases would rule out some rules.")
+        lines.append("Other rules may fit too, so these values are a sample. Further cases would rule out some rules.")
     more = found.further_cases()
     if more is not None:
         first = case_text(problem, more, 0)
@@ -56,7 +56,7 @@ def report(found: Identification) -> str:
 
 
 def _is_shown(name: str, found: Identification) -> bool:
-    """Return False for a field that has no effect on the answers under any of the rules."""
+    """Return True if the field can affect the answers under at least one of the rules."""
     if name == "add_rounding":
         return any(rule.combine != "chain" or rule.addend == "after" for rule in found.rules)
     if name == "flush_addend":
@@ -65,9 +65,9 @@ def _is_shown(name: str, found: Identification) -> bool:
 
 
 def _unpasted(found: Identification) -> str:
-    """Return a sentence that names the fields whose values a `MatrixUnit` cannot have."""
+    """Return a sentence that names the fields whose values a `MatrixUnit` cannot express."""
     fewest = min((unstated(rule, found.problem) for rule in found.rules), key=len)
-    return f"A MatrixUnit cannot state these rules because of: {', '.join(_FIELDS.get(n, n) for n in fewest)}."
+    return f"A MatrixUnit cannot express these rules because of: {', '.join(_FIELDS.get(n, n) for n in fewest)}."
 
 
 def _contradicted(found: Identification) -> list[str]:
@@ -78,7 +78,7 @@ def _contradicted(found: Identification) -> list[str]:
     right = int(evaluate(rule, found.problem, found.cases.at(slice(index, index + 1)))[0])
     digits = found.problem.result.bits // 4
     near = f"{len(wrong)} of {count} answers contradict the nearest rule: {_one(rule)}."
-    few = "These few answers may be wrong." if len(wrong) <= 3 else "The unit follows another rule."
+    few = "Perhaps these answers are wrong." if len(wrong) <= 3 else "So the unit follows a rule unknown to identify."
     return [
         "No rule that identify knows reproduces every answer.",
         f"{near} {few}",
@@ -109,7 +109,7 @@ def _values(name: str, values: list[Any]) -> str:
         return ", ".join("several" if v < 0 else f"0x{v:X}" for v in values)
     if name == "order":
         names = {(1, 1): "index order", (1, -2): "each pair of indices swapped (1, 0, 3, 2, ...)"}
-        dealt = [names.get((w, s), f"runs of {w} indices dealt in turn to {s} sums") for w, s in values]
+        dealt = [names.get((w, s), f"runs of {w} indices assigned in turn to {s} sums") for w, s in values]
         return " or ".join(dealt)
     if name == "fraction_bits" and len(values) > 1:
         finite = sorted(v for v in values if v is not None)

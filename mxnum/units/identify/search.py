@@ -56,10 +56,10 @@ EFFORT = 200_000_000
 
 
 def canonical(problem: Problem, answers: Array) -> tuple[Array, int | None]:
-    """Return answers as integers, and the bits of NaN answers.
+    """Return the answers as integers, and the bit pattern of the NaN answers.
 
-    If NaN answers have different bits, each NaN answer becomes -1, and the second result is -1. If
-    no answer is a NaN, the second result is None.
+    If NaN answers have several bit patterns, the function replaces each NaN answer by -1, and
+    returns -1 as the bit pattern. The bit pattern is None if no answer is a NaN.
     """
     fmt = problem.result
     answers = answers.astype(np.int64)
@@ -118,7 +118,7 @@ def with_carries(table: Array, k: int) -> Array:
 
 
 def core_of(table: Array) -> Array:
-    """Return a number for each rule; rules that differ only in `SIDES` fields share a number."""
+    """Return a number for each rule; rules that differ only in `SIDES` get the same number."""
     kept = [i for i, name in enumerate(FIELDS) if name not in SIDES]
     return np.unique(table[:, kept], axis=0, return_inverse=True)[1].reshape(-1)
 
@@ -154,8 +154,8 @@ class Search:
     def _result_bits(self) -> tuple[int, ...]:
         """Return the possible values of `Rule.result_bits`, judged by the answers' trailing zeros.
 
-        A sum may be rounded to more fraction bits than the answers use, because sums of few terms
-        use few bits.
+        The unit may round to more fraction bits than its answers show, because sums of few terms
+        need few bits.
         """
         m = self.problem.sum.mantissa_bits
         if self.problem.result is not self.problem.sum:
@@ -166,13 +166,13 @@ class Search:
         return tuple(range(max(least, 1), m + 1))
 
     def narrowed(self, left: Array, rules: Array, complete: bool) -> Array:
-        """Return the rules that still fit, among the rules that fitted the cases of earlier rounds.
+        """Return the rules that fit all cases, those of earlier rounds and the new ones.
 
-        `left` holds the rules that gave the answers of ordinary cases. `complete` is True if
-        `rules` holds every rule that fitted the earlier cases.
+        `rules` holds rules that fitted all cases of the earlier rounds, and `complete` is True if
+        no other rule fitted them. `left` holds the rules that fitted the ordinary cases.
         """
         self.complete = complete
-        if self.nan is not None:  # earlier rounds may have had no NaN answer
+        if self.nan is not None:  # the earlier rounds may have had no NaN answer
             for table in (left, rules):
                 table[:, FIELDS.index("nan")] = self.nan
         if complete:
@@ -206,7 +206,7 @@ class Search:
                 continue
             chained = shape.combine == "chain"
             finite: tuple[Any, ...] = FRACTION_BITS[:-1]
-            if shape.terms == 1 and not chained:  # a sum that keeps all bits of its single term rounds nothing
+            if shape.terms == 1 and not chained:  # a sum of one term is exact if it keeps all bits of the term
                 finite = tuple(f for f in finite if f < sum(fmt.mantissa_bits for fmt in self.problem.formats) + 1)
             outside = ROUNDINGS if shape.addend == "after" or not chained else ("rne",)
             bits = self.result_bits if chained and shape.addend != "after" else (m,)
@@ -218,9 +218,10 @@ class Search:
         return np.concatenate(kept)
 
     def _fits_structure(self, table: Array, found: Array, small: int) -> bool:
-        """Return True if rule and unit give the answer `small` in the same structure cases.
+        """Return True if the rule and the unit give the answer `small` in the same structure cases.
 
-        The rule is tried with few and with many fraction bits. At most `wrong` cases may differ.
+        The function tries the rule with few and with many fraction bits. One of these two variants
+        must fit, except for at most `self.wrong` cases.
         """
         answers = self.evaluator.answers(
             varied(table, self.problem.k, fraction_bits=(1, SPAN + 2)), self.cases.at(found)
@@ -237,9 +238,10 @@ class Search:
         return self.evaluator.fitting(table, self.cases.at(order), self.answers[order], sign, self.wrong)
 
     def with_sides(self, cores: Array) -> Array:
-        """Return rules that give the answers.
+        """Return rules that reproduce all answers, at most `MOST`.
 
-        The rules differ from `cores` only in the carry limit and in the fields in `SIDES`.
+        The function tries the rules in `cores` with other carry limits, and with other values of
+        the fields in `SIDES`.
         """
         fine = self.random.permutation(np.flatnonzero(self.fine))
         # In ordinary cases the fields in `SIDES` seldom matter, except for the sign of a zero.

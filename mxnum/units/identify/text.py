@@ -1,8 +1,9 @@
 """Write cases as text, and read cases with their answers from text.
 
-A header of ``# key: value`` lines comes first, then one line of hexadecimal words for each case. A
-line holds the K codes of a, the K codes of b, and the bits of c. A line with an answer ends with
-the bits of the answer d. The codes of an operand's scales follow the codes of its elements.
+The text begins with a header of ``# key: value`` lines. Each further line is one case, written as
+hexadecimal words: the K codes of a, the K codes of b, and the bits of the addend c. If operands
+have scales, the codes of an operand's scales follow the codes of its elements. If the text has
+answers, each line ends with the bits of the answer d.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ HEAD = "# mxnum-unit 1"
 
 
 def write_cases(problem: Problem, cases: Cases, answers: Array | None = None) -> str:
-    """Return cases, with their answers if given, as text."""
+    """Return the text of cases, and of their answers if `answers` is given."""
     k, blocks, d = problem.k, problem.blocks, " d" if answers is not None else ""
     scales = [f"# scale: {problem.scale}", f"# block: {problem.block}"] if blocks else []
     operands = (f"{name}[{k}]" + (f" scales_{name}[{blocks}]" if blocks else "") for name in "ab")
@@ -34,7 +35,7 @@ def write_cases(problem: Problem, cases: Cases, answers: Array | None = None) ->
 
 
 def widths(problem: Problem) -> list[int]:
-    """Return the number of bits of each word of a line that has an answer."""
+    """Return the width in bits of each word of a line, including the answer."""
     a, b = ([fmt.bits] * problem.k + [8] * problem.blocks for fmt in problem.formats)
     return [*a, *b, problem.result.bits, problem.result.bits]
 
@@ -84,5 +85,5 @@ def _row(text: str, number: int, problem: Problem) -> list[int]:
         raise ValueError(f"Line {number} must have only hexadecimal words.") from None
     for value, width in zip(row, bits, strict=True):
         if not 0 <= value < 1 << width:
-            raise ValueError(f"Line {number} must have a code of at most {width} bits in place of {value:#x}.")
+            raise ValueError(f"Line {number} must have a code of at most {width} bits, not {value:#x}.")
     return row

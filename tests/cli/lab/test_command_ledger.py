@@ -14,7 +14,7 @@ BITS = Evidence(statements=(Statement("bits are bits", True),))
 
 @pytest.fixture(autouse=True)
 def one_check(monkeypatch, tmp_path):
-    """Keep two claims: M9, which holds, and I6a, whose results are missing."""
+    """Run each test with only two claims: M9, which holds, and I6a, whose results are missing."""
     monkeypatch.setattr(CLAIMS["M9"], "run", lambda context: BITS)
     monkeypatch.chdir(tmp_path)
     with patch.dict(CLAIMS, {id: CLAIMS[id] for id in ("I6a", "M9")}, clear=True):

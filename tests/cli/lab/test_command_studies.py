@@ -43,7 +43,10 @@ def test_fresh_draws_new_seeds(run, tmp_path):
 
 
 def test_after_an_interruption_fresh_seeds_can_be_continued(run, tmp_path, monkeypatch, capsys):
-    """Check that the message names the seed, because another --fresh would draw another seed."""
+    """Check that the message names the drawn seed.
+
+    A second call with --fresh would draw another seed and not continue the run.
+    """
     from mxnum.cli.main import main
 
     asked = []

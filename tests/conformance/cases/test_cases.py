@@ -28,7 +28,7 @@ def test_shapes_counts_and_seeds(operation, fmt):
         assert {len(column) for column in got.values()} == {number_of_cases(task, **options)}
         again = gathered(task, **options)
         assert all(np.array_equal(got[name], again[name]) for name in got)
-    if operation not in ("decode", "dequantize"):  # the cases of decoding are all codes in turn, for any seed
+    if operation not in ("decode", "dequantize"):  # decoding has the same cases for every seed: all codes in turn
         other = gathered(task, level=2, count=9000, seed=1)
         assert not np.array_equal(other[task.inputs[0].name], got[task.inputs[0].name])
     least = 1 << task.element.bits if operation == "decode" else 500
@@ -85,7 +85,8 @@ def test_every_position_and_sign_decides_some_scale(operation, fmt):
 
 @pytest.mark.parametrize(("operation", "modes"), [("encode", {}), ("quantize", {"nonfinite": "element"})])
 def test_nan_without_an_answer_comes_last_and_only_at_level_1(operation, modes):
-    # E2M1 has no NaN, so inputs with NaN occur only in the last cases of level 1.
+    # E2M1 has no code for NaN, so inputs with NaN have no right answer. Only the last cases of
+    # level 1 have such inputs.
     task = make_task(operation, "mxfp4_e2m1", **modes)
     *finite, last = cases(task)
     assert not any(np.isnan(as_floats(batch["x"], task.source)).any() for batch in finite)
@@ -100,7 +101,7 @@ def test_cases_contain_nan_if_blocks_have_an_answer():
 
 @pytest.mark.parametrize("operation", ["encode", "quantize"])
 def test_random_words_lie_on_both_sides_of_the_threshold(operation):
-    """Check that for many random words, the word minus 1 gives another answer."""
+    """Check that in many cases, a random word that is smaller by 1 changes the answer."""
     task = make_task(operation, "mxfp8_e4m3", rounding="sr", sr_bits=7)
     inputs = gathered(task)
     name = task.outputs[-1].name
@@ -114,7 +115,7 @@ def test_random_words_lie_on_both_sides_of_the_threshold(operation):
 
 @pytest.mark.parametrize("options", [{}, {"level": 2, "count": 256 * 16}])
 def test_dequantize_has_every_pair(options):
-    # Regression: level 1 had 72 scale codes, although the documentation promised all.
+    # Regression: level 1 had only 72 of the 256 scale codes, but the documentation promised all.
     task = make_task("dequantize", "mxfp4_e2m1")
     inputs = gathered(task, **options)
     assert len(set(zip(inputs["scale"][:, 0].tolist(), inputs["code"][:, 0].tolist(), strict=True))) == 256 * 16

@@ -23,8 +23,8 @@ def after_nan(code):
 
 @pytest.mark.parametrize("source", ["float16", "bfloat16"])
 def test_mistake_at_a_single_nan_is_found(source):
-    # Regression: the kernel `wrong` passed the check, because no case for an element without a NaN
-    # code contained a NaN.
+    # Regression: the kernel `wrong` passed the check, because no test case contained a NaN if the
+    # element format had no NaN code.
     def wrong(x):
         return np.where(x.view(np.uint16) == 0x7FC1, 3, after_nan(7)(x))
 

@@ -1,4 +1,4 @@
-"""Tests that no report on a subtly wrong kernel is false, and that unusual right kernels pass.
+"""Tests that `check` reports subtly wrong kernels correctly, and that unusual right kernels pass.
 
 The wrong kernels return wrong numbers, shapes, types, widths or orders, or write into their
 arguments.
@@ -59,7 +59,7 @@ def drawn(x, words, **modes):
 
 
 def changed(kernel, change):
-    """Return a quantizer that applies `change` to the right codes and scales of `kernel`."""
+    """Return a quantizer that applies `change` to the codes and scales that `kernel` returns."""
     return lambda *arguments: change(*kernel(*arguments))
 
 
@@ -68,7 +68,7 @@ def with_codes(change):
 
 
 def at(kernel, place, change):
-    """Return a copy of `kernel` that gives another answer to case number `place`."""
+    """Return a kernel that applies `change` to the answer of `kernel` to case number `place`."""
 
     def one_wrong(*arguments):
         result = kernel(*arguments).copy()
@@ -111,7 +111,7 @@ def normal(codes):
 def compared_otherwise(rule, fraction, step):
     """Return a kernel with wrong scales for blocks whose maximum is at the rule's threshold.
 
-    At the rule's threshold, the mantissa of the maximum is 2 * `fraction`.
+    A maximum is at the threshold if its mantissa is 2 * `fraction`.
     """
 
     def wrong(x):
@@ -203,7 +203,7 @@ def in_order(dtype, a, a_scales, b, b_scales):
 
 
 def in_blocks(a, a_scales, b, b_scales):
-    """Return float32 sums of E4M3 products, summed within each block and then over the blocks."""
+    """Return dot products in E4M3: add up each block in float32, then add the blocks' sums."""
     table, total = np.array(mx.formats.element("e4m3").values(), np.float32), np.float32(0)
     with np.errstate(all="ignore"):
         for i in range(4):
@@ -251,14 +251,14 @@ WRONG = [
     ("rna", lambda x: e2m1(x, rounding="rna"), E2M1, "All 8 wrong answers are what rounding rna gives, and so are the 56"),
     ("rtz", lambda x: e2m1(x, rounding="rtz"), E2M1, "are what rounding rtz gives"),
     ("minus zero", lambda x: np.where(e2m1(x) == 0, 8, e2m1(x)), E2M1, "got 0x8 .-0., want 0x0 .0., the sign of zero"),
-    ("a table", from_a_table, BLOCKS, "the first nearest entry of a table of values gives"),
+    ("a table", from_a_table, BLOCKS, "a table search that takes the first of two equally near values gives"),
     ("no signs", lambda x: e2m1(abs(x)), E2M1, "are what losing all signs gives"),
     ("flushed", lambda x: np.where(e2m1(x) & 7 < 2, e2m1(x) & 8, e2m1(x)), E2M1, "what flushing subnormal results to zero"),
     ("rna, flushed", lambda x: np.where(e2m1(x, rounding="rna") & 7 < 2, e2m1(x) & 8, e2m1(x, rounding="rna")), E2M1,
      "are what flushing subnormal results to zero under rounding rna gives"),
     ("floor(x + 1/2)", lambda x: int8(np.floor(x.astype(float) * 64 + 0.5)), INT8, "with ties upward .floor.x . 1/2.. gives"),
     ("ties to odd", lambda x: int8(odd(x.astype(float) * 64)), INT8, "are what rounding to nearest with ties to odd gives"),
-    ("cut", lambda x: e2m1((x.view(np.uint32) >> 16 << 16).view(np.float32)), E2M1, "are what cutting to bfloat16 first"),
+    ("cut", lambda x: e2m1((x.view(np.uint32) >> 16 << 16).view(np.float32)), E2M1, "what truncating to bfloat16 first"),
     ("bfloat16 first", lambda x: e2m1(x.astype(ml_dtypes.bfloat16)), E2M1, "are what rounding to bfloat16 first gives"),
     ("bit 0 of codes at 0", lambda x: e2m1(x) & 14, E2M1, "All 2656 wrong answers are the right codes with bit 0 stuck at 0, "),
     ("one of 5640", at(e2m1, 4259, lambda c: c ^ 1), E2M1, " 1 wrong.*case 4260 "),
@@ -345,7 +345,7 @@ WRONG = [
      "are what reading scale 0x00 as 2.-126 gives"),
     ("no NaN in sums", lambda a, s, b, t: dots(a, np.minimum(s, 254), b, np.minimum(t, 254)), DOT,
      "are what reading scale 0xFF as 2.127 gives"),
-    ("scales of a alone", lambda a, s, b, t: dots(a, s, b, s), DOT, "the scales of a in place of those of b"),
+    ("scales of a alone", lambda a, s, b, t: dots(a, s, b, s), DOT, "in place of the scales of b"),
 ]  # fmt: skip
 
 

@@ -43,7 +43,7 @@ def test_each_order_is_recognized_and_no_other(name):
 def test_memory_axis_and_tails():
     q = mx.quantize(as_memory(laid(X, "transposed")), "mxfp4_e2m1")
     one = replace(answered(lambda s, c: (s, c), layout="transposed"), answers={"scale": q.scales, "codes": q.codes})
-    assert arrangements(TASK, [one]) == ["x is taken for contiguous memory from its first element on"]
+    assert arrangements(TASK, [one]) == ["x is read as contiguous memory from its first element on"]
     x = X[:32, :32]
     other = mx.quantize(x, "mxfp4_e2m1", axis=0)
     scales = other.scales.reshape(32, 1)
@@ -58,7 +58,7 @@ def test_memory_axis_and_tails():
 
 def test_every_arrangement_has_a_test():
     assert set(ARRANGEMENTS) - set(CHANGES) == {
-        "x is taken for contiguous memory from its first element on",
+        "x is read as contiguous memory from its first element on",
         "blocks lie along the other axis",
         "short last blocks are left zero",
         "short last blocks are left out",

@@ -10,7 +10,7 @@ from mxnum.conformance.hypotheses import hypotheses, pairs, stuck_bits
 from mxnum.conformance.judging.right import expected, right
 from mxnum.conformance.operations import OPERATIONS, make_task
 
-#: For each operation, the fields of the answer that stay right if subnormal float32 inputs are read
+#: For each operation, the output fields that are still right if subnormal float32 inputs are read
 #: as zero.
 ALIKE = {"encode": {"code"}, "quantize": {"scale"}, "scale": {"scale"}}
 
@@ -34,7 +34,7 @@ def test_every_hypothesis_gives_some_wrong_answer(operation, fmt):
     assert len(names) == len(set(names)) > 5
     alike = {(field, "reading subnormal inputs as zero") for field in ALIKE.get(operation, ())}
     if operation in ("quantize", "scale"):  # scales depend only on exponents, which truncation to bfloat16 keeps
-        alike.add(("scale", "cutting to bfloat16 first (the upper 16 bits)"))
+        alike.add(("scale", "truncating to bfloat16 first (the upper 16 bits)"))
     assert {(field, name) for field, name in same if "other bits above" not in name} == alike
 
 

@@ -43,7 +43,7 @@ def said_of(kernel, **task):
 
 
 def at_threshold(ulps, rule):
-    """Return two kernels (operation, function) that are right except at thresholds of scales."""
+    """Return two pairs (operation, kernel); the kernels are wrong only near scale thresholds."""
 
     def scales(x):
         return mx.shared_scale(farther(x, ulps), "mxfp4_e2m1", scale_rule=rule)
@@ -99,7 +99,7 @@ def test_thresholds_between_codes_that_are_an_ulp_off_are_named(fmt):
 @pytest.mark.parametrize("bits", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("fmt", ["mxfp4_e2m1", "mxfp8_e4m3"])
 def test_a_lost_sticky_bit_is_named_or_unexplained(fmt, bits):
-    # Regression: the report named a cause, such as "cutting to bfloat16 first", although other
+    # Regression: the report named a cause, such as "truncating to bfloat16 first", although other
     # answers contradicted this cause.
     element = fmt[-4:]
 

@@ -17,7 +17,7 @@ TASK = make_task("encode", "mxfp4_e2m1")
 
 
 def diagnosed(batches, steady=tuple(LABELS), of_classes=False):
-    """Return explanations of all cases, or of single classes of cases if `of_classes` is True."""
+    """Return the explanations of all cases together, or of classes of cases if `of_classes`."""
     found = Diagnosis(TASK)
     for inputs, answers in batches:
         found.add(inputs, answers, judge(TASK, inputs, answers).labels)
@@ -72,7 +72,7 @@ def test_two_mistakes_at_once_are_named(monkeypatch):
     early, late = both()
     late[1]["code"][-1] ^= 1
     assert diagnosed([early, late]) == []
-    # The limit of stored bytes is smaller than the first batch, so some cases are not stored.
+    # The limit on stored bytes is smaller than the first batch, so some cases are not stored.
     monkeypatch.setattr(diagnosis, "KEPT", 1 << 16)
     assert diagnosed(both()) == []
 
@@ -92,7 +92,7 @@ def test_classes_of_cases_are_explained_separately():
     assert (found[("tie",)].wrong, found[("tie",)].right) == (8, int(tie.sum()) - 8)
     assert found[("subnormal result",)].names[0] == "flushing subnormal results to zero"
     assert len(found) == 2
-    code[np.flatnonzero(tie & (code == want)[:, 0])[0]] ^= 1  # make one of the right answers to ties wrong
+    code[np.flatnonzero(tie & (code == want)[:, 0])[0]] ^= 1  # make one right answer to a tie wrong
     assert [one.classes for one in diagnosed([(inputs, {"code": code})], of_classes=True)] == [("subnormal result",)]
 
 

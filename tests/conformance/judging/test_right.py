@@ -1,4 +1,4 @@
-"""Tests that the right answers, computed on arrays, equal the exact reference."""
+"""Tests that the answers that `right` computes on arrays equal those of the exact reference."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_dot(accumulate):
 @pytest.mark.parametrize("fmt", ["nvfp4", "e5m2:block=4,scale=float32", "int4:block=8,scale=float16"])
 @pytest.mark.parametrize("accumulate", ["exact", "sequential"])
 def test_dot_of_blocks_with_float_scales(fmt, accumulate):
-    """Check sums against the reference; the numbers are decoded to float64 without rounding."""
+    """Check that sums equal the reference's sums of the values, which are exact in float64."""
     task = make_task("dot", fmt, accumulate=accumulate, dot_blocks=2)
     inputs = some(task, 12)
     got = expected(task, inputs)["value"][:, 0]

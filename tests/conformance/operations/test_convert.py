@@ -21,14 +21,17 @@ TARGETS = ["e4m3", "e2m1", "int4"]
 
 
 def converter(source, target, **modes):
-    """Return a correct converter of codes, by way of float32; it converts every NaN to one code."""
+    """Return a correct converter that decodes codes to float32 and encodes the float32 numbers.
+
+    The converter returns the same code for every NaN.
+    """
     return lambda x, *random: mx.encode(
         mx.decode(x, source), target, **modes, **({"random_bits": random[0]} if random else {})
     )
 
 
-#: Targets and roundings of converters: each target with rounding to nearest, each other rounding
-#: with one target, because each pair compiles a loop.
+#: Targets and roundings of converters: each target with rounding to nearest, and each other
+#: rounding with only one target. More pairs would take long, because each pair compiles a loop.
 ROUNDED = [(target, "rne") for target in TARGETS] + [
     (TARGETS[index % 3], rounding) for index, rounding in enumerate(ROUNDINGS) if rounding != "rne"
 ]

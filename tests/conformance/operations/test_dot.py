@@ -95,7 +95,7 @@ def test_every_order_of_the_blocks_can_be_told_apart():
         pairwise = [(first + second) + (third + fourth), (first + third) + (second + fourth)]
     right = as_floats(expected(task, inputs)["value"][:, 0], task.source)
     same = {order for order, found in sums.items() if np.array_equal(found, right, equal_nan=True)}
-    assert same == {(0, 1, 2, 3), (1, 0, 2, 3)}  # both orders are right, since 0 + a + b is 0 + b + a
+    assert same == {(0, 1, 2, 3), (1, 0, 2, 3)}  # equal sums, because 0 + a + b is 0 + b + a
     assert not any(np.array_equal(found, right, equal_nan=True) for found in pairwise)
 
 

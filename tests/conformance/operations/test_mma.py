@@ -52,7 +52,7 @@ def level_1(task):
 
 
 def report_of(task, answers):
-    """Return the report on the answers of a function, which takes a task and its inputs."""
+    """Return the report on the answers that `answers(task, inputs)` gives."""
     collector = Collector(task)
     inputs = level_1(task)
     collector.add(inputs, {"value": answers(task, inputs)})
@@ -75,8 +75,12 @@ def by_reference(task, row):
 
 @cache
 def given(operation, fmt, unit):
-    """Return the task of a row of `TASKS`, its cases and the right answers; do not change them."""
-    # Rows of two scaled blocks are the shortest in which a promotion adds to a total.
+    """Return the task of a row of `TASKS`, its cases and the right answers.
+
+    The results are cached, so callers must not change them.
+    """
+    # A row needs at least two scaled blocks, so that a promotion adds to the result of another
+    # promotion.
     task = make_task(operation, fmt, accumulate=unit, **({"k": 256} if "block=128" in fmt else {}))
     return task, level_1(task), right_bits(task, level_1(task))
 
@@ -93,14 +97,16 @@ def test_right_answers_are_those_of_the_reference(operation, fmt, unit):
 @pytest.mark.parametrize(("operation", "fmt", "unit"), TASKS)
 def test_every_mistake_changes_an_answer(operation, fmt, unit):
     task, inputs, right = given(operation, fmt, unit)
-    # Few cases show most mistakes. Only for the other mistakes are all cases computed.
+    # A few cases suffice to show most mistakes. All cases are computed only for mistakes that these
+    # few do not show.
     parts = [(select(inputs, slice(None, None, step)), right[::step]) for step in (192, 16, 1)]
     same = [name for name, answer in unit_mistakes(task) if all(np.array_equal(answer(task, x), y) for x, y in parts)]
     allowed = EQUAL if not task.unit.order and task.unit.terms == task.unit.k[-1] else ()
     # blackwell_fp8_mma adds the addend after each instruction of 32 products, so promoting the sum
     # every 32 products changes nothing.
     allowed += ("promotes its sum every 32",) if unit == "blackwell_fp8_mma" else ()
-    # In blackwell_nvfp4, a zero keeps its scale's exponent. Therefore no result is subnormal.
+    # In blackwell_nvfp4, a product of zero still has the exponents of its scales. Alignment to
+    # these exponents removes the bits of a subnormal result, so no case has a subnormal result.
     allowed += ("flushing subnormal results",) if unit == "blackwell_nvfp4" else ()
     is_far = task.source.bits == 16 or task.unit.promotion or task.unit.addend == "after" or task.unit.group > 1
     # The exponent of a zero has no effect if all addends in a sum are far larger.
@@ -149,7 +155,7 @@ def test_a_wrong_unit_is_named(operation, fmt, unit, wrong, named):
 
 @cache
 def partial_sums(a, b, count):
-    """Return the sums of `count` rows of 256 products of E4M3 codes, 128 products to a sum."""
+    """Return, for each of `count` rows of 256 E4M3 codes, the two sums of 128 products."""
     a, b = (np.frombuffer(x, ml_dtypes.float8_e4m3fn).reshape(count, 2, 128) for x in (a, b))
     return mx.matmul(a[:, :, None], b[..., None], accumulate="hopper_fp8")[..., 0, 0]
 
@@ -378,7 +384,8 @@ def level_2(task, count):
         ("mma", "mxfp4_e2m1", {"accumulate": "hopper_fp8"},
          "'format' must be the format of an array of e4m3 or e5m2 for unit 'hopper_fp8', not 'mxfp4_e2m1'"),
         ("dot", "float16", {"accumulate": "hopper_fp8_promoted"},
-         "or an MX array of them with float32 scales in blocks of 128 for unit 'hopper_fp8_promoted', not 'float16'"),
+         "or an MX array of e4m3 or e5m2 elements with float32 scales in blocks of 128 for unit 'hopper_fp8_promoted', "
+         "not 'float16'"),
         ("mma", "nvfp4", {"accumulate": "blackwell_mxfp8"}, "with e8m0 scales in blocks of 32 for unit"),
         ("mma", "e4m3", {"accumulate": "hopper_fp8", "k": 16}, "'k' must be 32 for one instruction of 'hopper_fp8'"),
         ("dot", "mxfp8_e4m3", {"accumulate": "blackwell_mxfp8", "k": 40}, "'k' must be a multiple of 32"),

@@ -1,4 +1,4 @@
-"""Tests that one object is enough to define an operation whose kernels can be checked."""
+"""Tests that defining one object is enough to check kernels of a new operation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels that round to E2M1 stochastically: right kernels, and kernels with mistakes."""
+"""Kernels that round to E2M1 stochastically: correct kernels, and kernels with mistakes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ GRID = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 
 
 def fractions(x):
-    """Return the code below each magnitude, and the magnitude's position in the gap above the code.
+    """Return the code at or below each magnitude, and the position in the gap above this code.
 
-    The position is given as a fraction of the gap.
+    The position is a fraction of the gap, from 0 to 1.
     """
     y = np.minimum(np.abs(x.astype(np.float64)), 6)
     below = np.minimum(np.searchsorted(GRID, y, side="right") - 1, 6)
@@ -22,7 +22,10 @@ def signed(codes, x):
 
 
 def rounded(x, u, change=lambda delta, x: delta):
-    """Return the codes of x, rounded away from zero where u is below the position in the gap."""
+    """Round x to codes: away from zero where `u` is less than the position in the gap.
+
+    `change` can replace the position by a wrong one.
+    """
     below, delta = fractions(x)
     return signed(below + (u < change(delta, x)), x)
 
@@ -32,9 +35,9 @@ def uniform(seed, shape):
 
 
 def with_bits(bits, seed, x, whole=np.floor, least=0):
-    """Round as mxnum does, with `bits` bits for the random integer and the position in the gap.
+    """Round as mxnum does: add a random integer of `bits` bits to the position in the gap.
 
-    The random integer is at least `least`.
+    `whole` first rounds the position to `bits` bits. The random integer is at least `least`.
     """
     below, delta = fractions(x)
     random = np.random.default_rng(seed).integers(least, 1 << bits, x.shape)
@@ -42,7 +45,7 @@ def with_bits(bits, seed, x, whole=np.floor, least=0):
 
 
 def block_scales(x):
-    """Return scale codes by the floor rule, and the numbers divided by their scales."""
+    """Return the scale codes by the floor rule, and the numbers divided by their scales."""
     largest = np.abs(x).max(axis=1).astype(np.float64)
     usable = np.isfinite(largest)
     exponent = np.frexp(np.where(usable & (largest > 0), largest, 1))[1] - 3
@@ -62,7 +65,7 @@ def blocks(draw):
 
 
 def plain(change):
-    """Return an encoder with right random numbers, and with probabilities altered by `change`."""
+    """Return an encoder with correct random numbers, whose probabilities `change` alters."""
     return lambda x, seed: rounded(x, uniform(seed, x.shape), change)
 
 
@@ -82,7 +85,10 @@ def generator_of_period_256(seed, shape):
 
 
 def lfsr():
-    """Return an encoder whose random numbers come from a 12-bit register that no seed resets."""
+    """Return an encoder whose random numbers come from a 12-bit linear-feedback shift register.
+
+    The encoder takes no seed: each call continues where the previous call ended.
+    """
     cycle, state = np.empty(4095), 1
     for i in range(4095):
         cycle[i] = state / 4096
@@ -99,16 +105,19 @@ def lfsr():
 
 
 def shift_register(seed, shape):
-    """Return the last eight bits of a register that shifts by one bit from element to element."""
+    """Return random numbers of eight bits from a shift register.
+
+    The register shifts by only one bit per element, so neighbouring numbers share seven bits.
+    """
     size = int(np.prod(shape))
     bits = np.random.default_rng(seed).integers(0, 2, size + 8)
     return sum(bits[i : i + size] * 2.0 ** (-1 - i) for i in range(8)).reshape(shape)
 
 
 def stream_from(seed, shape):
-    """Return the words of one stream, from a position that depends on the seed.
+    """Return random numbers of one fixed stream, which start at a position set by the seed.
 
-    Consecutive seeds give the same words, shifted by four positions.
+    Consecutive seeds return the same numbers, shifted by four positions.
     """
     stream = np.random.Philox(0)
     stream.advance(seed)
@@ -122,7 +131,7 @@ def antithetic(seed, shape):
 
 
 def noise_and_truncation(x, seed):
-    """Add noise that is too small in all gaps but the smallest, and truncate."""
+    """Add noise of up to 0.5, then truncate; gaps wider than 0.5 would need more noise."""
     noise = 0.5 * uniform(seed, x.shape) * np.sign(np.where(np.isfinite(x), x, 0))
     below, delta = fractions(np.where(np.isfinite(x), x, 9) + noise)
     return signed(below + (delta == 1), x)
@@ -131,7 +140,7 @@ def noise_and_truncation(x, seed):
 def noise_and_nearest(x, seed):
     """Add noise of up to half a gap in both directions, then round to nearest.
 
-    The result is wrong near the end of a gap that borders on a smaller gap.
+    The result is wrong for numbers that lie close to a smaller neighbouring gap.
     """
     y = np.clip(x.astype(np.float64), -6, 6)
     below, _ = fractions(y)
@@ -162,7 +171,7 @@ def sometimes_without_sign(x, seed):
 
 
 def counts_zero_in(x, seed):
-    """Compare with <=, not <; then the random integer 0 moves numbers that need no rounding."""
+    """Compare with <= instead of <, so that the random integer 0 moves representable numbers."""
     below, delta = fractions(x)
     return signed(np.minimum(7, below + (np.floor(16 * uniform(seed, x.shape)) / 16 <= delta)), x)
 
@@ -175,7 +184,7 @@ def draws_scales(x, seed):
 
 
 def of_ceil(x, seed):
-    """Round without mistakes, but with the scale rule ceil instead of floor."""
+    """Round without mistakes, but with the scale rule "ceil" instead of "floor"."""
     scales, y = block_scales(x)
     more = (np.frexp(np.abs(y).max(axis=1))[0] > 0.5) & (scales < 254)
     scales = scales + more.astype(np.uint8)

@@ -12,7 +12,7 @@ from mxnum.conformance.stochastic.statistics import critical, deviation, draws_f
 
 @cache
 def exact(n, p):
-    """Return the exact probability of each number of successes in n trials, as rationals."""
+    """Return the exact probabilities of 0, 1, ..., n successes in n trials, as rationals."""
     p = Fraction(p)
     return [math.comb(n, i) * p**i * (1 - p) ** (n - i) for i in range(n + 1)]
 
@@ -70,7 +70,7 @@ def test_number_of_draws_is_just_enough():
 
 
 def test_the_bound_holds_exactly():
-    """Check Bernstein's bound against the exact tails of sums of identically distributed draws."""
+    """Check that the exact tails of a binomial distribution do not exceed Bernstein's bound."""
     for p in (0.5, 1 / 16, 0.01):
         for n in (20, 200, 2000):
             for level in (0.1, 1e-3, 1e-6):

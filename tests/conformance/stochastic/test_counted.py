@@ -13,7 +13,7 @@ from mxnum.conformance.stochastic.trial import judge_codes, judge_scales, judge_
 
 
 def judged(change, operation="quantize", accept=None, **modes):
-    """Return the report on a function whose right codes and scales are altered by `change`."""
+    """Return the report on a function that returns right codes and scales, altered by `change`."""
     task = make_task(operation, "mxfp4_e2m1", **modes)
 
     def function(x):
@@ -52,7 +52,7 @@ def test_infinity_that_does_not_saturate_is_named():
     report = judged(flips, "encode")
     assert report.problems == {
         "Nothing to draw": [
-            "2 of 36 cases with one right answer are wrong.",
+            "2 of 36 cases with one right answer got a wrong answer.",
             "inf: got 4 (0x6), want 6 (0x7).",
             "-inf: got -4 (0xE), want -6 (0xF).",
         ]
@@ -75,10 +75,10 @@ def test_wrong_scales_are_reported_once():
 
 
 def test_answers_that_are_not_codes_are_reported():
-    """Check that the report names answers that are not codes, in any integer type."""
+    """Check that the report names answers that are not codes, whatever their integer type."""
     assert counted(np.array([-1, 0, 15, 16, 300]), 4).tolist() == [NO_CODE, 0, 15, NO_CODE, NO_CODE]
-    # Regression: the code 200 became `NO_CODE` in an array of bytes, in which numpy before 2.5
-    # stores `NO_CODE` (257) as 1.
+    # Regression: in an array of bytes, 200 was counted as the code 1 instead of as `NO_CODE` (257),
+    # because numpy before 2.5 stores 257 as 1 in such an array.
     assert counted(np.array([200, 15], np.uint8), 4).tolist() == [NO_CODE, 15]
     task = make_task("encode", "mxfp4_e2m1")
     tile = make_tile(task, chances(task, Generator(0), 1 / 16), Generator(1))

@@ -25,7 +25,7 @@ def level_of(length):
 
 
 def test_independent_draws_cause_few_false_alarms():
-    """Check that independent draws cause false alarms in at most 20 % of tests at level 0.2."""
+    """Check that tests at level 0.2 raise a false alarm for at most 20 % of independent draws."""
     rng = np.random.default_rng(1)
     level = 0.2 / comparisons(512)
     alarms = 0
@@ -56,7 +56,7 @@ def test_a_planted_correlation_is_seen_with_the_power_said():
     seen = 0
     for _ in range(100):
         half = signs(rng, length)
-        # Some draws repeat the draws 1000 elements before them.
+        # Some draws copy the draw that is 1000 elements earlier.
         again = rng.random(length - 1000) < rho
         half[1000:] = np.where(again, half[:-1000], half[1000:])
         found = echoes([half, signs(rng, length)], [], level)

@@ -1,4 +1,4 @@
-"""Tests of verdicts on right and wrong stochastic kernels with float scales, in numpy."""
+"""Tests of `check_stochastic` on right and wrong numpy kernels with float scales."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FLOATS = "e2m1:block=16,scale=float32"
 
 
 def blocks(draw=kernels.uniform, rounds_up=False, of_tensor=lambda largest: largest / 2688):
-    """Return an NVFP4 kernel in float64 whose random numbers come from `draw(seed, shape)`."""
+    """Return an NVFP4 kernel that computes in float64 and draws numbers by `draw(seed, shape)`."""
 
     def quantize(x, seed):
         t = np.float32(of_tensor(np.abs(x).max())).astype(np.float64)
@@ -35,7 +35,7 @@ def blocks(draw=kernels.uniform, rounds_up=False, of_tensor=lambda largest: larg
 
 
 def told(x, seed, tensor_scale):
-    """Quantize stochastically; the caller passes the tensor scale."""
+    """Quantize stochastically with the tensor scale that the caller passes."""
     return blocks(of_tensor=lambda largest: tensor_scale)(x, seed)
 
 
@@ -130,7 +130,7 @@ def test_wrong_scales_of_many_bits():
     "e5m2:block=8,scale=ue5m3",
 ])  # fmt: skip
 def test_stochastic_cases_have_powers_of_two_as_factors(fmt, rule, source):
-    """Check that scale times tensor scale is a power of two, so that division is exact."""
+    """Check that scale * tensor scale is a power of two in each case, so division is exact."""
     from mxnum import reference
 
     task = make_task("quantize", fmt, scale_rule=rule, source=source, rounding="sr")

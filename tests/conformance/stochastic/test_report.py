@@ -18,7 +18,7 @@ def test_report_text_has_all_parts():
         "Shares: One.",
         "  Two.",
         "Choice minus_zero (3 numbers): a negative number that rounds to zero loses its sign.",
-        "The observed shares of rounding away from zero are those of this, or of that.",
+        "The observed shares of results rounded away from zero fit this, or that.",
         "Seen.",
     ]
     assert not report.conforms

@@ -43,7 +43,7 @@ def test_right_shares_cause_few_false_alarms():
     runs = 400
     alarms = sum(bool(problems(TASK, drawn(probabilities(), 500, seed), None, levels)) for seed in range(runs))
     assert alarms <= 0.2 * runs + 3 * (runs * 0.2 * 0.8) ** 0.5
-    assert alarms > 0  # no alarm at all would mean that the level has no effect
+    assert alarms > 0  # if there were no alarms, the level would have no effect
 
 
 @pytest.mark.parametrize("sign", [1, -1])

@@ -24,7 +24,7 @@ def run(kernel, false_alarm, seed=0, bias=0.25):
 
 
 def test_right_kernel_seldom_fails():
-    """Check that a right kernel fails in at most 30 % of runs if the level is 0.3."""
+    """Check that a right kernel fails in at most 30 % of runs if `false_alarm` is 0.3."""
     alarms, runs = 0, 30
     for first in range(runs):
         report = run(lambda x, seed, first=first: kernels.rounded(x, kernels.uniform([first, seed], x.shape)), 0.3)
@@ -33,7 +33,7 @@ def test_right_kernel_seldom_fails():
 
 
 def test_few_draws_find_a_bias_with_the_promised_power():
-    """Check that a bias of 1/4 in one case is found with the requested power of 0.9."""
+    """Check that 9 of 10 trials find a bias of 1/4 in one case if the requested power is 0.9."""
     seen = 0
     for first in range(20):
 

@@ -5,8 +5,8 @@ runs the tests in the simulator:
 
     NUMBA_ENABLE_CUDASIM=1 NUMBA_DISABLE_JIT=1 python -m pytest tests/engine/cuda
 
-The tests compare results with those of the CPU's loops. `NUMBA_DISABLE_JIT=1` saves the time to
-compile these loops.
+The tests compare results with those of the CPU's loops. With `NUMBA_DISABLE_JIT=1`, these loops run
+uncompiled, because compiling them takes longer.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(autouse=True)
 def _quiet_floats():
-    """Silence numpy's warnings; only loops that run uncompiled give them."""
+    """Silence numpy's warnings, which occur only if loops run uncompiled."""
     with np.errstate(all="ignore"):
         yield
 

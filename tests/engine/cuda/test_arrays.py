@@ -1,4 +1,4 @@
-"""Tests of several libraries' GPU arrays; fakes in host memory replace the arrays."""
+"""Tests of GPU arrays of several libraries, with fake arrays in host memory."""
 
 from __future__ import annotations
 

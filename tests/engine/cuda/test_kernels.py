@@ -23,8 +23,8 @@ def test_the_index_decides_not_the_layout(device):
     x = np.full((8, 96), 1.1, np.float32)
     want = mx.encode(x, "e2m1", rounding="sr", seed=3, stream=9, sr_bits=7)
     there = device(x)
-    # Every number is 1.1, so every block has the scale 1/4 in each layout. Codes can differ only by
-    # their random words.
+    # Every number is 1.1, so every block has the scale 1/4 in each layout. If codes differ between
+    # layouts, the random words must be different.
     for layout in ({}, {"axis": 0}, {"block_shape": (3, 5)}):
         codes = mx.quantize(there, "mxfp4_e2m1", rounding="sr", seed=3, stream=9, sr_bits=7, **layout)
         assert np.array_equal(codes.to_host().codes, mx.quantize(x, "mxfp4_e2m1", rounding="sr", seed=3, stream=9,

@@ -28,9 +28,9 @@ LAYOUTS = [
 
 
 def floats(dtype: str, shape: tuple[int, ...], *key: object, special: bool = True) -> np.ndarray:
-    """Return numbers of many magnitudes.
+    """Return random numbers of many magnitudes.
 
-    With `special`, some blocks have NaN, infinities, zeros and subnormals.
+    If `special` is True, some of the numbers are NaN, infinities, zeros and subnormals.
     """
     rng = generator("cuda", dtype, *shape, *key)
     source = formats.FLOATS[dtype]
@@ -253,7 +253,7 @@ def test_arrays_held_packed(device, fmt, offset):
 
 
 def test_packed_bytes_are_padded_with_zeros_and_in_c_order(device):
-    # As on the host, padding bits are zero and the bytes of a view come in C order.
+    # Padding bits must be zero, and the bytes of a view must be in C order, as on the host.
     q = mx.quantize(floats("float32", (2, 3, 5), special=False), "mxfp6_e3m2", packed=True)
     dirty = q.pack().copy()
     dirty[..., -1] |= 0xC0

@@ -2,8 +2,8 @@
 
 The lanes run one after another, and wait for each other at shuffle instructions. A shuffle raises
 an error if its mask names a lane that does not reach the shuffle; on a GPU, the behaviour would be
-undefined. Instructions do what NVIDIA's manual of the PTX ISA says. Unknown instructions raise an
-error.
+undefined. Instructions behave as NVIDIA's manual of the PTX ISA specifies. Unknown instructions
+raise an error.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def typed(value: int, kind: str) -> int:
 
 
 class Memory:
-    """A memory of arrays, whose addresses are far apart and multiples of 16 bytes."""
+    """A memory that holds arrays at addresses that are far apart and multiples of 16."""
 
     def __init__(self) -> None:
         self.arrays: dict[int, np.ndarray] = {}
@@ -109,10 +109,10 @@ class Kernel:
             waiting[number] = lane.send(answer)
 
     def lane(self, values: dict[str, int], memory: Memory, env: dict[str, int]) -> Generator[Any, int, None]:
-        """Execute one thread: yield each shuffle, and receive the value of the partner lane.
+        """Execute one thread: yield at each shuffle, and receive the value of the partner lane.
 
-        A shuffle is (position of the next instruction, mask of the lanes, own value, XOR distance
-        to the partner).
+        The generator yields (position of the next instruction, mask of the lanes, this lane's
+        value, XOR distance to the partner).
         """
         place = 0
         while True:

@@ -1,4 +1,4 @@
-"""Tests of loops over bands; a band is the rows that one row of blocks spans."""
+"""Tests of loops over bands; a band is the group of rows that one row of blocks spans."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_bands_of_all_planes():
 @pytest.mark.parametrize("width", [8, 9, 20, 33, 64, 130])
 @pytest.mark.parametrize("blocks", [(32, 1), (30, 1), (8, 4), (32, 8)])
 def test_short_rows_have_the_results_of_long_ones(width, blocks):
-    """Check that a short row gets the same result alone as within a longer row."""
+    """Check that a short row has the same codes on its own as within a longer row."""
     rng = samples.generator("short rows", width, blocks)
     x = (rng.standard_normal((3, 90, width)) * np.exp2(rng.integers(-20, 20, (3, 90, width)))).astype(np.float32)
     x[0, 3, 5], x[2, 89, 0], x[1, 40:60] = np.nan, 1e-42, 0
@@ -62,10 +62,10 @@ def test_seeded_bits_follow_the_order_of_elements_in_short_rows(width):
 @pytest.mark.parametrize("random", [None, RandomBits(30, seed=3)], ids=["rne", "sr"])
 @pytest.mark.parametrize("blocks", [(32, 1), (32, 8)])
 def test_panels_and_what_is_left_of_them(blocks, random):
-    """Check a short last block beside a panel of large numbers.
+    """Check a last block with missing columns, next to a panel of large numbers.
 
-    A panel is the columns that a loop processes together. A short block must not read numbers of
-    another panel in place of its missing columns.
+    A panel is a group of columns that a loop processes together. The last block must not read
+    numbers of another panel in place of its missing columns.
     """
     x = samples.generator("panels", blocks).standard_normal((64, 1030)).astype(np.float32)
     assert columns_of_a_panel(x.shape, blocks) < 1000

@@ -1,4 +1,7 @@
-"""Tests of float32 formulas that subtract and add offsets; test_transforms tests their loops."""
+"""Tests of the float32 formulas that subtract and add offsets.
+
+tests/engine/quantizing/test_transforms.py tests the loops that use these formulas.
+"""
 
 from __future__ import annotations
 

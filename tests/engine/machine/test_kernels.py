@@ -69,7 +69,10 @@ def test_one_loop_is_compiled_for_many_kernels():
 
 @needs_compiler
 def test_a_kernel_for_other_types_is_not_called():
-    """Check that a kernel raises for arrays of other types, because loops know only its address."""
+    """Check that calling a kernel with arrays of wrong types raises TypeError.
+
+    The loop cannot check the types, because it knows only the kernel's address.
+    """
     loop, kernel = compile_loop(halves), adding(0)
     for others in ((np.int16, np.int64), (np.uint16, np.int32), (np.int16, np.int32, np.int64)):
         given = arrays()
@@ -82,7 +85,8 @@ def test_a_kernel_for_other_types_is_not_called():
 def test_kernel_in_use_stays_alive():
     """Check that a kernel in use stays alive, even if no cache keeps it.
 
-    If two threads make the same kernel at once, the cache keeps only one of the two objects.
+    If two threads make the same kernel at once, the cache keeps only one of the two objects, but
+    the other may be in use.
     """
     loop, kernel = compile_loop(halves), adding(0)
     address, gone = kernel.for_types(np.int16, np.int32), weakref.ref(kernel)

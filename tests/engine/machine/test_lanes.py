@@ -55,7 +55,7 @@ def test_words_multiply_as_the_dialect_says():
 
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "int64"])
 def test_the_greatest_of_some_elements(dtype):
-    """Check the largest magnitude of 16 or 32 consecutive elements, from many first indices on."""
+    """Check that `greatest_of` finds the largest magnitude of 16 or 32 consecutive elements."""
     limits = np.iinfo(dtype)
     mask = int(limits.max) >> (1 if dtype == "uint8" else 0)
     x = samples.generator("greatest", dtype).integers(limits.min, limits.max, 200, dtype, endpoint=True)
@@ -121,8 +121,8 @@ assert lanes._has_half() == %s
 def test_halves_of_a_processor_without_them():
     """Check float16 conversions on a processor that has no instructions for float16.
 
-    Without such instructions, LLVM's own conversions end the process, because they call library
-    functions that do not exist.
+    On such a processor, LLVM's own conversions would crash the process, because they call library
+    functions that are missing.
     """
     environment = os.environ | {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
     expected = platform.machine() in ("aarch64", "arm64")

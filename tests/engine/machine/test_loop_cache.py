@@ -49,11 +49,11 @@ def in_fresh_process(folder, *command):
 
 
 def test_a_change_anywhere_in_the_kernel_is_noticed_but_not_where_python_has_its_own_code_from(tmp_path):
-    """Check that a loop is compiled again if another module changes; numba checks one file only.
+    """Check that a loop is compiled again if a function in another module changes.
 
-    The changed function, Philox, is a global of another module. Without a change, the second
-    process must load the loop from the cache. Regression: numba compiled the loop again, because
-    code read from a .pyc file has another pickle than code just compiled from source.
+    numba itself checks only the file of the loop. The changed function is Philox. Without a change,
+    the second process must load the loop from the cache. Regression: numba compiled the loop again,
+    because the pickle of code read from a .pyc file differs from that of freshly compiled code.
     """
     package = tmp_path / "mxnum"
     shutil.copytree(Path(mx.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
@@ -87,7 +87,7 @@ for name in sys.argv[1:]:
 def test_loops_that_different_processes_compiled_are_told_apart(tmp_path):
     """Check that loops which two processes compiled are not confused in a third process.
 
-    In each process, numba gives functions new numbers, so these numbers cannot identify loops.
+    numba numbers functions from the start in each process, so its numbers cannot identify loops.
     """
     names = "mxfp8_e4m3", "mxfp4_e2m1"
     alone = [in_fresh_process(tmp_path, "-c", NAMED, name) for name in names]
@@ -131,7 +131,7 @@ print(json.dumps(answers))
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory):
-    """Return a folder whose cache a process has filled with loops, and the process's output."""
+    """Store loops in a cache from a new process; return its folder and the process's output."""
     folder = tmp_path_factory.mktemp("disk")
     return folder, json.loads(in_fresh_process(folder, "-c", MIXED, "none"))
 
@@ -209,7 +209,7 @@ def test_arguments_have_the_types_that_numba_says():
 
 
 def quantizing(element="e4m3", rounding=mx.Rounding.RNE, run=32, draws=False):
-    """Return a newly made loop that quantizes, with all the functions that the loop calls."""
+    """Make a quantizing loop and all functions that it calls anew, and return the loop."""
     source, modes = FLOATS["float32"], (rounding, mx.Overflow.SATURATE, mx.ScaleRule.FLOOR, None)
     fast = fast_quantizing.__wrapped__(source, ELEMENTS[element], *modes)
     elements = rows._quantizing_kernel.__wrapped__(fast.special or fast.function, draws, run, True)

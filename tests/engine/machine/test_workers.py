@@ -48,8 +48,8 @@ def test_threads_worth_their_cost(monkeypatch):
     assert workers.worth(900, 10, None) == 5
 
 
-#: A script that quantizes arrays, one of them large enough for several threads, and asserts that
-#: the settings of other libraries stay as they are.
+#: A script that quantizes two arrays, one of them large enough for several threads. The script
+#: asserts that this does not change the settings of other libraries.
 OTHERS = """
 import locale, os, signal, warnings
 import numpy as np

@@ -1,7 +1,7 @@
-"""Tests that float instructions sum the products, and that the sums equal the definition's.
+"""Tests that sums computed with float instructions equal the sums of the definition.
 
-`test_blocks` checks every shape with every pair of formats. Memory orders and spreads of scales
-vary from case to case.
+`test_blocks` checks every shape with every pair of formats. The memory orders of the operands and
+the spreads of their scales vary from case to case.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def by_both(function, definition, a, b):
 
 
 def check_blocks(a, b, threads=1):
-    """Check sums by blocks."""
+    """Check sums by blocks against the definition; return the result of `exactness.held`."""
     held = exactness.held(a, b)
     by_both(
         lambda out: by_floats.by_blocks(a, b, held, out, threads),
@@ -62,7 +62,7 @@ def values_of(x):
 
 
 def check_sequence(a, b, threads=1):
-    """Check sequential sums."""
+    """Check sequential sums against the definition."""
     values = values_of(a), values_of(b)
     by_both(
         lambda out: by_floats.in_sequence(a, b, out, threads, _float32),
@@ -78,8 +78,8 @@ SHAPES = [(70, 70, 130, 32), (9, 40, 1100, 16), (20, 20, 37, 64), (5, 33, 66, 5)
           (40, 3, 64, 1), (1, 1, 130, 32), (1, 1, 37, 5), (8, 32, 8, 8)]  # fmt: skip
 PAIRS = [("mxfp4_e2m1", "mxint8"), ("mxfp8_e4m3", "mxfp6_e3m2"), ("mxfp8_e5m2", "mxfp8_e5m2"),
          ("mxfp8_e5m2", "mxfp8_e4m3"), ("mxfp6_e2m3", "mxfp4_e2m1")]  # fmt: skip
-#: Cases: spread of the exponents of scales, and share of scales that are NaN or extreme. With the
-#: first two spreads, float32 can represent the product of any two scales.
+#: Each case is a pair: the spread of the exponents of scales, and the share of scales that are NaN
+#: or extreme. With the first two spreads, float32 can represent the product of any two scales.
 SPREADS = [(3, 0.0), (60, 0.0), (120, 0.02)]
 
 

@@ -15,7 +15,7 @@ from tests import samples
 from tests.engine.products.test_terms import operand
 from tests.test_products import codes_at_random
 
-#: Pairs of a wide and a narrow element that AVX2 can still multiply as bytes, because sums of 32
+#: Pairs of a wide and a narrow element format. AVX2 can multiply them as bytes, because sums of 32
 #: products stay below 2**15.
 AVX2_BYTES = [{"e2m3", "e2m1"}, {"e2m3", "int4"}, {"e3m0", "e2m1"}, {"e3m0", "int4"}]
 
@@ -43,7 +43,7 @@ def test_plans():
 
 
 def needed_bits(a, b, run):
-    """Return, for each block, the number of bits that the largest possible sum needs."""
+    """Return, for each block, how many bits the largest possible sum of its products needs."""
     result = []
     for start in range(0, a.shape[1], run):
         sides = []
@@ -59,7 +59,7 @@ def needed_bits(a, b, run):
 def test_blocks_that_float64_might_not_hold_are_found(pair, order):
     """Check that `widths` finds every block whose sums need more than 53 bits.
 
-    A block whose sums need fewer than 45 bits must not be found.
+    `widths` must not report a block whose sums need fewer than 45 bits.
     """
     rng = samples.generator("wide", *pair)
     for run in (1, 7, 32):
@@ -161,10 +161,10 @@ def test_what_is_split_and_what_is_not_held():
 
 
 def beyond_float64(count):
-    """Return `count` equal rows of 63 E5M2 codes for each of two operands.
+    """Return two operands, each with `count` equal rows of 63 E5M2 codes.
 
-    The products of two rows add up to 2**53 + 2**29 + 1 units of 2**-32. The numbers are 0, or
-    between 1 and 7 * 2**21 units of 2**-16.
+    The dot product of a row of one operand and a row of the other is 2**53 + 2**29 + 1 units of
+    2**-32. The values of the codes are 0, or between 1 and 7 * 2**21 units of 2**-16.
     """
     units = np.array(ELEMENTS["e5m2"].values())[:124] * 2.0**16
     pairs = [(7 << 21, 7 << 21)] * 41 + [(7 << 21, 5 << 21), (1 << 21, 4 << 21), (1 << 14, 1 << 15), (1, 1)]

@@ -1,4 +1,4 @@
-"""Tests that float32 addition and fma in integer arithmetic equal reference and hardware."""
+"""Tests of float32 addition and fma by integers against the reference and the hardware."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def value(bits):
 
 
 def oracle(a, b, c):
-    """Return fma(a, b, c) by the reference, as the sequential dot product of (c, a) and (1, b)."""
+    """Compute fma(a, b, c) with the reference: the sequential dot product of (c, a) and (1, b)."""
     return int(reference.dot(_pair(c, a), _pair(0x3F800000, b), accumulate="sequential").view(np.uint32))
 
 

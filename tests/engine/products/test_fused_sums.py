@@ -21,9 +21,9 @@ UNITS = mx.units.names()
 
 
 def elements(source, shape, rng, special):
-    """Return random codes; in half of the calls, their exponents are close to each other.
+    """Return random codes. In half of the calls, most exponents are close to each other.
 
-    With `special`, a few codes are infinite or NaN.
+    If `special` is True, a few codes are infinite or NaN.
     """
     codes = rng.integers(0, 1 << source.bits, shape)
     if not special and source.specials != "none":
@@ -73,7 +73,7 @@ def rows(x):
 
 
 def pairs(unit):
-    """Return three cases (format of a, format of b, scale), which cover all formats of a unit."""
+    """Return three cases (format of a, format of b, scale) that cover all formats of a unit."""
     scales = unit.scales or ((None, ("float32", unit.promotion)) if unit.promotion else (None,))
     names = unit.operands
     return [(names[i % len(names)], names[(i * 2) % len(names)], scales[i % len(scales)]) for i in range(3)]
@@ -158,7 +158,7 @@ def test_an_instruction_whose_last_sum_is_short():
     a, b = np.zeros((1, 12), np.float16), np.ones((12, 1), np.float16)
     a[0, [0, 8]] = 1
     got = mx.mma(a, b, np.full((1, 1), 2.0**24, np.float32), unit)
-    assert got[0, 0] == 2.0**24 + 2  # the addend is added to both sums together
+    assert got[0, 0] == 2.0**24 + 2  # the addend is added once, to the total of both sums
     assert got.view(np.uint32)[0, 0] == unit_dot(a[0], b[:, 0], unit, 2.0**24, k=12)
 
 
@@ -222,8 +222,8 @@ ERRORS = {
     "a type of the addend's unit": (lambda: mx.mma(np.ones((1, 16), np.float16), np.ones((16, 1), np.float16), np.ones((1, 1), np.float32), "hopper_float16_acc16"), "'c' must be an array of float16 for unit 'hopper_float16_acc16', not 'float32'"),
     "integers": (lambda: mx.mma(NARROW.view(np.uint8), NARROW.T, None, "hopper_fp8"), "'a' must be an array of e4m3 or e5m2 for unit 'hopper_fp8', not 'uint8'"),
     "elements": (lambda: mx.matmul(*[mx.quantize(np.ones((32, 32)), "mxint8", axis=axis) for axis in (-1, -2)], accumulate="blackwell_mxfp8"), "with e8m0 scales in blocks of 32 for unit 'blackwell_mxfp8', not 'mxint8'"),
-    "blocks": (lambda: mx.matmul(*[mx.quantize(np.ones((64, 64)), "e4m3:block=32,scale=float32", axis=axis) for axis in (-1, -2)], accumulate="hopper_fp8_promoted"), "'a' must be an array of e4m3 or e5m2, or an MX array of them with float32 scales in blocks of 128 for unit 'hopper_fp8_promoted', not 'float32 scales in blocks of 32 along the summed axis'"),
-    "scales of rows": (lambda: mx.matmul(NARROW, mx.quantize(np.ones((32, 2)), "e4m3:block=32,scale=float32", axis=0), accumulate="hopper_fp8_mma_acc16"), "'b' must be free of scales for unit 'hopper_fp8_mma_acc16', not 'an array with float32 scales'"),
+    "blocks": (lambda: mx.matmul(*[mx.quantize(np.ones((64, 64)), "e4m3:block=32,scale=float32", axis=axis) for axis in (-1, -2)], accumulate="hopper_fp8_promoted"), "'a' must be an array of e4m3 or e5m2, or an MX array of e4m3 or e5m2 elements with float32 scales in blocks of 128 for unit 'hopper_fp8_promoted', not 'float32 scales in blocks of 32 along the summed axis'"),
+    "scales of rows": (lambda: mx.matmul(NARROW, mx.quantize(np.ones((32, 2)), "e4m3:block=32,scale=float32", axis=0), accumulate="hopper_fp8_mma_acc16"), "'b' must be an array without scales for unit 'hopper_fp8_mma_acc16', not 'an array with float32 scales'"),
     "one axis": (lambda: mx.mma(NARROW[0], NARROW.T, None, "hopper_fp8"), "'a' must be of at least two axes, not (32,)"),
     "another K": (lambda: mx.mma(NARROW, NARROW.T[:16], None, "hopper_fp8"), "'b' must be of length 32 along its last but one axis"),
     "a matrix for a vector": (lambda: mx.dot(NARROW, NARROW, accumulate="hopper_fp8"), "'a' must be one-dimensional, not (2, 32)"),

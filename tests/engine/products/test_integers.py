@@ -1,4 +1,4 @@
-"""Tests that products in integer instructions equal the definition, on every processor."""
+"""Tests that products by integer instructions equal the definition's, on several processors."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_extremes():
 
 @compiled
 def test_blocks_beyond_integers_are_exact():
-    """Check a block whose sums just exceed 2**24 units, so that float64 replaces integers."""
+    """Check a block whose sums just exceed 2**24 units, which mxnum computes in float64."""
     a = mx.MXArray.from_parts(
         np.full((5, 1028), 0x80, np.uint8), np.full((5, 1), 127, np.uint8), "mxint8", block_size=1028
     )
@@ -126,8 +126,8 @@ from tests.engine.products import test_integers
 """
 
 
-#: The processors in `OTHERS` that are tested without `--tier full`. Compiling for one processor
-#: takes ten seconds.
+#: The processors in `OTHERS` that are also tested without `--tier full`. These are only two,
+#: because compiling for one processor takes ten seconds.
 SAMPLE = "avx2", "none"
 
 

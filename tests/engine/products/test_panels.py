@@ -34,7 +34,7 @@ def as_stored(x, is_turned):
 
 @pytest.mark.parametrize("element", [*ELEMENTS.values(), *MADE.values()], ids=[*ELEMENTS, *MADE])
 def test_every_code(element):
-    """Check the value of every code in panels of both number types, from both memory orders."""
+    """Check the value of every code in float32 and float64 panels, from both memory orders."""
     decoder, count = panels.decoder(element), 1 << element.bits
     assert decoder.fields.any() == (element not in MADE.values())
     codes = (np.arange(count + 3, dtype=np.uint16) % count).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""Tests that matrix products in register tiles have the bits of plain sums, for any size."""
+"""Tests that matrix products in register tiles equal plain sums bit for bit, for any size."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def test_blocks(word, m, n, blocks, run):
     bits, spare = 6 if word == "float32" else 20, max(0, math.ceil(math.log2(run)) - 5)
     a, b = (rng.integers(-(1 << bits) + 1, 1 << bits, (rows, blocks * run)) >> spare for rows in (m, n))
     scales = [rng.integers(-60, 20, (rows, blocks)) for rows in (m, n)]
-    # Some terms overflow and some underflow. The first term would overflow under the scale of `a`
-    # alone, but not under the product of both scales.
+    # These scales make some terms overflow and some underflow. The first term would overflow if it
+    # were multiplied by the scale of `a` first, but does not overflow with both scales.
     scales[0][1, 1], scales[1][:, -1] = 107, -89
     scales[0][0, 0], scales[1][:, 0] = 127, -100
     shape = SHAPE32 if word == "float32" else SHAPE64

@@ -24,7 +24,7 @@ def blocks(a, b, step, run):
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_parts_that_float64_would_round_to_a_tie(sign):
-    """Check sums at the tie 2**69 + 2**45 between float32 numbers, and sums 1 above or below."""
+    """Check sums at a tie between two float32 numbers (2**69 + 2**45), and 1 above and below it."""
     for small in (-1, 0, 1):
         # float64 cannot hold 2**69 + 2**45 + `small`, so the sum needs a high part and a low part.
         a = np.array([[2.0**35, 2.0**11, small]], np.float32)

@@ -23,7 +23,10 @@ DEFINED = ("exact", "block", "sequential")
 
 @cache
 def float_scaled():
-    """Make operands once, because numpy may make different ones in another float environment."""
+    """Return operands that are generated only once.
+
+    In another float environment, numpy may generate different random numbers.
+    """
     return [with_float_scales("nvfp4", (rows, 50), 16, spread=60, special=0.1) for rows in (5, 6)]
 
 
@@ -68,7 +71,7 @@ def test_results_without_compilation_are_the_same():
 
 
 def test_unknown_accumulation_raises():
-    """Check that an unknown accumulation mode raises, and does not run another mode's loop."""
+    """Check that an unknown accumulation mode raises an error and runs no loop of another mode."""
     x, out = Operand(np.ones((2, 2), np.float32), FLOATS["float32"]), np.zeros((2, 2), np.float32)
     with pytest.raises(AssertionError, match="unreachable"):
         sums.matmul(x, x, "pairwise", out, 1, lambda x, threads: x.array)

@@ -1,4 +1,4 @@
-"""Tests that numbers are split into significand and exponent, and rows get the right scales."""
+"""Tests of terms (numbers as significand and exponent), and of the scales of an operand's rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that a whole tensor is left to numpy if loops cannot handle one of its blocks."""
+"""Tests that numpy quantizes a whole tensor if the loops cannot handle one of its blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that the blocks' maxima, found for the tensor scale, are kept for quantizing.
+"""Tests that quantizing reuses the maxima of blocks that the tensor scale was computed from.
 
 tests/test_float_scales.py tests float scales through the public API.
 """
@@ -17,7 +17,7 @@ X = samples.generator("maxima").standard_normal((8, 64)).astype(np.float32)
 
 
 def requests(monkeypatch):
-    """Return a list to which each later call of the engine adds its request."""
+    """Return a list to which each later call of `host.quantize` appends its request."""
     seen, quantize = [], host.quantize
     monkeypatch.setattr(host, "quantize", lambda request, out=None: seen.append(request) or quantize(request, out))
     return seen

@@ -1,4 +1,4 @@
-"""Tests of operations on arrays against the definition: every format, mode, type and layout."""
+"""Tests that array operations agree with the definition for every format, mode, type and layout."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ def inputs(shape=(48, 160), dtype="float32"):
         x = x.astype(TYPES[dtype])
     x[3, 64:96], x[9, 32:64] = 0, -0.0
     x[4, 7], x[5, 40], x[6, 159] = np.nan, np.inf, -np.inf
-    # Row 16 has no NaN, so only tiny numbers can make loops leave its blocks to the definition.
+    # Row 16 has no NaN. Fast loops can leave its blocks to the definition only because of its tiny
+    # numbers.
     x[16] *= x.dtype.type(2.0**-120)
     x[10] = min(ml_dtypes.finfo(x.dtype).max, np.finfo(np.float32).max)
     bits = x.view(f"u{x.dtype.itemsize}")
@@ -62,15 +63,15 @@ def inputs(shape=(48, 160), dtype="float32"):
 
 
 def values_of(codes, scales, element, blocks, target, out=None):
-    """Dequantize by the engine."""
+    """Dequantize codes with the engine."""
     asked = decoding_settings(element, blocks, codes.shape, False, False, target)
     return host.dequantize(DecodingRequest(asked, codes, scales), out)
 
 
 def check(asked, label):
-    """Assert that loops and definition agree on codes, scales and values.
+    """Assert that the engine and the definition return the same codes, scales and values.
 
-    The values are checked in the input's type and in float32.
+    The function compares the values in the input's type and in float32.
     """
     settings = asked.settings
     want_codes, want_scales, _ = naive.quantize(asked)
@@ -103,7 +104,7 @@ def test_every_rounding_and_overflow(rounding, overflow):
 def test_every_type(dtype):
     x = inputs(dtype=dtype)
     check(request(x, "e4m3"), dtype)
-    if dtype == "float64":  # Here the fast formulation is wrong for infinities if it does not mark them.
+    if dtype == "float64":  # Here the fast formulation is right only if it marks infinities.
         check(request(x, "e5m2"), dtype)
     check(request(x, "e2m1", (32, 1), rounding=Rounding.RTO), dtype)
 
@@ -198,7 +199,7 @@ def test_every_order_of_memory(view, limit, axis, draw, monkeypatch):
 
 
 def by_definition(asked):
-    """Return codes, scales and values by the definition."""
+    """Return the codes, scales and values that the definition computes."""
     settings = asked.settings
     codes, scales, _ = naive.quantize(asked)
     kind = codes, scales, None, settings.element, settings.blocks, settings.source

@@ -17,7 +17,7 @@ from tests import samples
 from tests.covering import covering
 
 NARROW = [name for name in mx.formats.names("e8m0") if mx.formats.get(name).element.bits < 8]
-#: Formats of users, with blocks of 16. One loop serves all user elements of the same width.
+#: User-defined formats with blocks of 16. One loop converts all user-defined elements of a width.
 OWN = [
     mx.MXFormat(mx.ElementFormat("e2m2", 2, 2, 1), block=16),
     mx.MXFormat(mx.ElementFormat("e2m0", 2, 0, 1), block=16),
@@ -42,7 +42,8 @@ def numbers(shape, *key, dtype="float32"):
 def check(x, fmt, **options):
     """Assert that packed and unpacked quantization agree on bytes, scales and values.
 
-    The check also writes the results into existing arrays.
+    Both functions are also called with `out`, so that they write their results into existing
+    arrays.
     """
     dtype = options.pop("result", "float32")
     want = mx.quantize(x, fmt, **options)
@@ -79,7 +80,7 @@ def test_rows_that_end_in_short_blocks_or_inside_a_byte(shape):
 
 @pytest.mark.parametrize("block_size", [17, 18, 34, 5000])
 def test_blocks_that_begin_inside_a_byte_and_blocks_longer_than_a_buffer(block_size):
-    """Check blocks that begin inside a byte; their codes are unpacked before the loop runs."""
+    """Check blocks that begin inside a byte, for which codes are unpacked before the loop runs."""
     for shape in ((5, 34), (2, 340), (3, 10000)):
         check(numbers(shape, block_size), "mxfp4_e2m1", block_size=block_size)
 
@@ -239,4 +240,4 @@ def test_any_shape_and_block(shape, fmt, block, seed):
 
 def test_every_narrow_element_has_a_format_here():
     widths = {ELEMENTS[mx.formats.get(name).element.name].bits for name in NARROW} | {fmt.element.bits for fmt in OWN}
-    assert widths == {3, 4, 5, 6}  # test_bit_stream has the other widths
+    assert widths == {3, 4, 5, 6}  # test_bit_stream tests the other widths

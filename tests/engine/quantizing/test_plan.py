@@ -1,4 +1,4 @@
-"""Tests that cached plans change no bit of a result, and keep no array alive."""
+"""Tests that cached plans do not change results and do not keep arrays alive."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.engine.machine.test_float_environment import pytestmark as where_the_
 def numbers(shape, *key, dtype=np.float32):
     """Return numbers of many magnitudes, a few of them NaN.
 
-    Fast loops leave the blocks with NaN to other loops.
+    The NaNs are there because the fast loops leave blocks with NaN to other loops.
     """
     rng = samples.generator("plans", shape, *key)
     with np.errstate(over="ignore"):
@@ -48,7 +48,7 @@ def in_parts(monkeypatch):
 
 @pytest.fixture
 def direct_only(monkeypatch):
-    """Return a function that, once called, makes the engine raise if an array is cut into parts."""
+    """Return a function that makes the engine raise an error if it cuts an array into parts."""
 
     def refuse(*arguments, **options):
         raise AssertionError("in parts")
@@ -167,7 +167,7 @@ def test_errors_are_the_same_with_a_plan():
     q.scales.flags.writeable = False
     with pytest.raises(ValueError, match="Argument 'out' must be writable"):
         mx.quantize(x, "mxfp8_e4m3", out=q)
-    assert q.dequantize().shape == x.shape  # `dequantize` writes no scales, so read-only scales are allowed
+    assert q.dequantize().shape == x.shape  # read-only scales are allowed, because `dequantize` does not write them
     with pytest.raises(ValueError, match="'x'"):
         mx.quantize(x, "mxfp8_e4m3", nonfinite="raise")
 

@@ -1,4 +1,4 @@
-"""Tests that calls with equal settings share one conversion; test_host tests the results."""
+"""Tests that calls with equal settings share one conversion. `test_host` tests the results."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def test_the_commonest_conversions_have_their_constants_compiled_in():
             (ROWS, {}), (SHORT, {}), (ROWS, {"rule": ScaleRule.RCEIL}), (ROWS, {"overflow": Overflow.IEEE})
         )
     )  # fmt: skip
-    # Elements that are integers have only one overflow mode.
+    # Integer formats have only one overflow mode.
     assert (len(usual), len(short), len(other_overflow - usual)) == (2, 1, 1)
-    assert other_rule == usual  # scale rules are numbers passed to the loop, so all share one loop
+    assert other_rule == usual  # the scale rule is an argument of the loop, so all rules share one loop
     in_columns, in_tiles = (
         {loop(to_values(modes(name)), walk) for name in ("e4m3", "int8")} for walk in (COLUMNS, TILES)
     )
@@ -63,9 +63,9 @@ def test_the_commonest_conversions_have_their_constants_compiled_in():
 @pytest.mark.parametrize("walk", [ROWS, Walk(1, 4, 70, 1, 32), Walk(1, 4, 300, 1, 32), COLUMNS, TILES], ids=str)
 @pytest.mark.parametrize("place", [0, 37, 200])
 def test_what_is_marked_is_redone_and_nothing_else(walk, place, monkeypatch):
-    """Check that NaN and subnormal numbers change only codes of their block.
+    """Check that a NaN or a subnormal number changes no codes outside its block.
 
-    The fast loop marks each group of blocks that another loop must compute again. After the call,
+    The fast loop marks each group of blocks that a slower loop must compute again. After the call,
     all marks must be clear.
     """
     x = samples.generator("marks").standard_normal(walk.elements).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Tests that asymmetric scaling, which subtracts offsets from blocks, equals the definition."""
+"""Tests that asymmetric scaling, which gives each block an offset, equals the definition."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def settings(x, fmt="mxfp4_e2m1", *, scales=None, **options):
 
 
 def check(x, fmt="mxfp4_e2m1", *, scales=None, seed=None, words=None, **options):
-    """Check quantize, dequantize to every type, and fake_quantize."""
+    """Compare `quantize`, `dequantize` to every type, and `fake_quantize` with the definition."""
     random = None
     given = dict(options)
     if seed is not None or words is not None:
@@ -140,7 +140,7 @@ def test_offsets_and_scales_of_ones_own():
 
 @pytest.mark.parametrize("transform", [POWERS_OF_TWO, OFFSETS], ids=["scales", "offsets"])
 def test_a_transform_undoes_what_it_applies(transform):
-    """Check that `apply_and_undo` of a transform equals `apply` and then `undo`."""
+    """Check that `apply_and_undo` of a transform has the same result as `apply` and then `undo`."""
     x = inputs("float32")
     asked = settings(x, axis=0)
     walk = walk_of(x.shape, asked.blocks)

@@ -75,7 +75,7 @@ def test_floats_are_the_reference_or_leave_a_mark(dtype):
 
 @pytest.mark.skipif(not workers.may_use_floats(), reason="this process may not use compiled float arithmetic")
 def test_the_mark_comes_before_the_first_inexact_sum():
-    """Check that a block is marked if a sum of its numbers is inexact, even if errors cancel."""
+    """Check that a block is marked if any sum of its numbers is inexact, even if errors cancel."""
     x = np.zeros((120, SIZE), np.float32)
     x[:, 0], x[:, 1] = 1.0, -1.0
     x[:, 2] = np.ldexp(np.float32(1 + 2.0**-23), -np.arange(120))

@@ -1,4 +1,4 @@
-"""Tests of rounding at any scale on samples; proofs/theorems/any_scale.py covers all inputs."""
+"""Tests of rounding at any scale, on samples. proofs/theorems/any_scale.py covers all inputs."""
 
 from __future__ import annotations
 

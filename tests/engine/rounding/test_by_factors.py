@@ -20,7 +20,7 @@ OWN = ElementFormat("e3m4", 3, 4, 3, "nan")
 
 
 def constants(formulation, code, tensor):
-    """Return a formulation's constants for a block, and True if the formulation fits the block."""
+    """Return a formulation's constants for a block, and whether its results there are right."""
     tables = np.zeros(formulation.constants, np.int64 if formulation.is_wide else np.int32)
     is_right = formulation.prepare(code, tensor, tables, 0, 1)
     if formulation.prepare_more is not None:
@@ -140,7 +140,7 @@ def test_what_is_no_number_is_left_to_the_definition():
     assert [constants(fast, code, 0x3F800000)[1] for code in (0, 1, 0x7E, 0x7F)] == [True, True, True, False]
     for tensor in (0x7F800000, 0x7FC00000):
         assert not constants(by_factors.decoding(e2m1, e4m3, FLOAT32), 1, tensor)[1]
-        # The product would be 0 times infinity.
+        # The factor would be 0 times infinity, or 0 times NaN.
         assert not constants(by_factors.decoding(e2m1, e4m3, FLOAT32), 0, tensor)[1]
 
 
@@ -151,7 +151,7 @@ def test_what_is_no_number_is_left_to_the_definition():
 )
 @pytest.mark.parametrize("target", [None, FLOAT32], ids=["codes", "values"])
 def test_factors_at_the_ends_of_doubling(tensor, doubles, target):
-    """Check that the formulation is used if all thresholds and values are normal, and only then."""
+    """Check that the formulation accepts a block only if all thresholds and values are normal."""
     one, e4m3, e2m1 = 0x38, SCALES["e4m3"], ELEMENTS["e2m1"]
     fast = by_factors.by_places(FLOAT32, e2m1, e4m3, Rounding.RNE, target)
     defined = formulation.quantizing_over(FLOAT32, e2m1, e4m3, Rounding.RNE, Overflow.SATURATE, target)

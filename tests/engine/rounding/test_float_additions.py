@@ -1,4 +1,4 @@
-"""Tests that rounding by float32 additions equals the definition for inputs in its domain."""
+"""Tests that rounding by float32 additions equals the definition inside the allowed domain."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests import samples
 
 
 def in_domain(element, scale, rounding=Rounding.RNE):
-    """Return the bits of boundary floats and random floats in the formulation's domain."""
+    """Return the bits of boundary floats and random floats in the domain of `float_additions`."""
     bits = [
         samples.boundary_patterns(float_additions.FLOAT32, element, scale),
         samples.random_patterns(float_additions.FLOAT32, 2000, scale),
@@ -151,7 +151,7 @@ def test_decoding_by_product_equals_the_definition_for_every_code_and_scale(name
 
 
 def test_ties_of_an_element_without_mantissa_go_by_the_parity_of_its_code():
-    """Check ties of E3M0: hardware additions break them by the float's last bit, which is wrong."""
+    """Check ties of E3M0, which hardware additions break wrongly, by the float's last bit."""
     element = ELEMENTS["e3m0"]
     encode = make_encode(float_additions.FLOAT32, element, Rounding.RNE, Overflow.SATURATE)
     ties = [int(np.float32(x).view(np.int32)) for x in (1.5, 0.75)]

@@ -70,7 +70,7 @@ def test_values_are_those_of_the_definition(source, rounding):
 
 @pytest.mark.parametrize("source", ["float32", "float16", "bfloat16", "float64"])
 def test_random_bits_decide_where_the_definition_says(source):
-    """Check the largest random bits that round toward zero, and the smallest that do not."""
+    """Check the largest random integer that rounds toward zero, and the next larger integer."""
     source, modes = FLOATS[source], (Rounding.SR, Overflow.SATURATE)
     fast = formulation.fast_quantizing(source, E4M3, *modes, ScaleRule.FLOOR, None)
     _, constants = formulation.numbers_given(fast.numbers)

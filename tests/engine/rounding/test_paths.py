@@ -1,4 +1,4 @@
-"""Tests that theorems exist for every use of a fast formulation."""
+"""Tests that a theorem exists for every fast path and for every format and mode it covers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ FLOOR = ScaleRule.FLOOR
 
 
 def scales(path):
-    """Return a path's scale settings: (E8M0 rule, float scale rule, float scale format)."""
+    """Return a fast path's scale settings: (E8M0 rule, float scale rule, float scale format)."""
     if not path.scales:
         return [(rule, None, None) for rule in path.rules or [None]]
     return [(None, rule, scale) for rule in path.rules or [None] for scale in path.scales]
 
 
 def cases(path):
-    """Yield values for the placeholders in the names of a path's theorems."""
+    """Yield the values that replace the placeholders in the theorem names of a fast path."""
     for element, type_, rounding, overflow, (rule, float_rule, scale) in product(
         path.elements, path.float_types, path.roundings, Overflow, scales(path)
     ):
@@ -78,7 +78,7 @@ def test_formats_of_users():
 
 
 def test_what_is_new_is_left_to_the_definition(monkeypatch):
-    """Check that new modes and elements do not count as proved.
+    """Check that no fast path covers new modes or elements, for which there are no proofs.
 
     Regression: every element in `ELEMENTS` counted as proved.
     """

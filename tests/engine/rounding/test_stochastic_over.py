@@ -1,4 +1,4 @@
-"""Tests that stochastic rounding by integer products equals the definition at thresholds."""
+"""Tests that stochastic rounding by integer products agrees with the definition at thresholds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LAST = (1 << 30) - 1
 
 
 def factor_of(rng):
-    """Return a random factor as (exponent, significand, kind) and as a fraction."""
+    """Return a random factor twice: as (exponent, significand, kind) and as a fraction."""
     tensor = np.float32(rng.random() * 2.0 ** rng.integers(-140, 100) + 1e-44)
     exponent, significand, kind = make_factor(E4M3)(int(rng.integers(1, 0x7F)), int(tensor.view(np.int32)))
     number = Fraction(significand) * Fraction(2) ** (exponent - factor_width(E4M3))

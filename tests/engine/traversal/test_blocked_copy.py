@@ -1,4 +1,4 @@
-"""Tests of the order of axes in memory, and that copies made tile by tile equal numpy's copies."""
+"""Tests of the order of axes in memory, and of copies made tile by tile, compared with numpy's."""
 
 from __future__ import annotations
 
@@ -60,5 +60,5 @@ def test_the_order_of_axes_in_memory():
         assert parts.memory_order(view) == order
         assert parts.memory_order(view[::-1, ::2]) == order
     assert parts.memory_order(np.broadcast_to(x[0], x.shape)) == (0, 1, 2)
-    # The position of an axis of length 1 is arbitrary.
+    # An axis of length 1 may have any position in the order.
     assert parts.memory_order(x[:, :1].transpose(2, 1, 0)) == (1, 2, 0)

@@ -50,7 +50,7 @@ def test_parts_are_contiguous_and_cover_everything_once(shape, blocks, view, lim
 
 @pytest.mark.parametrize(("shape", "blocks"), LAYOUTS[-3:])
 def test_each_block_is_a_row(shape, blocks):
-    """Check that each row is a block; a short block is filled up with its own elements."""
+    """Check that each row is a block, and that a short block is padded with its own elements."""
     x = samples.generator("rows", shape).standard_normal(shape).astype(np.float32)
     rows = parts.as_rows(x, blocks)
     assert rows.shape[0] == np.prod(scales_shape(shape, blocks))

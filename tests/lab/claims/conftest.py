@@ -15,13 +15,13 @@ RESULTS = Path(__file__).parents[3] / "docs" / "lab" / "results"
 
 @pytest.fixture(scope="session")
 def checked():
-    """Return a function from a claim's id to its entry, checked on stored results."""
+    """Return a function that checks a claim on stored results, once, and returns its entry."""
     return cache(lambda id: reproduce([id], results=RESULTS)[id])
 
 
 @pytest.fixture(scope="session")
 def held(checked):
-    """Return a function from a claim's id to a dictionary {statement: True if it holds}."""
+    """Return a function that maps a claim's id to a dictionary {statement: True if it holds}."""
     return lambda id: {s.what: s.holds for s in checked(id).evidence.statements}
 
 
@@ -32,7 +32,7 @@ def context(tmp_path):
 
 @pytest.fixture
 def fake(monkeypatch):
-    """Return a function that replaces a claim's check and the list of files it needs."""
+    """Return a function that replaces a claim's check, and lets the check use no files."""
 
     def replace(id, run, **changes):
         for name, value in {"run": run, "needs": (), "takes": (), **changes}.items():
@@ -43,7 +43,7 @@ def fake(monkeypatch):
 
 @pytest.fixture
 def altered(monkeypatch):
-    """Yield a function that changes the published losses that checks read."""
+    """Yield a function that applies a change to all published losses that checks read."""
 
     def alter(change):
         changed = tuple(change(run) for run in losses.runs())

@@ -23,7 +23,10 @@ def runs(first, zeta=None):
 
 
 def followed(spans, steps=1000):
-    """Return runs of `steps` steps; `spans` has the excursion (start, end) of each run, or None."""
+    """Return runs of `steps` steps.
+
+    `spans` lists the excursion (start, end) of each run, or None for a run without an excursion.
+    """
     made = runs([None] * len(spans))
     for run, span in zip(made, spans, strict=True):
         excursions = [] if span is None else [{"start": span[0], "end": span[1], "base": 0.1, "peak": 9.0, "area": 1.0}]
@@ -53,7 +56,10 @@ def mlp(tmp_path, name, arms, width=64, **more):
 
 
 def mlp_recipes(tmp_path, name, losses):
-    """Store a study of recipes, given as runs or as final losses; return a context for checks."""
+    """Store a study of recipes and return a context for the checks of claims.
+
+    `losses` maps the number of a recipe to its runs, or to the final loss of its first run.
+    """
     experiment = {"width": 32, "layers": 4, "batch": 64, "rate": 0.1, "steps": 10}
     experiment |= {"optimizer": "adam", "activation": "gelu"}
     arms = {

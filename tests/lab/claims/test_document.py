@@ -25,7 +25,7 @@ VOID = {"meta", "link", "br", "img", "hr", "input"}
 
 
 class Checked(HTMLParser):
-    """A parser that fails if tags do not close in order."""
+    """An HTML parser that fails if tags are not closed in the right order."""
 
     def __init__(self, text):
         super().__init__()

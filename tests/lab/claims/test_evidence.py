@@ -1,4 +1,4 @@
-"""Tests that the verdict on a claim follows from the evidence by the rule for verdicts."""
+"""Tests of the rule that derives the verdict on a claim from its evidence."""
 
 from __future__ import annotations
 

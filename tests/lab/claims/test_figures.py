@@ -1,4 +1,4 @@
-"""Tests that figures are made from stored results alone, and fit into the page."""
+"""Tests that figures need only stored results, and are valid parts of the report's page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of statements about runs of the MLP, on made-up results."""
+"""Tests of the statements about runs of the MLP, with made-up results."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ CALM, LOST, BACK = [None] * N, [(100 + i, None) for i in range(N)], [(100 + i, 2
 
 
 def test_no_runaway_is_a_no_only_where_enough_runs_were_watched(tmp_path):
-    # With 0 runaways among 24, 12, 11 or 6 runs, the upper 95 % limit of the share of runaways is
-    # 14, 24, 26 or 39 %. The verdict is "no" if this limit is below 25 %.
+    # With 0 runaways among 24, 12, 11 or 6 runs, the upper 95 % confidence limit of the share of
+    # runaways is 14, 24, 26 or 39 %. The verdict is "no" if this limit is below 25 %.
     for runs, is_no in ((24, True), (12, True), (11, False), (6, False)):
         arms = {"FP32": followed(CALM[:runs]), "LN E2M1": followed([*CALM, *CALM][:runs])}
         table = mlp(tmp_path, "recovery", arms, horizon=500).json("recovery.json")

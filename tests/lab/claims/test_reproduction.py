@@ -1,4 +1,4 @@
-"""Tests of a reproduction that runs, is interrupted and continues, with a tiny study."""
+"""Tests of running, interrupting and continuing a reproduction, with a tiny study."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def tiny(monkeypatch):
 
 @pytest.fixture
 def undrawn(monkeypatch):
-    """Replace the figures of reports by none, because drawing takes longer than the tiny runs."""
+    """Exclude the figures from reports, because drawing them takes longer than the tiny runs."""
     monkeypatch.setattr(figures, "figures_of", lambda claim, context: [])
 
 
@@ -132,7 +132,7 @@ def test_failures_are_told_and_the_rest_is_used(tmp_path, counted, fake, monkeyp
 
 
 def test_full_reproduction_computes_limits_and_interventions(tmp_path, monkeypatch):
-    """Check that a full reproduction runs interventions, and a second one reuses SGD's limits."""
+    """Check that a full reproduction runs interventions, and that a second reuses SGD's limits."""
     sgd = Experiment(width=32, layers=2, batch=32, steps=80, optimizer="sgd", rate=5, precision=ARMS["E2M1"].precision)
     monkeypatch.setitem(studies.STUDIES, "small", studies.Study("small", "?", {"E2M1": sgd}, 2, "E2M1"))
     monkeypatch.setattr(reproduction, "PLAN", Plan(lead=10, watch=20, perturbed=1, every=5))
@@ -179,7 +179,7 @@ def test_training_of_a_study_names_its_claims(tmp_path, monkeypatch):
 
 
 def test_claims_about_language_models_train_them(tmp_path, monkeypatch):
-    """Check that claims about language models train models, or report that torch is missing."""
+    """Check that claims about language models cause training, or a report that torch is missing."""
     told = Told()
     with monkeypatch.context() as patch:
         patch.setattr(reproduction.importlib.util, "find_spec", lambda name: None)
@@ -214,7 +214,7 @@ def test_arms_on_a_text_that_is_not_there_are_left_out_and_operands_are_kept(tmp
     monkeypatch.setattr(reproduction, "judge", lambda claim, context: seen.update(table=context.json(name)))
     monkeypatch.setattr(reproduction._Session, "_write", lambda self, interrupted: self._entry("M7"))
     reproduce_into(tmp_path / "r", ["M7"], full=True, processes=0, watch=told)
-    left = "organisation: skips the arms text, because the text files of these arms do not exist."
+    left = "organisation: skipping the arms text, because their text files do not exist."
     assert left in told.said
     assert set(seen["table"]["arms"]) == {"chain"}
     assert "organisations" in seen["table"]["arms"]["chain"]["runs"][0]
@@ -232,7 +232,7 @@ def test_files_of_quick_and_full_reproductions():
         str(path.relative_to(RESULTS)) for kind in ("language", "logits") for path in (RESULTS / kind).glob("*.json")
     }
     needed = {name for claim in CLAIMS.values() for names in claim.alternatives for name in names}
-    # Commands of `mxnum lab` take hours for these studies.
+    # A reproduction does not run these studies; commands of `mxnum lab` run them for hours.
     by_hours = {"paper-scale.json", "hazard.json", "parts.json", "delay.json", "language/accumulators.json"}
     assert stored - by_hours <= set(reproduction.FULL), "a stored study that no command makes"
     assert needed - set(reproduction.FULL) == by_hours, "a claim that no command decides"
@@ -247,6 +247,6 @@ def test_mistakes(tmp_path):
 @pytest.mark.parametrize("package", ["jinja2", "scipy"])
 def test_missing_package_raises_before_training(package, tmp_path, counted, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ModuleNotFoundError, match=rf"'{package}': pip install \"mxnum\[reproduce\]\""):
+    with pytest.raises(ModuleNotFoundError, match=rf"'{package}' is not installed; .* \"mxnum\[reproduce\]\""):
         reproduce_into(tmp_path / "r")
     assert not (tmp_path / "r").exists()

@@ -17,7 +17,10 @@ def test_the_grid_of_mantissas_is_exact():
 
 
 def test_samples_notice_wrong_values():
-    """Check that samples refute a mean square 1/30 too large, and a rate 1/10 too large."""
+    """Check that samples refute wrong exact values.
+
+    The wrong mean squared error is too large by 1/30, and the wrong overflow rate by 1/10.
+    """
     exact = block_error("mxfp4_e2m1").mse
     values = samples.by_block("mxfp4_e2m1", "floor").mse
     assert samples.kernels_agree([(exact, values)]).holds

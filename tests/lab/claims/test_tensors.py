@@ -1,4 +1,4 @@
-"""Tests that the stored measurements of tensors equal new ones."""
+"""Tests that measuring the tensors again gives the stored results."""
 
 from __future__ import annotations
 

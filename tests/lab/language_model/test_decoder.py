@@ -112,7 +112,7 @@ def test_arms_of_a_seed_have_the_same_start_and_batches():
 
 
 def test_a_factor_that_is_a_power_of_two_changes_nothing():
-    """Check that a loss factor that is a power of two changes no loss."""
+    """Check that scaling the loss by a power of two before the backward pass changes no loss."""
     for changes in ({}, LAST):
         one, two = (train(TINY.but(factor=factor, **changes), 2).losses for factor in (1.0, 4.0))
         assert one == two
@@ -138,7 +138,7 @@ def test_where_selects_the_emulated_modules(where, one, some, without):
 
 
 def test_measuring_changes_nothing_and_gives_operand_errors():
-    """Check that measurements change no loss, and that they find the weights' rounding error."""
+    """Check that measurements change no loss, and that they yield the weights' rounding error."""
     import mxnum as mx
 
     setting = TINY.but(recipe={"weights": "mxfp4_e2m1"}, where="last")

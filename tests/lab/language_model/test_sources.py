@@ -1,4 +1,4 @@
-"""Tests of symbol sources: the order of symbols, and entropies compared with counts."""
+"""Tests of the sources of symbols: their entropies, their texts, and byte-pair encoding."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ def test_text_in_pairs_of_bytes(tmp_path):
 def test_pairs_equal_those_of_a_naive_encoder(text, more):
     """Check byte-pair encoding against an encoder that counts all pairs again before each merge.
 
-    Each merge joins the commonest pair within words, from left to right. If several pairs are
-    equally common, the merge joins the smallest pair.
+    Each merge replaces the commonest pair of symbols in all words, from left to right. If several
+    pairs are equally common, the merge replaces the smallest pair.
     """
     words = [list(word) for word in re.findall(rb"\s*\S+|\s+", text)]
     for new in range(256, 256 + more):

@@ -5,7 +5,7 @@ from mxnum.lab.mlp.divergence import Watch, first_divergence, is_near_spike
 
 def test_twenty_in_a_row_are_needed():
     start = [1.0, 0.5]
-    assert first_divergence(start + [50.0] * 30) is None  # a loss of exactly 100 times the least loss is no divergence
+    assert first_divergence(start + [50.0] * 30) is None  # a loss must exceed 100 times the least loss to diverge
     assert first_divergence(start + [50.1] * 20) == 2
     assert first_divergence(start + [50.1] * 19 + [50.0] + [50.1] * 19) is None
     assert first_divergence(start + [50.1] * 19 + [50.0] + [50.1] * 20) == 22
@@ -28,7 +28,7 @@ def test_near_a_spike():
     assert not is_near_spike([9.0], 3.0)
     assert is_near_spike([1.0] * 600 + [4.0] * 499, 3.0)
     assert not is_near_spike([1.0] * 600 + [4.0] * 500, 3.0)
-    assert is_near_spike([1.0] * 600 + [4.0] * 500 + [12.1], 3.0)  # the second spike starts at a plateau
+    assert is_near_spike([1.0] * 600 + [4.0] * 500 + [12.1], 3.0)  # a second spike, from a plateau at 4
     for lost in (np.nan, np.inf):
         assert is_near_spike([1.0, lost], 3.0)
         assert not is_near_spike([lost], 3.0)

@@ -108,7 +108,7 @@ def test_switches_act_and_resume(switch, tmp_path):
         train(experiment, (1, 2), checkpoint=tmp_path / "c.npz", checkpoint_every=5, report=stop)
     resumed = train(experiment, (1, 2), checkpoint=tmp_path / "c.npz")
     assert [run.losses for run in resumed] == [run.losses for run in whole]
-    # A run has the same losses alone as when it is trained together with other runs.
+    # A run that is trained alone has the same losses as if it is trained together with other runs.
     assert train(experiment, (2,))[0].losses == whole[1].losses
 
 
@@ -135,7 +135,7 @@ def test_norms_stay_below_the_cap():
     free = Training(training.experiment.but(cap_norms_at=None), (1, 2))
     for _ in range(3):
         training.advance(), free.advance()
-    # Before the step at which norms are capped, trainings with and without the cap are equal.
+    # Before the step from which norms are capped, the runs with and without the cap are equal.
     assert np.array_equal(training.network.parameters.flat, free.network.parameters.flat)
     norms = [np.linalg.norm(p, axis=(-2, -1)) for p in (free.network.parameters.w1, free.network.parameters.w2)]
     for _ in range(9):
@@ -177,11 +177,12 @@ def test_what_is_stored_in_a_format_is_in_it():
 def test_a_frozen_gain_is_a_rate_and_a_start_of_w1(power, seed, optimizer, precision):
     """Check that freezing gamma at g acts like scaling the initial W1 and its learning rate.
 
-    The initial W1 is multiplied by g, and its learning rate by g in Adam and by g^2 in SGD.
+    The test multiplies the initial W1 by g, and its learning rate by g in Adam and by g^2 in SGD.
     Freezing and scaling are equivalent because W1 (g LN(x)) = (g W1) LN(x). If g is a power of two
     and no number overflows or underflows, the runs are equal in every bit, at any precision.
-    Scaling W1 by g scales its gradient and the first moment by 1 / g, and the second moment by
-    1 / g^2. The factors 1 / g cancel in Adam's step, because epsilon is negligible in this test.
+
+    Scaling W1 by g divides its gradient and the first moment by g, and the second moment by g^2.
+    These factors cancel in Adam's step, because epsilon is negligible in this test.
     """
     gain = 2.0**power
     base = Experiment(

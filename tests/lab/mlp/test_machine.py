@@ -96,7 +96,7 @@ def test_names(monkeypatch):
     with pytest.raises(ValueError, match="did you mean 'cuda'"):
         machine.machine("cud")
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(ModuleNotFoundError, match="needs the package 'torch'"):
+    with pytest.raises(ModuleNotFoundError, match="Package 'torch' is not installed"):
         loop.train(BASE, (1,), machine="cuda")
 
 

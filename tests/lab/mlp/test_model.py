@@ -27,7 +27,7 @@ VARIANTS = {
 
 def network_and_batch(experiment, seeds=(3,)):
     network = Network(experiment, seeds)
-    rng = np.random.default_rng(1)  # beta starts at zero, where its gradient would be untested
+    rng = np.random.default_rng(1)  # beta starts at zero, which could hide mistakes
     network.parameters.beta[...] = 0.1 * rng.standard_normal(network.parameters.beta.shape)
     return network, *Batches(experiment, seeds)(0)
 
@@ -212,7 +212,7 @@ def test_prepared_quantizations_are_those_of_plain_calls(precision, monkeypatch)
     def trained():
         training = Training(experiment, (3, 4, 5))
         for step in range(3):
-            training.advance(measure=step == 1)  # Measuring computes the same step again in float32.
+            training.advance(measure=step == 1)  # With `measure`, the step is also computed in float32.
         training.network.parameters.beta[...] = 1e-39  # Fast loops leave subnormal numbers to the definition.
         training.network.loss_and_gradients(*Batches(experiment, (3, 4, 5))(3), 3)
         losses = [run.losses for run in training.runs]

@@ -41,12 +41,12 @@ def test_stochastic_rounding_takes_each_runs_own_seed(axis):
 
 
 def test_released_bump_by_its_definition():
-    # A row has two blocks. For each position within a block, the released code computes the maximum
-    # over all blocks of the row. If the mantissa of this maximum is above 1.75, the released code
-    # doubles the scale of the elements at this position in every block.
+    # A row has two blocks. For each position within a block, the paper's released code compares the
+    # elements at this position in all blocks of the row, and finds the maximum. If the mantissa of
+    # this maximum is above 1.75, the code doubles the scale of all these elements.
     x = np.ones((1, 64), np.float32)
     x[0, 3], x[0, 35] = 1.9, 0.2  # The maximum at position 3 is 1.9, whose mantissa is above 1.75.
-    x[0, 40] = 7.0  # The maximum of this block is 7.0, whose mantissa is 1.75.
+    x[0, 40] = 7.0  # The maximum at position 8 is 7.0, whose mantissa is 1.75, not above 1.75.
     x[0, 9] = 0.96  # The maximum at position 9 is 1, whose mantissa is not above 1.75.
     ours = rounded(x, Operand("mxfp8_e4m3", scale_rule="released_bump"), -1, np.empty_like(x))
     plain = mx.fake_quantize(x, "mxfp8_e4m3")

@@ -54,8 +54,8 @@ def test_sharpness_is_the_largest_eigenvalue_of_the_preconditioned_hessian(preci
     second = alone.state()["second"][0] / (1 - TINY.betas[1] ** 6)
     root = np.sqrt(np.sqrt(second) + TINY.epsilon)
     whole = hessian(alone) / root / root[:, None]
-    # The first 16 parameters, gamma and beta, are frozen if `learns` is False. Regression: the
-    # eigenvector's components for frozen parameters were counted.
+    # Regression: the components of the eigenvector for frozen parameters were counted. If `learns`
+    # is False, the first 16 parameters are frozen, which are gamma and beta.
     if not learns:
         whole[:16], whole[:, :16] = 0, 0
     values, vectors = np.linalg.eigh(whole)

@@ -47,7 +47,7 @@ def test_what_was_found_is_not_looked_for_again(tmp_path, monkeypatch):
     assert asked == [*before, before[-1]]  # only the limit that was interrupted is computed again
     assert storage.read_json(path)["without"]["4"] == [7.0, 7.07]
     assert list(tmp_path.iterdir()) == [path]
-    # Partial results from another machine are not continued.
+    # `write` ignores partial results from another machine, and computes all four limits again.
     storage.write_json(path.with_suffix(".partial.json"), {"environment": {}, "limits": {}})
     write()
     assert len(asked) == len(before) + 1 + 4
@@ -90,7 +90,8 @@ def test_curve_and_shift_of_critical_rates():
     assert curve(table)["E2M1"] == [(1, 1, 3), (2, 2, 3), (4, 3, 3)]
     assert shift(table, "E2M1") == pytest.approx((0.5, 0.5, 0.5))
     assert shift(table, "E4M3") == pytest.approx((1, 1, 1))
-    # If a seed diverges at one rate and not at a higher rate, the lowest diverging rate counts.
+    # A seed's critical rate is the lowest rate at which it diverges, even if it does not diverge at
+    # a higher rate.
     table = studied(FP32=plain, odd={1: [YES, YES, YES], 2: [NO, NO, NO], 4: [NO, NO, NO]})
     assert shift(table, "odd")[0] == pytest.approx((1 / 8 * 1 / 4 * 1 / 2) ** (1 / 3))
     assert shift(studied(FP32={1: [NO] * 3}, E2M1={1: [YES] * 3}), "E2M1") is None

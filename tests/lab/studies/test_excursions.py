@@ -1,4 +1,4 @@
-"""Tests of excursions on losses made by hand, and against a definition that examines every step."""
+"""Tests of excursions, on hand-made losses and against a definition that examines every step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CALM = [1.0] * 10 + [0.02] * 300
 
 
 def naive(losses):
-    """Return the excursions by the definition, one step after the other."""
+    """Return the excursions that the definition finds if it is applied to one step at a time."""
     bases = [losses[0]]
     for end in range(1, len(losses)):
         bases.append(min(bases[-1], np.median(losses[max(0, end - WINDOW) : end])))

@@ -41,7 +41,7 @@ def test_every_action_changes_something_and_all_of_the_list_are_there():
     assert set(made) - set(actions(has_one)) == {"LN in bfloat16"}
 
 
-#: An experiment that diverges at step 24 with seed 2, and not with seed 1.
+#: An experiment that diverges at step 24 with seed 2, and does not diverge with seed 1.
 SOON = Experiment(width=32, layers=2, batch=32, steps=60, optimizer="sgd", rate=5, precision=BASE.precision)
 TOY = Study("toy", "?", {"soon": SOON}, 1, "soon")
 PLAN = Plan(lead=10, watch=40, perturbed=2, every=5)
@@ -59,7 +59,7 @@ def approached(folder, start=10):
 
 @pytest.fixture(scope="module")
 def gathered(tmp_path_factory):
-    """Apply interventions to runs of two seeds in a process; return the folder and the table."""
+    """Run two seeds with interventions in one worker process; return the folder and the table."""
     folder = tmp_path_factory.mktemp("gathered")
     return folder, gather(TOY, "soon", PLAN, folder, seeds=2, first_seed=1, processes=1, say=quiet)
 
@@ -162,7 +162,7 @@ def test_a_run_that_was_made_elsewhere_is_not_acted_on(tmp_path, gathered):
 
 
 def made_up(after, count=10):
-    """Return a table in which seed i's run with an intervention diverges after `after(i)` steps."""
+    """Return a table in which the intervention run of seed i diverges after `after(i)` steps."""
     base = {"unperturbed": 110, "perturbed 1": 100, "perturbed 2": 120}
     return {
         "plan": {"watch": 500},

@@ -54,7 +54,7 @@ def read(path):
 
 
 def run_study(study, runs, *, processes=0, say=lambda text: None, **how):
-    """Run a study in the process of the test."""
+    """Run a study in the test's own process."""
     return running.run_study(study, runs, processes=processes, say=say, **how)
 
 

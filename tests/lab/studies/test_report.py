@@ -35,7 +35,7 @@ def table(**arms):
 def followed(horizon=50, **arms):
     """Return the table of a study whose runs continue to step 100.
 
-    A run is given as its excursions (start, end, peak) and its final loss.
+    Each run is a pair: a list of its excursions (start, end, peak), and its final loss.
     """
     made = table(**{name: [None] * len(runs) for name, runs in arms.items()}) | {"horizon": horizon}
     for name, runs in arms.items():
@@ -162,7 +162,7 @@ def test_tables_of_several_machines_become_one(tmp_path):
     shutil.rmtree(tmp_path / "there")
     for task in sweep.tasks_for(other, (3,), tmp_path / "there"):
         task.run()
-    with pytest.raises(ValueError, match="has another configuration of arm 'low'"):
+    with pytest.raises(ValueError, match="has a different configuration for arm 'low'"):
         report.write(other, tmp_path / "there", results, add=True)
 
 
@@ -196,8 +196,8 @@ def test_runs_under_way_are_as_far_as_their_checkpoints(tmp_path):
 
 
 RESULTS = Path(__file__).parents[3] / "docs" / "lab" / "results"
-#: The OpenBLAS kernels with which the stored results were made; other kernels add in another
-#: order.
+#: The OpenBLAS kernels with which the stored results were made. Other kernels add in another order
+#: and give other results.
 KERNELS = "SkylakeX"
 #: The names of the studies that have a page in the folder of stored results.
 PAGES = sorted(page.stem for page in RESULTS.glob("*.md") if page.stem not in ("README", "interventions"))

@@ -56,7 +56,8 @@ def test_runs_of_another_configuration_are_refused_before_anything_runs(tmp_path
 
 
 def test_the_table_is_of_the_seeds_that_were_asked_for(tmp_path):
-    # Regression: new seeds were trained, but the table had the lowest seeds in the folder.
+    # Regression: the runs of the new seeds were trained, but the table listed the runs with the
+    # lowest seeds in the folder.
     study = studies.Study("mine", "?", {"a": Experiment(**TINY)}, 2, "a")
     for first, seeds in ((9, None), (100, None), (100, 1), (9, 3)):
         table = run_study(study, tmp_path, first_seed=first, seeds=seeds, processes=0, say=lambda line: None).table
@@ -106,7 +107,7 @@ def test_mistakes(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("module", "message"), [(None, "needs the package 'torch'"), (NO_GPU, "reason: PyTorch finds no GPU")]
+    ("module", "message"), [(None, "Package 'torch' is not installed"), (NO_GPU, "reason: PyTorch finds no GPU")]
 )
 def test_a_gpu_that_is_not_there_is_told_before_anything_runs(module, message, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", module)

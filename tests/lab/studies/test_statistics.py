@@ -53,7 +53,7 @@ def test_no_p_is_below_what_the_seeds_can_give():
 
 
 def log_rank_statistic(times, horizon=100):
-    """Return the log-rank statistic: the observed minus the expected events of the first arm."""
+    """Return the log-rank statistic: observed minus expected number of events in the first arm."""
     total = 0.0
     for a, b in zip(*times, strict=True):
         for time in sorted({t for t in (*a, *b) if t < horizon}):
@@ -100,8 +100,9 @@ def test_the_statistic_is_that_of_scipys_log_rank_test():
 
 
 def test_which_run_of_a_pair_comes_first():
-    # The six pairs: a's event first; a's event after b ended; a tie; no event; a's event at b's
-    # last step; a's event after b ended.
+    # The six pairs: a's event comes before b's event; a's event comes after b ended; both events
+    # come at the same step; neither has an event; a's event comes at b's last step; a's event comes
+    # after b ended.
     a = Arm("a", (10, 50, 30, 100, 60, 80), (True, True, True, False, True, True), tuple(range(6)))
     b = Arm("b", (20, 40, 30, 100, 60, 70), (True, False, True, False, False, False), tuple(range(6)))
     found = compare([(a, b)])
@@ -200,8 +201,8 @@ def test_power_draws_pairs_with_replacement():
     assert 0 < power((mixed, never), 12, 0.01, draws=200) < 1
 
 
-#: The textbook example of the log-rank test: weeks of remission of leukaemia (Freireich et al.
-#: 1963).
+#: The textbook example of the log-rank test: for how many weeks leukaemia patients stayed in
+#: remission (Freireich et al. 1963).
 TREATED = [6, 6, 6, 7, 10, 13, 16, 22, 23] + [6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35]
 TREATED_EVENTS = [True] * 9 + [False] * 12
 PLACEBO = [1, 1, 2, 2, 3, 4, 4, 5, 5, 8, 8, 8, 8, 11, 11, 12, 12, 15, 17, 22, 23]

@@ -171,7 +171,7 @@ def test_first_seed_and_horizon(tmp_path):
 
 
 RESULTS = Path(__file__).parents[3] / "docs" / "lab" / "results"
-#: Studies whose settings are fixed but which were not run, because no GPU was available.
+#: Studies whose settings are fixed. They were not run, because no GPU was available.
 WAITING = ("paper-pairs",)
 SETTINGS = sorted(path for path in studies.FILES.glob("mlp/*.toml") if path.stem not in WAITING)
 

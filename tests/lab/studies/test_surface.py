@@ -33,7 +33,7 @@ def test_exponents_of_a_plane():
     assert slopes(made, "LN E2M1") is None
     assert slopes(table(lambda *_: 1.0, seeds=2), "FP32") is None
     column = {name: arm for name, arm in made["arms"].items() if "0.95" in name}
-    assert slopes({"arms": column}, "FP32") is None  # runs with a single beta2 give no slope
+    assert slopes({"arms": column}, "FP32") is None  # all runs have the same beta2
 
 
 def test_the_table_says_what_is_missing_or_not_finite():

@@ -83,7 +83,7 @@ def test_a_process_that_dies_fails_its_task_alone():
             workers.submit(os._exit, 3).result()
         assert workers.submit(abs, -3).result() == 3
         # Regression: SIGTERM to a worker ended the sweep with exit status 0.
-        with pytest.raises(RuntimeError, match="process of the task was asked to end"):
+        with pytest.raises(RuntimeError, match="process of the task received SIGTERM"):
             workers.submit(signal.raise_signal, signal.SIGTERM).result()
         assert workers.submit(abs, -3).result() == 3
     finally:
@@ -91,7 +91,7 @@ def test_a_process_that_dies_fails_its_task_alone():
 
 
 def page_faults(megabytes):
-    """Make an array twice; return the page faults of the second time, then of the first time."""
+    """Create an array twice; return the page faults of the second creation, then of the first."""
     import resource
 
     counts = []
@@ -113,7 +113,7 @@ def test_freed_memory_stays_with_a_process():
 
 
 def test_an_interruption_says_that_it_waits(monkeypatch, tmp_path):
-    """Check the message after Ctrl-C: a process that is compiling first finishes compiling."""
+    """Check the message after Ctrl-C, which says that compilations are finished first."""
     told = []
     monkeypatch.setattr(sweep, "follow", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt))
     tasks = tasks_for({"plain": Experiment(steps=1)}, [1], tmp_path)

@@ -1,4 +1,4 @@
-"""Tests of the numbers of runs that stay above thresholds, on runs made by hand."""
+"""Tests of the counts of runs whose loss stays above each threshold, on made-up runs."""
 
 from __future__ import annotations
 

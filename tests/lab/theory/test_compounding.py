@@ -24,7 +24,7 @@ def test_layer_factor_gives_the_moments_of_its_definition():
 
 @pytest.mark.parametrize(("residual", "branch"), [(False, 1.0), (True, 1.0), (True, 0.2)])
 def test_products_through_the_kernels(residual, branch):
-    """Check the gain of a signal through 8 layers, which multiply by quantized weights."""
+    """Check the predicted gain of a signal against 8 layers that multiply by quantized weights."""
     noise = gamma_bias("mxfp8_e4m3", 0.97, 0.015)
     predicted = compounded_gain(noise.bias, noise.variance, layers=8, branch=branch, residual=residual)
     runs, skip = 40_000, int(residual)

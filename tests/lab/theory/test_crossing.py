@@ -45,7 +45,7 @@ def test_claim_b3_the_jump_of_e4m3_is_a_seventh():
 
 
 def descend(gamma, target, rate, steps, name="mxfp8_e4m3"):
-    """Return the quantized values of each step of straight-through gradient descent.
+    """Run straight-through gradient descent, and return the quantized values at each step.
 
     The loss is the sum of (Q(gamma) - target)**2 / 2.
     """
@@ -89,7 +89,7 @@ def test_adam_crosses_after_the_distance_over_the_rate_whatever_the_gradient():
 
 
 def test_one_leader_moves_the_whole_block():
-    """Check that when the block's maximum crosses 1, other elements change by 1/7 or 1/14."""
+    """Check that other elements' values jump by 1/7 or 1/14 when the block's maximum reaches 1."""
     block = np.full(32, 0.95)
     block[5] = 0.98
     for leader, want in ((0.9999, 0.875), (1.0, 0.9375)):

@@ -20,8 +20,8 @@ def test_inverse_participation():
 def growth(mode, deviation, rate, momentum, steps=10, copies=200_000):
     """Return the factor by which the mean square of x along the mode grows in each step.
 
-    The mode has curvature 1. The simulation updates every element of x, not only the component
-    along the mode.
+    The curvature along the mode is 1. The simulation updates every element of x, not only the
+    component along the mode.
     """
     rng, mode = np.random.default_rng(3), mode / np.linalg.norm(mode)
     x, m = np.tile(mode, (copies, 1)), np.zeros((copies, len(mode)))

@@ -1,4 +1,4 @@
-"""Tests of the minimum of the Huber loss against finite differences and another optimizer."""
+"""Tests of the Huber loss: its derivatives (finite differences) and its minimum (scipy)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DELTA = 0.02
 
 
 def plainly(parameters, x=X, y=Y):
-    """Return the logarithm of the law, from the formula as written."""
+    """Return the logarithm of the law, computed directly from its formula."""
     a, b, e, alpha, beta = parameters
     return np.log(np.exp(a) * np.exp(x) ** -alpha + np.exp(b) * np.exp(y) ** -beta + np.exp(e))
 
@@ -47,7 +47,7 @@ def test_the_derivatives_are_those_of_the_loss():
     def gradient(p):
         return huber_law._curvature(p[None], X, Y, TARGET[None], WEIGHTS[None], DELTA, free).gradient[0]
 
-    h = 1e-7  # no residual crosses delta for so small a step
+    h = 1e-7  # such a small step moves no residual across DELTA
     second = [(gradient(at + s / 1e-5 * h) - gradient(at - s / 1e-5 * h)) / (2 * h) for s in steps]
     np.testing.assert_allclose(got.hessian[0], second, rtol=1e-4, atol=1e-7)
 

@@ -1,4 +1,4 @@
-"""Tests that comparing two laws finds known differences, and seldom tells equal laws apart."""
+"""Tests that `compare_laws` finds known differences, and seldom finds one between equal laws."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_tables_are_compared_at_shared_sizes():
         compare_laws(small, large)
     with pytest.raises(ValueError, match="'draws' must be at least 1"):
         compare_laws(small, small, draws=0)
-    # p is at least 1 / (1 + draws), so too few draws could not find a difference.
+    # p is at least 1 / (1 + draws), so with too few draws no difference could be significant.
     with pytest.raises(ValueError, match=r"'draws' must be above 19 for the level 0\.95, not 18"):
         compare_laws(small, small, draws=18)
     with pytest.raises(ValueError, match="'level' must be between 0 and 1, not 2"):

@@ -1,4 +1,4 @@
-"""Tests that the target's rounded logit gradient agrees with reference, kernels and samples."""
+"""Tests of the target's rounded logit gradient against the reference, the kernels and samples."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_rounded_target_equals_the_reference(fmt, rule, numerator, factor, token
         assert piece.level * unit == got
         assert bias.at(float(p)) == pytest.approx(float(got / Fraction(target) - 1), abs=1e-9)
         assert piece.overflows == bool(bias.overflows(float(p)))
-    # The test leaves out p = 0, whose gradient is in another binade.
+    # The test omits p = 0, because the gradient at p = 0 is in another binade.
     ends = {x.level * unit for x in pieces if p in (x.lower, x.upper) and p > 0}
     assert not ends or got in ends
 

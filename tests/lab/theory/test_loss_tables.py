@@ -34,7 +34,7 @@ def test_what_is_written_is_read(tmp_path):
 def test_columns_by_usual_and_by_given_names(tmp_path):
     path = write(
         tmp_path / "x.csv", rows(), head="﻿ N ,D, L"
-    )  # the line of headings begins with a byte order mark and has blanks
+    )  # the header line begins with a byte order mark and contains blanks
     assert read_losses(path).columns == {"parameters": "N", "tokens": "D", "loss": "L"}
     path = write(tmp_path / "y.csv", rows(), head="size,seen,end")
     assert len(read_losses(path, parameters="size", tokens="seen", loss="end")) == 9

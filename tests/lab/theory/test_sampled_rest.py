@@ -35,9 +35,9 @@ def test_equilibrium_equals_logit_rest_if_targets_alone_overflow(count, fmt, alo
 
 
 def test_overflow_of_other_components_lowers_the_excess():
-    """Check `sampled_logit_rest` if components other than the target's overflow.
+    """Check `sampled_logit_rest` in a case where components other than the target's overflow.
 
-    Its excess loss must then be below the excess loss of `logit_rest`.
+    `sampled_logit_rest` must then predict a lower excess loss than `logit_rest`.
     """
     q = choices(16, 256)
     derived = logit_rest(q, logit_gradient_bias("mxfp8_e4m3", 512)).excess

@@ -1,4 +1,4 @@
-"""Tests that fits of scaling laws recover known parameters, with intervals that contain them."""
+"""Tests that fits of scaling laws recover known parameters, and that intervals contain these."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
 def test_a_profile_is_no_narrower_for_a_delta_far_below_the_noise():
     """Check that the intervals of `profile` have the same width for two deltas far below the noise.
 
-    With so small a delta, fits practically minimize absolute errors, so the width should not depend
+    For such small deltas, fits practically minimize absolute errors, so the width should not depend
     on delta. Regression: with 2 % of noise and the default delta, the 90 % interval contained the
     truth in only half of the tables. With a delta a hundred times smaller, the interval was ten
     times narrower.

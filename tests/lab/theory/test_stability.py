@@ -78,7 +78,7 @@ def test_gradients_that_pass_through_a_quantized_gain():
     """Check the limit for gradients multiplied by Q(gamma) / gamma, with random gamma."""
     noise = gamma_bias("mxfp4_e2m1", 0.9, 0.05)
     limit = stability_limit(noise.bias, noise.variance)
-    assert limit > 2  # the variance lowers the limit, but the bias raises it by more
+    assert limit > 2  # the bias raises the limit by more than the variance lowers it
     rng, runs, steps = np.random.default_rng(8), 20_000, 6
     for rate in (0.95 * limit, 1.05 * limit):
         theta = np.ones(runs)
@@ -112,7 +112,7 @@ def test_adam_does_not_see_a_constant_bias():
 
 @pytest.mark.parametrize("part", [0.9, 1.1])
 def test_adam_with_a_slow_second_moment_that_remembers_quantized_gradients(part):
-    """Check Adam's limit if the second moment v stays at the mean square of Q(gamma) / gamma."""
+    """Check Adam's limit for a second moment v fixed at the mean square of Q(gamma) / gamma."""
     noise = gamma_bias("mxfp4_e2m1", 0.9, 0.05)
     rate = part * adam_limit(noise.bias, noise.variance)
     power = (1 + noise.bias) ** 2 + noise.variance
@@ -126,10 +126,10 @@ def test_adam_with_a_slow_second_moment_that_remembers_quantized_gradients(part)
     squares = (theta / 1e-9) ** 2
     matrix = np.array(moment_matrix(rate / np.sqrt(power), 1 + noise.bias, noise.variance, 0.9))
     want = np.linalg.matrix_power(matrix, steps)[0, 0]
-    # The tolerance allows for the shrinking of the second moment v, by 0.03 % in 30 steps.
+    # The tolerance allows for a change of the second moment v, which shrinks by 0.03 % in 30 steps.
     assert abs(squares.mean() - want) < 5 * squares.std() / np.sqrt(runs) + 0.05 * want
     assert (abs(np.linalg.eigvals(matrix)).max() < 1) == (part < 1)
-    # If v were the second moment of exact gradients, the recurrence would predict another result.
+    # A recurrence that ignores the rounding errors in v predicts a different result.
     deaf = np.array(moment_matrix(rate, 1 + noise.bias, noise.variance, 0.9))
     assert abs(squares.mean() / np.linalg.matrix_power(deaf, steps)[0, 0] - 1) > 0.3
 

@@ -23,7 +23,10 @@ SMALL = units.MatrixUnit("small", ("e4m3",), k=(2,), terms=2, fraction_bits=4, r
 
 @cache
 def after(unit, steps, values):
-    """Return the exact probability of each running sum after a number of steps of two products."""
+    """Return the exact probability of each running sum after `steps` steps.
+
+    Each step adds two products of values that are drawn from `values` with equal probabilities.
+    """
     if steps == 0:
         return {Fraction(0): Fraction(1)}
     products = Counter(Fraction(a) * Fraction(b) for a in values for b in values)
@@ -65,8 +68,8 @@ def test_the_mean_of_the_kernels_lies_within_the_bounds(unit):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", units.EvidenceWarning)
             results = mx.matmul(a[:, None], b[..., None], accumulate=unit).astype(np.float64).ravel()
-        # The mean error is the mean result minus the mean exact sum, and has less noise than the
-        # mean result.
+        # Compare mean errors (result minus exact sum), because they have less noise than mean
+        # results.
         errors = results - (a.astype(np.float64) * b.astype(np.float64)).sum(1)
         bar, bounds = 5 * errors.std() / np.sqrt(len(errors)), mean_sum(unit, k)
         assert bounds.low - bounds.exact - bar <= errors.mean() <= bounds.high - bounds.exact + bar

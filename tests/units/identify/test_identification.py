@@ -28,10 +28,11 @@ from mxnum.units.identify.search import structures
 from mxnum.units.identify.text import read_answers, write_cases
 from tests import silicon
 
-#: The seeds of the random units that a usual run identifies. CI sets MXNUM_RANDOM_UNITS to 200. The
-#: full tier has 2,000 other seeds, and 60 seeds of units with more products.
+#: Seeds of random units. Every run identifies the units of `USUAL`; CI sets MXNUM_RANDOM_UNITS to
+#: 200. The full tier also identifies the units of `FULL`, and the units of `LARGE`, which have more
+#: products.
 USUAL, FULL, LARGE = range(int(os.environ.get("MXNUM_RANDOM_UNITS", "4"))), range(200, 2200), range(60)
-#: For random units: the operand format, and K, the number of products of an instruction.
+#: For random units: pairs of the operand format and K, the number of products of an instruction.
 _SMALL = (("float16", 4), ("bfloat16", 4), ("e4m3", 8), ("e4m3", 4), ("e5m2", 4), ("tf32", 4))
 _LARGE = (("e4m3", 32), ("e5m2", 16), ("e2m1", 16), ("float32", 4))
 _FORMATS = {"fp16": "float16", "bf16": "bfloat16", "tf32": "tf32", "E4M3": "e4m3", "E5M2": "e5m2"}
@@ -61,7 +62,7 @@ def random_unit(seed: int, problems: tuple[tuple[str, int], ...]) -> tuple[Probl
 
 
 def check_unit(problem: Problem, rule: Rule, seed: int = 0) -> None:
-    """Identify a unit; assert that the rules found agree with it on 1,000 further cases."""
+    """Identify a unit, and assert that the found rules give its answers to 1,000 further cases."""
     cases = first_cases(problem, seed=seed)
     answers, found = evaluate(rule, problem, cases), None
     for round_number in range(1, 12):
@@ -95,9 +96,9 @@ def test_random_units_are_identified(seed):
 
 @pytest.mark.parametrize("seed", [272, 669, 884])
 def test_units_that_few_cases_distinguish_from_others_are_identified(seed):
-    # Regression: for each of these seeds, one kind of case was missing. The missing kinds were the
-    # residue of two small products below a large one (272), the exact cancellation of products with
-    # fractions (669), and an addend without products (884).
+    # Regression: `identify` lacked a kind of case that each of these seeds needs. Seed 272 needs
+    # the residue of two small products below a large product. Seed 669 needs products with
+    # fractions that cancel exactly, and seed 884 needs an addend without products.
     check_unit(*random_unit(seed, _SMALL), seed)
 
 
@@ -189,7 +190,7 @@ def test_units_with_block_scales_are_named(row):
 ALIKE: list[set[str]] = [
     *({f"{gpus[0]}_{kind}", f"{gpus[1]}_{kind}"}
       for gpus in (("ampere", "ada"), ("hopper", "blackwell")) for kind in ("float16", "bfloat16", "tf32")),
-    {"hopper_float16_acc16", "blackwell_float16_acc16"},  # must precede the next set, which contains both units
+    {"hopper_float16_acc16", "blackwell_float16_acc16"},  # before the next set, because the first match counts
     {f"{gpu}_float16_acc16" for gpu in ("ampere", "ada", "hopper", "blackwell")},
     {"hopper_fp8_mma", "blackwell_fp8_mma"},
     {"hopper_fp8_mma_acc16", "blackwell_fp8_mma_acc16"},
@@ -231,7 +232,8 @@ def test_dot_products_of_a_gpu_show_its_unit(name):
     check_outputs(name)
 
 
-#: The instructions of an H100. The E5M2 instructions have the same units as the E4M3 instructions.
+#: The instructions of an H100. The E5M2 instructions have the same units as the E4M3 instructions,
+#: so only the full tier tests the E5M2 instructions.
 PROBES = [pytest.param(name, marks=pytest.mark.full if name.startswith("e5m2") else ()) for name in silicon.probes()]
 
 
@@ -336,7 +338,7 @@ def test_narrow_sums_without_an_addend_are_identified_and_cannot_be_pasted():
     found = judge(problem, cases, evaluate(rule, problem, cases))
     assert (found.fields["fraction_bits"], found.fields["result_bits"]) == ([12], [10])
     text = str(found)
-    assert "A MatrixUnit cannot state these rules because of: addend." in text
+    assert "A MatrixUnit cannot express these rules because of: addend." in text
     assert "subnormal addends" not in text
     assert "rounding of additions outside" not in text
 

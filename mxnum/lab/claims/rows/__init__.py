@@ -1,4 +1,4 @@
-"""Declare the claims. The file of a claim has its statement, source, check and figures.
+"""Declare the claims. Each claim has a file with its statement, source, check and figures.
 
 Importing this package imports the file of every claim. The ledger lists the claims of a paper in
 the order of their files, and the papers in the order of `SOURCES`.

@@ -20,8 +20,8 @@ CLAIM = Claim(
     "Closed forms give the bias and variance of the quantized values Q of a block of k clustered values x, for "
     "every format, scale rule and block size. Averaged log-uniformly over a binade, E[Q/x]-1 and E[Q]/E[x]-1 in "
     "percent are: -1.294 and -1.660 in E4M3 under floor, -0.712 and -0.866 under even, -0.070 and -0.033 under "
-    "ceil and rceil; -6.225 and -7.185 in E2M1 under floor, -1.072 and -0.509 under the other rules. Clamping "
-    "causes -1.231 of E4M3's -1.294 under floor.",
+    "ceil and rceil; -6.225 and -7.185 in E2M1 under floor, -1.072 and -0.509 under the other rules. In E4M3 "
+    "under floor, clamping causes -1.231 of the -1.294 percent of E[Q/x]-1.",
     "`mxnum.analysis` gives closed forms and expectations over clusters; the kernels must match both.",
     whose=Whose.OURS,
 )
@@ -72,13 +72,13 @@ def _check(context: Context) -> Evidence:
                 samples.append((float(expected.bias), zeta.mean(axis=1)))
                 samples.append((float(expected.variance), ((zeta - expected.bias) ** 2).mean(axis=1)))
     note = (
-        "Each block has 32 numbers from the normal distribution of its cluster. Blocks are independent of each other; "
-        "the quantized numbers within a block are not."
+        "Each block has 32 numbers from the normal distribution of its cluster. Different blocks are independent. The "
+        "quantized numbers of one block are not independent, because they share a scale."
     )
     clusters = {"clusters": [list(c) for c in CLUSTERS], "blocks": BLOCKS, "seed": SEED, "error bar": f"{SIGMA} sigma"}
     answer = (
-        f"The closed forms give all claimed numbers, and the kernels agree: the error of E4M3 under floor is "
-        f"{comparisons[0].found:.2f} % on average over a binade, of which {100 * clamp:.2f} % come from clamping."
+        f"The closed forms give all claimed numbers, and the kernels agree. Averaged over a binade, the bias of E4M3 "
+        f"under floor is {comparisons[0].found:.2f} %, of which clamping causes {100 * clamp:.2f} %."
     )
     return answered(Evidence(comparisons, [grid, kernels_agree(samples)], note, clusters), answer)
 
@@ -110,4 +110,4 @@ def _draw(ax: Any, context: Context) -> str:
             ax.plot(means, biases, line, color=palette.colour(rule), lw=1.2, label=f"{rule}, deviation {deviation:g}")
     ax.set(xlabel="mean of the cluster", ylabel="bias, %")
     ax.legend(fontsize=8)
-    return "The expected relative error of an E4M3 block of 32 numbers around a mean, by the closed form."
+    return "The expected relative error of E4M3 blocks of 32 numbers that cluster around a mean, in closed form."

@@ -25,8 +25,8 @@ CLAIM = Claim(
     needs=("sgd-limits.json",),
     command="mxnum lab sgd-limits --results docs/lab/results",
 )
-#: A prediction between the confidence limits decides nothing if the upper limit is at least this
-#: many times the lower limit.
+#: A confidence interval that contains the prediction confirms it only if the upper limit is below
+#: `WIDEST` times the lower limit.
 WIDEST, SEED = 1.25, 20260101
 
 
@@ -41,8 +41,8 @@ def _check(context: Context) -> Evidence:
     statements = [_on_the_mlp(row) for row in table["rows"]]
     note = (
         "The formula is for one dimension, in which one zeta multiplies the whole gradient. Independent noise for "
-        "each element spreads over all directions and destabilises less. A bias alone acts like another learning "
-        "rate, so the statements on a bias alone hold by construction. The limits in brackets come from "
+        "each element spreads over all directions and destabilises less. A bias without noise only rescales the "
+        "learning rate, so the statements about such a bias hold by construction. The limits in brackets come from "
         f"Student's t, applied to the logarithms of the ratios of {len(table['seeds'])} seeds."
     )
     settings = {k: table["experiment"][k] for k in ("width", "layers", "batch", "steps")} | {"seeds": table["seeds"]}
@@ -54,7 +54,7 @@ def _check(context: Context) -> Evidence:
     for kind, members in groups.items():
         by_answer[False if any(s.holds is False for s in members) else unanimous(members)].append(kind)
     act = "acts" if len(by_answer[True]) == 1 else "act"
-    words = {True: f"On the MLP {{}} {act} as derived", False: "Not as derived: {}", None: "Undecided: {}"}
+    words = {True: f"On the MLP, {{}} {act} as predicted", False: "Not as predicted: {}", None: "Undecided: {}"}
     agree = f"{sum(c.agrees for c in comparisons)} of {len(comparisons)} figures"
     parts = [words[sure].format(" and ".join(kinds)) for sure, kinds in by_answer.items() if kinds]
     answer = f"On a quadratic, {agree} agree with the formula. {'. '.join(parts)}."
@@ -112,6 +112,6 @@ def _draw(ax: Any, context: Context) -> str | None:
         axis.set_minor_formatter("{x:g}")
     return (
         "The largest stable learning rate of SGD with noise in the gradient, divided by the rate without noise. "
-        "Circles: noise common to all elements, or a bias alone. Squares: independent noise for each element. On "
-        "the line, measurement and formula agree."
+        "Circles: noise common to all elements, or a bias without noise. Squares: independent noise for each "
+        "element. On the line, measurement and formula agree."
     )

@@ -1,4 +1,7 @@
-"""B3: the weights of a clamped block move without effect (dead zone), in a short training run."""
+"""B3: the weights of a clamped block move without effect, which is called a dead zone.
+
+The check shows the dead zone in a short training run.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +31,10 @@ RUN: dict[str, Any] = {"width": 64, "layers": 4, "batch": 256, "rate": 1e-3, "se
 
 
 def clamped_block() -> dict[str, Any]:
-    """Return how a gamma block that starts in E4M3's clamped range changes in a training run.
+    """Train a network whose gamma starts in E4M3's clamped range, and return one block's history.
 
-    The result has the block's master weights and their quantized values at each step, and the step
-    at which the block leaves the clamped range.
+    For each step, the result has the block's master weights, their quantized values and the loss.
+    `crossing` is the first step at which the largest weight is at least 1, or None.
     """
     steps, rate, seed = 260, RUN["rate"], RUN["seed"]
     e4m3 = Operand("mxfp8_e4m3")
@@ -92,7 +95,7 @@ def _check(context: Context) -> Evidence:
 
 
 def _after(jumps: Any, x: float) -> float:
-    """Return the predicted quantized value of a weight `x` after the largest weight crosses 1."""
+    """Return the quantized value predicted for a weight `x` once the largest weight reaches 1."""
     within = (float(jump.after) for jump in jumps if jump.lower <= x <= jump.upper)
     return next(within, 0.875 if x < 1 else 1.0)
 

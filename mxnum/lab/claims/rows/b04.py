@@ -34,9 +34,9 @@ SHIPPED = "released code, E2M1"
 def _check(context: Context) -> Evidence:
     """Judge which differences between text and code change the step at which the loss rises.
 
-    The runs form a fractional factorial design of resolution IV, and the tests pair runs by seed.
-    Eight seeds cannot give a p-value below 1 / 128, so the level of significance is 5 %, after
-    Holm's correction.
+    The runs form a fractional factorial design of resolution IV. The tests compare runs with the
+    same seed. With eight seeds, the least possible p-value is 1 / 128. Holm's correction over six
+    tests multiplies it by up to six, so the level of significance is 5 %.
     """
     table = context.json("factorial.json")
     names, signs = list(studies.get("factorial").arms), studies.fraction()
@@ -49,15 +49,15 @@ def _check(context: Context) -> Evidence:
         )
         effects[difference] = [_mean_time(code, seed) - _mean_time(by_text, seed) for seed in seeds]
         counts[difference] = (
-            f"the loss rises in {_rises(code)} runs with the code's setting, in {_rises(by_text)} with the setting of "
-            "the text"
+            f"the loss rises in {_rises(code)} runs with the code's setting, and in {_rises(by_text)} runs with the "
+            "text's setting"
         )
     p = {name: sign_flip(values) for name, values in effects.items()}
     after = holm(p)
     evidence = {
         name: (
-            f"{name}: {counts[name]}; with the code's setting the mean step of the rise differs by "
-            f"{np.mean(effects[name]):+.0f}, exact p {p[name]:.2g}, {after[name]:.2g} after Holm"
+            f"{name}: {counts[name]}; the code's setting changes the mean step of the rise by "
+            f"{np.mean(effects[name]):+.0f} (exact p {p[name]:.2g}, after Holm's correction {after[name]:.2g})"
         )
         for name in effects
     }
@@ -67,15 +67,14 @@ def _check(context: Context) -> Evidence:
     statements, shown = [], ""
     shipped, text = (arms.get(way * len(studies.DIFFERENCES)) for way in "CT")
     if shipped is not None and text is not None:
-        shown = (
-            f" The loss rises in {_rises([shipped])} runs with the code's settings, {_rises([text])} with the text's."
-        )
+        shown = f" It rises in {_rises([shipped])} runs with the code's settings and {_rises([text])} with the text's."
         what = (
-            "the loss of runs in E2M1 rises more often or sooner with the released code than with the text's settings"
+            "in E2M1, the loss rises more often or sooner with the released code's settings than with the text's "
+            "settings"
         )
         numbers = (
-            f"the loss rises in {_rises([shipped])} runs with the code's settings, in {_rises([text])} with the "
-            f"text's; {compare([(shipped, text)])}"
+            f"the loss rises in {_rises([shipped])} runs with the code's settings, and in {_rises([text])} runs with "
+            f"the text's settings; {compare([(shipped, text)])}"
         )
         statements.append(Statement(what, shipped.events > 0 if shipped.runs >= 8 else None, numbers))
     carrying = "; ".join(evidence[name] for name in acting)
@@ -87,15 +86,16 @@ def _check(context: Context) -> Evidence:
         at_size,
     ]
     answer = (
-        f"In E2M1, {len(acting)} of {len(p)} differences shift the loss's rise (later: {later}; sooner: {sooner})."
+        f"In E2M1, {len(acting)} of {len(p)} differences change when the loss rises (later: {later}; sooner: {sooner})."
         + shown + " Undecided: E4M3, paper size." * (at_size.holds is None)
     )  # fmt: skip
     others = "; ".join(evidence[name] for name in evidence if after[name] >= LEVEL) or "none"
     note = (
-        f"Switches that delay the rise if set as in the released code: {later}. Switches that make it sooner: "
-        f"{sooner}. These effects are significant at {LEVEL:.0%} after Holm's correction over six tests. No effect is "
-        f"shown for: {others}. All runs are in E2M1, and only the first rise counts. The main effects are "
-        f"confounded with interactions of three and more switches.{_on_fresh_seeds(context)}"
+        f"Settings of the released code that delay the rise of the loss: {later}. Settings of the released code that "
+        f"hasten the rise: {sooner}. These effects are significant at {LEVEL:.0%} after Holm's correction over six "
+        f"tests. Differences without a significant effect: {others}. All runs are in E2M1, and only the first rise "
+        "counts. The main effects are confounded with interactions of three or more switches."
+        f"{_on_fresh_seeds(context)}"
     )
     return Evidence((), statements, note, settings(table), answer, f"{len(acting)} of {len(p)} differences")
 
@@ -105,7 +105,10 @@ def _rises(group: Sequence[Arm]) -> str:
 
 
 def _mean_time(arms: list[Arm], seed: int) -> float:
-    """Return the step at which a seed's loss rises (or the horizon), averaged over `arms`."""
+    """Return the mean over `arms` of the step at which the loss of a seed's run rises.
+
+    If the loss does not rise, the last step that the study observes counts instead.
+    """
     return float(np.mean([arm.by_seed()[seed][0] for arm in arms]))
 
 
@@ -134,11 +137,12 @@ def released_code(context: Context) -> Statement:
 
 
 def _diverges(runs: list[Course], controls: list[Course], whole: bool) -> bool | None:
-    """Judge whether the runs diverge and the FP32 runs of the same seeds do not.
+    """Judge whether the runs diverge while the FP32 runs with the same seeds do not diverge.
 
-    Return True if each run has an excursion without a return, and FP32 ran longer without an
-    excursion. Return False if no run has an excursion and the runs are finished (`whole`). In all
-    other cases, or if there are too few seeds, the result is None.
+    Return True if two conditions hold. The last excursion of every run never ends. The FP32 run
+    with the same seed has no excursion, and continues past the first excursion of the run. Return
+    False if no run has an excursion and all runs are finished (`whole`). In all other cases, or if
+    there are too few seeds, return None.
     """
     others = {run.seed: run for run in controls}
     pairs = [(run, others[run.seed]) for run in runs if run.seed in others]

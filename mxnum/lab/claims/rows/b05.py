@@ -18,8 +18,8 @@ CLAIM = Claim(
     "Unbiased stochastic rounding to MXFP4",
     "MXFP4 under floor with stochastic rounding is biased by clamping. A factor removes the bias: after the scale "
     "is chosen for x, x is multiplied by 3/4 before rounding and by 4/3 afterwards. For N(0, 1) in blocks of 32, "
-    "the gain is 0.98958 with variance 0.02351 without the factor, and 1.00000 with variance 0.02818 with it. If "
-    "3/4 is applied before the scale is chosen, the gain is 0.98205.",
+    "the gain is 0.98958 and the variance 0.02351 without the factor. With the factor, the gain is 1.00000 and the "
+    "variance 0.02818. If x is multiplied by 3/4 before the scale is chosen, the gain is 0.98205.",
     BY_FORMULA,
     whose=Whose.OURS,
 )
@@ -52,14 +52,14 @@ def _check(context: Context) -> Evidence:
             comparisons.append(Comparison(f"{name}: variance", variance, float(exact.noise), 5e-6))
             samples.append(
                 (float(exact.noise), ((first - second) ** 2).mean(axis=1) / 2)
-            )  # half of the mean square difference of two independent roundings is the variance of Q
+            )  # the variance of Q is half of the mean squared difference of two independent roundings
     configuration = CONFIGURATION | {"rounding": "sr", "scale rule": "floor"}
     note = "The factor and its derivation are from arXiv 2502.20586; the numbers are this project's."
     gain, variance, mended, raised, _ = (c.found for c in comparisons)
     answer = (
-        f"MXFP4 under floor with stochastic rounding has a gain of {gain:.4f}. A factor of 3/4 after the scale is "
-        f"chosen "
-        f"gives a gain of {mended:.4f} and raises the variance from {variance:.4f} to {raised:.4f}."
+        f"MXFP4 under floor with stochastic rounding has a gain of {gain:.4f}. A factor of 3/4, applied after the "
+        f"scale is chosen, changes the gain to {mended:.4f} and raises the variance from {variance:.4f} to "
+        f"{raised:.4f}."
     )
     evidence = Evidence(comparisons, [kernels_agree(samples)], note, configuration)
     return answered(evidence, answer, f"gain {gain:.5f}")

@@ -31,7 +31,7 @@ from mxnum.output import palette
 CLAIM = Claim(
     "B6",
     "Critical learning rate",
-    "The learning rate above which runs diverge depends on the format, FP32 or MX, and on the scale rule.",
+    "The learning rate above which runs diverge depends on the number format (FP32 or MX) and on the scale rule.",
     BY_TRAINING,
     "Many seeds at each of several learning rates would decide the claim.",
     whose=Whose.OURS,
@@ -65,8 +65,7 @@ def _check(context: Context) -> Evidence:
         statements += _runaways(context.json(name))
     at_size = at_the_size_of_the_paper(context)
     answer = (
-        f"At the {LEVEL:.0%} level, small MLPs jump sooner than in FP32 in "
-        f"{', '.join(sooner) or 'no format for sure'}"
+        f"At the {LEVEL:.0%} level, small MLPs' loss jumps sooner in {', '.join(sooner) or 'no format'} than in FP32"
         + ", not in E4M3" * (hazard is not None and hazard.holds is False and "E4M3" not in sooner)
         + _on_lost_runs(context) + ". Undecided: the paper's size" * (unanimous(at_size) is None) + "."
     )  # fmt: skip
@@ -76,9 +75,10 @@ def _check(context: Context) -> Evidence:
             statements += judged(stored)
     note = (
         f"The tests are exact log-rank tests within seeds, stratified by rate. The level is {LEVEL:.0%} after "
-        "Holm's correction, because 8 seeds cannot give a p-value below 1 / 128. The runs of `critical-rate` ended "
-        "at the first rise of the loss, which counts as their excursion. Runs of later studies continued; a run "
-        f"that did not come back is a runaway and is counted separately. {ONE_SOURCE}"
+        "Holm's correction. A level of 1 % is out of reach, because 8 seeds cannot give a p-value below 1 / 128. The "
+        "runs of `critical-rate` ended at the first rise of the loss, which counts as their excursion. In later "
+        "studies, runs continued after a rise. If the loss did not come down again, the run is a runaway, and "
+        f"runaways are counted separately. {ONE_SOURCE}"
     )
     first = tests.get("E2M1")
     number = "" if first is None or first.corrected_p is None else f"E2M1: p {first.corrected_p:.2g} after Holm"
@@ -95,7 +95,7 @@ def _events(pairs: Sequence[tuple[Arm, Arm]]) -> str:
 
 
 def _runaways(table: dict[str, Any]) -> Iterator[Statement]:
-    """Judge if runaways start sooner in each low precision than in FP32, over all learning rates.
+    """Judge, for each low precision, whether runaways start sooner than in FP32, over all rates.
 
     Only the test of E2M1 at width 32, at the level of 1 %, was fixed before the runs. Statements on
     other formats or widths are always undecided.
@@ -115,7 +115,7 @@ def _runaways(table: dict[str, Any]) -> Iterator[Statement]:
 
 
 def at_the_size_of_the_paper(context: Context) -> list[Statement]:
-    """Judge if low precision has excursions at lower rates than FP32, at the paper's size."""
+    """Judge whether low precision has excursions at lower rates than FP32, at the paper's size."""
     runs: dict[str, dict[float, list[Course]]] = {}
     table = paper_size.table(context, "paper-rates.json")
     for name in table["arms"]:
@@ -135,11 +135,11 @@ def at_the_size_of_the_paper(context: Context) -> list[Statement]:
 
 
 def _rises_at_less(own: dict[float, list[Course]], controls: dict[float, list[Course]]) -> bool | None:
-    """Judge if low precision makes the loss rise at a lower learning rate than FP32 does.
+    """Judge whether low precision makes the loss rise at a lower learning rate than FP32 does.
 
-    The lowest rate at which any loss rises decides, among the rates with enough runs. Return True
-    if at this rate all low-precision losses rise and no FP32 loss does. Return False if all FP32
-    losses rise there, and otherwise None.
+    The answer depends on one rate: among the rates with enough runs, the lowest at which the loss
+    of any run rises. Return True if all low-precision losses and no FP32 loss rise at this rate.
+    Return False if all FP32 losses rise at this rate. In all other cases, return None.
     """
     for rate in sorted(own.keys() & controls.keys()):
         ours, theirs = ([bool(run.counted) for run in kind[rate]] for kind in (own, controls))
@@ -149,7 +149,7 @@ def _rises_at_less(own: dict[float, list[Course]], controls: dict[float, list[Co
 
 
 def lost_runs(table: Table) -> Iterator[Statement]:
-    """Judge if a low precision loses more runs than float32 at the same rate."""
+    """Judge whether a low precision loses more runs than float32 at the same rate."""
     for kind in ("E4M3", "E2M1", "E2M1 rceil, SR gradients"):
         counts, pairs = [], []
         for rate in _rates(table):
@@ -180,7 +180,7 @@ def _rates(table: Table) -> list[str]:
 
 
 def lost_to_the_drift(table: Table) -> list[Statement]:
-    """Judge if E4M3 loses runs because rounding the logits' gradient makes the logits drift."""
+    """Judge whether E4M3 loses runs because rounding the logits' gradient moves the logits."""
     rates = _rates(table)
     kinds = dict.fromkeys(name.rpartition(", rate")[0] for name in table["arms"])
     gone = {kind: [lost(table, f"{kind}, {rate}") for rate in rates] for kind in kinds}
@@ -213,8 +213,8 @@ def lost_to_the_drift(table: Table) -> list[Statement]:
             f"{at}: with rceil {listed[f'{logits}, rceil']}, with the factor {listed[f'{logits}, factor']}",
         ),
         Statement(
-            "E2M1 with the rule 'even' also loses runs, but none if the gradient is centred; E2M1 and E4M3 drift for "
-            "different reasons",
+            "E2M1 with the rule 'even' also loses runs, but loses none if the gradient of the logits is centred; the "
+            "logits drift for other reasons than in E4M3",
             decided(again and never == 0, counts[even][-1] <= 1 or never >= sum(counts[even])),
             f"{at}: {listed[even]}, centred {listed[f'{even}, centred']}",
         ),
@@ -270,8 +270,8 @@ def four_bits_in_two_layers(table: Table) -> list[Statement]:
     rows = {arm: mean_row(table, arm) for arm in table["arms"] if arm != PLAIN}
     return [
         Statement(
-            "a model of two layers in E2M1 with floor, and with layer norm in float32, ends above the loss of a "
-            "uniform guess",
+            "a model of two layers that is trained in E2M1 with floor, and with layer norm in float32, ends with a "
+            "higher loss than a uniform guess",
             decided(min(ends) > nothing, max(ends) < 3.5),
             f"{listed(ends)} nats, a uniform guess {nothing:.2f}, float32 {listed(plain)}",
         ),
@@ -299,8 +299,8 @@ def four_bits_in_two_layers(table: Table) -> list[Statement]:
             f"shares of the gap: forward pass {listed(forward)}; gradients {listed(backward)}",
         ),
         Statement(
-            "with two layers, the relative norm of the last layer's mean row is above 0.5 exactly in arms with a gap "
-            "above 0.5 nats",
+            "with two layers, an arm has a gap above 0.5 nats if, and only if, the relative norm of its last layer's "
+            "mean row is above 0.5",
             all((row > 0.5) == (mean_gap(table, arm) > 0.5) for arm, row in rows.items()),
             "; ".join(f"{arm} {row:.2f}" for arm, row in rows.items()),
         ),
@@ -308,7 +308,7 @@ def four_bits_in_two_layers(table: Table) -> list[Statement]:
 
 
 def lost_elsewhere(table: Table) -> Iterator[Statement]:
-    """Judge if E4M3's loss also ends far above float32's in other models and on other data."""
+    """Judge whether E4M3 also ends far above float32's loss in other models and on other data."""
     for model in dict.fromkeys(name.rpartition(", ")[0] for name in table["arms"]):
         plain, floor, rceil = (losses(table, f"{model}, {kind}") for kind in (PLAIN, "E4M3", "E4M3 rceil"))
         learns = max(plain.values()) < limit_of(table, f"{model}, {PLAIN}")
@@ -318,7 +318,7 @@ def lost_elsewhere(table: Table) -> Iterator[Statement]:
         listed = "; ".join(f"{name} {min(g):+.2f} to {max(g):+.2f}" for name, g in gap.items())
         yield Statement(
             f"at a learning rate of 0.192, {model}: on every seed, E4M3 with floor ends more than 0.5 nats above "
-            "float32, and E4M3 with rceil less than 0.1 nats above",
+            "float32, and E4M3 with rceil ends less than 0.1 nats above float32",
             min(gap["floor"]) > 0.5 and max(gap["rceil"]) < 0.1 if learns else None,
             listed if learns else f"float32 does not learn at this rate; {listed}",
         )

@@ -66,7 +66,7 @@ def _check(context: Context) -> Evidence:
             f"with head-room, {100 * ample.overflow:.1g}% overflow and the gain is {ample.gain:.7f}",
         ),
         Statement(
-            "rounding the scale up (rceil) also removes the bias, with a smaller error than head-room",
+            "rounding the scale up (rceil) also removes the bias, with a smaller error than with head-room",
             1 - up.gain < 1e-5 and up.mse < ample.mse,
             f"gain {up.gain:.7f}, mean squared error {up.mse:.5f}",
         ),
@@ -83,8 +83,8 @@ def _check(context: Context) -> Evidence:
     )
     answer = (
         "NVFP4 with stochastic rounding is biased by saturation, and head-room or rceil removes the bias. The "
-        "claimed numbers came from a sample and are up to "
-        f"{max(abs(c.found - c.claimed) for c in comparisons):.5f} off."
+        "claimed numbers came from a sample and differ from the exact numbers by up to "
+        f"{max(abs(c.found - c.claimed) for c in comparisons):.5f}."
     )
     answer *= unanimous(statements) is True
     return Evidence(

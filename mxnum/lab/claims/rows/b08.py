@@ -18,8 +18,8 @@ CLAIM = Claim(
     "One paper claims that smaller blocks with E4M3 scales can raise the error of narrow tensors (tensors with a small "
     "standard deviation), and that UE5M3 scales prevent this (arXiv 2601.19026). Another paper claims that underflow "
     "and a naive choice of scale cause the larger error (arXiv 2605.08565).",
-    "`mxnum.analysis` gives the exact mean squared error for blocks of 8 to 128 numbers and seventeen standard "
-    "deviations; two samples must match it.",
+    "`mxnum.analysis` computes the exact mean squared error for blocks of 8 to 128 numbers and seventeen standard "
+    "deviations. Two random samples must match this error.",
 )
 #: Block sizes, and the standard deviations of the tensors as exponents of two.
 SIZES, WIDTHS = (8, 16, 32, 64, 128), tuple(range(-16, 1))
@@ -27,7 +27,7 @@ FORMATS = {"E4M3": "e2m1:scale=e4m3", "UE5M3": "e2m1:scale=ue5m3", "E4M3 and a t
 
 
 def relative_errors(fmt: str, sigma: float) -> list[float]:
-    """Return the mean squared error divided by sigma**2, for each block size, by formula."""
+    """Return the exact mean squared error divided by sigma**2, for each block size."""
     given = {"tensor_scale": float(np.float32(LARGEST * sigma / 2688))} if fmt == "nvfp4" else {}
     return [float(block_error(fmt, sigma=sigma, block_size=k, **given).mse) / sigma**2 for k in SIZES]  # type: ignore[arg-type]
 
@@ -38,7 +38,7 @@ def _check(context: Context) -> Evidence:
     for name, fmt in FORMATS.items():
         context.tell(name)
         found[name] = {e: relative_errors(fmt, 2.0**e) for e in WIDTHS}
-    # The standard deviations at which a smaller block has a larger error.
+    # The standard deviations, as exponents of two, at which a smaller block has a larger error.
     e4m3, ue5m3, with_tensor_scale = (
         [e for e in WIDTHS if any(a > b for a, b in pairwise(errors[e]))] for errors in found.values()
     )
@@ -84,13 +84,13 @@ def _check(context: Context) -> Evidence:
     ]
     note = (
         "Both papers are right: smaller blocks can have larger errors, underflow of the scale is the cause, and a "
-        "tensor scale prevents the underflow. With UE5M3 scales the effect needs tensors so narrow that they "
-        "hardly occur."
+        "tensor scale prevents the underflow. With UE5M3 scales, smaller blocks have larger errors only on extremely "
+        "narrow tensors, which hardly occur."
     )
     answer = (
         f"With E4M3 scales and no tensor scale, smaller blocks have larger errors at sigma 2^{most} and below, "
-        "because the scale underflows. A tensor scale removes the effect; with UE5M3 scales the effect begins at a "
-        "sigma 2^8 times smaller."
+        "because the scale underflows. A tensor scale removes the effect. With UE5M3 scales, the effect begins at a "
+        "sigma that is 2^8 times smaller."
     )
     evidence = Evidence((), statements, note, OF_NVFP4 | {"sizes": list(SIZES), "rounding": "rne"})
     return answered(evidence, answer, f"{worst:.3f} against {least:.3f} sigma^2")

@@ -1,4 +1,4 @@
-"""B9: four over six, which takes the better of two scales."""
+"""B9: "four over six", a scale rule that chooses the better of two scales for each block."""
 
 from __future__ import annotations
 

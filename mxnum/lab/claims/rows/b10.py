@@ -17,9 +17,10 @@ CLAIM = Claim(
     "The Hadamard transform by crest factor",
     "After a Hadamard transform of size 16, NVINT4 (4-bit integers with NVFP4's scales) has a smaller error than NVFP4 "
     "(arXiv 2510.25602). Whether the transform lowers the relative error depends on the crest factor of the block.",
-    "The kernels quantize four tensors with increasingly heavy tails.",
+    "mxnum quantizes four random tensors, whose distributions have increasingly heavy tails.",
 )
-#: The bounds of the groups of blocks by crest factor (largest magnitude over root mean square).
+#: The blocks are grouped by crest factor (largest magnitude divided by root mean square). These
+#: numbers are the bounds of the groups.
 CRESTS = (1.0, 1.75, 2.0, 2.2, 2.4, 2.6, 3.0, 4.0)
 NVFP4, NVINT4 = FORMATS = "nvfp4", "int4:block=16,scale=e4m3,tensor_scale=float32"
 BLOCKS = BLOCKS_OF_16 // 4
@@ -53,7 +54,7 @@ def _is_less(difference: Array) -> bool | None:
 
 NOTE = (
     "An error is the squared error of a block of 16, divided by the block's sum of squares. Numbers are rounded to "
-    "nearest even, with the tensor scale of their tensor."
+    "nearest even, and each tensor has its own tensor scale."
 )
 
 
@@ -70,7 +71,7 @@ def _check(context: Context) -> Evidence:
     def means(low: float, high: float) -> str:
         inside = (crest >= low) & (crest < high)
         parts = [f"from {every[f, False][inside].mean():.4f} to {every[f, True][inside].mean():.4f}" for f in FORMATS]
-        return f"crest factor {low:g} to {high:g}: the error of NVFP4 changes {parts[0]}, of NVINT4 {parts[1]}"
+        return f"crest factor {low:g} to {high:g}: the error of NVFP4 changes {parts[0]}, and that of NVINT4 {parts[1]}"
 
     def lowers(fmt: str, low: float, high: float) -> bool | None:
         return _is_less((every[fmt, True] - every[fmt, False])[(crest >= low) & (crest < high)])
@@ -104,7 +105,7 @@ def _check(context: Context) -> Evidence:
         Statement(
             "the transform lowers the error of NVFP4 if the crest factor is below 2",
             lowers(NVFP4, 1.0, 2.0),
-            "in blocks without outliers, the transform leaves fewer numbers where E2M1 is coarse",
+            "in blocks without outliers, fewer numbers are in the coarse range of E2M1 after the transform",
         ),
         Statement(
             "the transform raises the error of NVFP4 if the crest factor is above 2.4",

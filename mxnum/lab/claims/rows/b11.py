@@ -37,11 +37,11 @@ FURTHER = (
 CLAIM = Claim(
     "B11",
     "The gradient of the logits overflows",
-    "In the gradient of the logits, the component of the target symbol is (1 - p)/N, where p is the target's "
-    "probability and N, the number of tokens, is a power of two. While p is small, this component lies just below "
-    "a power of two, so the floor rule clamps it, but no other number of its block. So the gap of E4M3 in a small "
-    "language model comes from this gradient. A factor on the loss removes the gap, and the analysis gives the "
-    "size of the gap.",
+    "In the gradient of the logits, the component of the target symbol is (1 - p)/N. Here p is the target's "
+    "probability, and N, the number of tokens, is a power of two. While p is small, this component lies just below "
+    "a power of two. The floor rule then clamps this component, but no other number of its block. So the gap of "
+    "E4M3 in a small language model comes from this gradient. A factor on the loss removes the gap, and the "
+    "analysis predicts the size of the gap.",
     "The check reads a study of a decoder on a Markov source; its arms, limits and tests were fixed before six "
     "seeds were trained. Without the stored study, the check trains four arms on one seed, for half of the steps.",
     whose=Whose.OURS,
@@ -79,12 +79,19 @@ def _check(context: Context) -> Evidence:
 
 
 def within(off: float, limits: tuple[float, float], times: float = 1) -> bool | None:
-    """Return True if `off` is within the first limit, False if beyond the second, else None."""
+    """Return True if the error `off` is at most the first limit, False if above the second limit.
+
+    Return None for an error between the limits. Both limits are multiplied by `times`.
+    """
     return decided(off <= times * limits[0], off > times * limits[1])
 
 
 def leaves(what: str, left: Sequence[float], whole: Sequence[float]) -> Statement:
-    """Judge if a remedy leaves less than a fifth of a gap; more than half refutes the statement."""
+    """Judge if a remedy leaves less than a fifth of a gap.
+
+    The statement is refuted if more than half of the gap remains, and undecided between a fifth and
+    a half.
+    """
     share = float(np.mean(left) / np.mean(whole))
     holds = decided(share < 0.2, share > 0.5)
     p = f", p {sign_flip(list(np.subtract(whole, left))):.2g} on {len(left)} seeds" if len(left) > 1 else ", one seed"
@@ -99,9 +106,9 @@ def _what_decides(table: Table, sequences: int) -> list[Statement]:
     return [
         leaves("overflow causes the gap: factors of 2^(2/8) to 2^(7/8) on the loss remove it", _mended(table), one),
         Statement(
-            "every seed ends with a lower loss if the gradient is centred, so the drift raises the loss",
+            "centring the gradient lowers the final loss on every seed, so the drift raises the loss",
             all(a > b for a, b in zip(one, centred, strict=True)),
-            f"{np.mean(centred):+.4f} nats centred, {np.mean(one):+.4f} not centred",
+            f"gap of {np.mean(centred):+.4f} nats with centring, {np.mean(one):+.4f} nats without",
         ),
         Statement(
             "rounding to nearest does not cause the gap, because stochastic rounding leaves at least half of it",
@@ -124,7 +131,7 @@ def _what_decides(table: Table, sequences: int) -> list[Statement]:
 
 
 def _mended(table: Table) -> list[float]:
-    """Return each seed's gap, averaged over the factors that should remove the overflow."""
+    """Return, for each seed, the mean gap over the factors that should remove the overflow."""
     found: list[float] = np.mean([gaps(table, f"last x 2^({k}/8)") for k in range(2, 8)], axis=0).tolist()
     return found
 
@@ -138,10 +145,10 @@ def _of_the_study(table: Table) -> Evidence:
         )
     ]
     note = (
-        "The derivation assumes that rounding does not change the mean of the other components. In 4 bits it does, "
-        f"so the derivation fails: the gap of E2M1 is {mean_gap(table, 'last x 1, E2M1'):.2f} nats, that of NVFP4 "
-        f"{mean_gap(table, 'last x 1, NVFP4'):.3f} nats. The evidence is one model, one source and one number of "
-        f"tokens N. {ONE_SOURCE}"
+        "The derivation assumes that rounding does not change the mean of the other components. In 4 bits, rounding "
+        f"changes this mean, so the derivation fails: the gap is {mean_gap(table, 'last x 1, E2M1'):.2f} nats in E2M1 "
+        f"and {mean_gap(table, 'last x 1, NVFP4'):.3f} nats in NVFP4. The evidence covers one model, one source and "
+        f"one number of tokens N. {ONE_SOURCE}"
     )
     configuration, number = (
         {"study": "logits", "seeds": len(gaps(table, "all"))},
@@ -185,8 +192,8 @@ def _answer(context: Context, statements: Sequence[Statement]) -> str:
                 off[kind].append(abs(mean_gap(each, arm) - found["sampled_rest"]))
     sizes = {kind: f"{max(values):.3f}" for kind, values in off.items() if values}
     answer = (
-        f"Under floor the target's component overflows: the gap of E4M3 is {one:.2f} nats, of which rceil leaves "
-        f"{left:.4f}."
+        f"The target's component overflows under floor: E4M3's gap is {one:.2f} nats with floor and {left:.4f} with "
+        "rceil."
     )
     if "near" not in sizes or len(sizes) == 1:
         return answer
@@ -213,8 +220,8 @@ def of_other_settings(table: Table) -> list[Statement]:
     """Judge the tests of the study `logits-more`: formats, smoothed labels, larger vocabularies."""
     one, sizes = gaps(table, "E4M3"), (256, 1024)
     what = (
-        "the mantissa of a format's largest element decides the gap: E5M2 and E3M2 (1.75, as in E4M3) have the gap "
-        "predicted for E4M3, and E2M3 (1.875) has no gap"
+        "the mantissa of a format's largest element decides the gap: E5M2 and E3M2, whose mantissa is 1.75 as in "
+        "E4M3, have the gap predicted for E4M3; E2M3, whose mantissa is 1.875, has no gap"
     )
     larger = [f"E4M3, centred, vocabulary {size}" for size in sizes]
     made = [_sized(table, what, ("E5M2, centred", "E3M2, centred", "E2M3"))]
@@ -278,7 +285,7 @@ def to_the_end(table: Table) -> list[Statement]:
     what = "in 4 bits with a centred gradient, the gap has the derived size"
     centred = _sized(table, what, ("E2M1, centred", "E2M1, rceil, centred", "NVFP4, centred"), times=2)
     lower = sum(a < b for a, b in zip(plain, gaps(table, "NVFP4, centred"), strict=True))
-    repair = f"; without centring, NVFP4's gap is {np.mean(plain):+.4f}, smaller on {lower} of {len(plain)} seeds"
+    repair = f"; without centring, NVFP4's gap is {np.mean(plain):+.4f} and is smaller on {lower} of {len(plain)} seeds"
     found = [
         _sized(table, "the gap has the derived size", size),
         *_what_decides(table, 24),
@@ -288,7 +295,8 @@ def to_the_end(table: Table) -> list[Statement]:
         Statement(
             "with a factor that removes the overflow, the final loss equals float32's",
             within(abs(below), BIAS),
-            f"{below:+.4f} nats, below float32 on {sum(gap < 0 for gap in mended)} of {len(mended)} seeds",
+            f"gap of {below:+.4f} nats; the loss is below float32's on {sum(gap < 0 for gap in mended)} of "
+            f"{len(mended)} seeds",
         ),
         replace(centred, numbers=centred.numbers + repair),
     ]
@@ -309,7 +317,7 @@ def without_adam(table: Table, adam: Table) -> list[Statement]:
             (BIAS[0], SIZE[0]),
         ),
         Statement(
-            "on every seed the gap is larger under SGD than under Adam, whose gap is below the derived size",
+            "on every seed the gap is larger under SGD than under Adam (Adam's gap is below the derived size)",
             decided(min(more) > 0, apart < 0),
             f"{apart:+.4f} nats on {len(more)} seeds",
         ),
@@ -330,15 +338,15 @@ def just_below_one(table: Table) -> list[Statement]:
     above, gap = _above(table), mean_gap(table, "E4M3, centred")
     setting, arm = table["arms"]["float32"]["experiment"], table["arms"]["E4M3, centred"]
     numbers = (
-        f"{gap:+.4f}, predicted {arm['sampled_rest']:.4f} by the simulation, {arm['at_rest']:.4f} by the "
-        f"targets' components alone; float32's loss is {above:.3f} above the entropy"
+        f"{gap:+.4f}; the simulation predicts {arm['sampled_rest']:.4f}, and the analysis of the targets' components "
+        f"alone predicts {arm['at_rest']:.4f}; float32's loss is {above:.3f} above the entropy"
     )
     symbols = f"{setting['vocabulary']:,} symbols of {setting['classes']} classes"
     holds = within(abs(gap - arm["sampled_rest"]), (BIAS[0], SIZE[0])) if above < AT_THE_ENTROPY else None
     return [
         Statement(
-            f"with {symbols} the gap has the size that a simulation with the kernels predicts; the simulation "
-            "includes overflow in the components of symbols other than the target",
+            f"with {symbols} the gap has the size that a simulation with the kernels predicts; in the simulation, "
+            "components of symbols other than the target overflow too",
             holds,
             numbers,
         )
@@ -346,7 +354,7 @@ def just_below_one(table: Table) -> list[Statement]:
 
 
 def _by_the_kernels(table: Table, what: str, arms: Iterable[str], limit: float = SIZE[0]) -> Statement:
-    """Judge if gaps equal the gaps of a simulation with the kernels, to within `limit`."""
+    """Judge if measured gaps are within `limit` of the gaps simulated with the kernels."""
     pairs = {arm: (mean_gap(table, arm), table["arms"][arm]["sampled_rest"]) for arm in arms}
     off = max(abs(gap - rest) for gap, rest in pairs.values())
     listed = (f"{arm.removesuffix(', centred')} {gap:+.4f}, predicted {rest:.4f}" for arm, (gap, rest) in pairs.items())
@@ -372,11 +380,12 @@ def of_factors(table: Table) -> list[Statement]:
             [arm for arm in plain if arm not in in_e2m1],
         ),
         Statement(
-            "without overflow, rounding to nearest causes the remaining gap, because stochastic rounding leaves "
-            "less than a fifth of it and rceil does not change it",
+            "without overflow, rounding to nearest causes the remaining gap: stochastic rounding leaves less than a "
+            "fifth of this gap, and rceil does not change the gap",
             decided(left < 0.2 and apart <= ALIKE[0], left > 0.5 or apart > ALIKE[1]),
-            f"gap of E5M2 with a factor of 2^(4/8): {gap[f'{half}, centred']:+.4f} nats, with stochastic rounding "
-            f"{gap[f'{half}, stochastic, centred']:+.4f}; rceil changes the gap by {apart:.4f} at most",
+            f"gap of E5M2 with a factor of 2^(4/8): {gap[f'{half}, centred']:+.4f} nats with rounding to nearest, "
+            f"{gap[f'{half}, stochastic, centred']:+.4f} nats with stochastic rounding; rceil changes the gap by at "
+            f"most {apart:.4f}",
         ),
         _by_the_kernels(
             table,
@@ -446,7 +455,7 @@ def _of_one_seed(table: Table) -> Evidence:
     note = f"One seed and {QUICK_STEPS} steps, trained here; the study has six seeds and 400 steps."
     answer = (
         f"On one seed E4M3 in the gradient of the logits {'raises' if one[0] > 0 else 'lowers'} the loss by "
-        f"{abs(one[0]):.3f} nats, of which rceil leaves {rceil[0]:.3f}. Undecided: whether the gap has the derived "
+        f"{abs(one[0]):.3f} nats; with rceil, the gap is {rceil[0]:.3f}. Undecided: whether the gap has the derived "
         "size, which needs the study of six seeds."
     )
     return Evidence((), statements, note, {"seed": QUICK_SEED, "steps": QUICK_STEPS}, answer, f"{one[0]:.2f} nats")

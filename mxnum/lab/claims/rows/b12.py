@@ -14,7 +14,7 @@ CLAIM = Claim(
     "B12",
     "What each part of a 4-bit recipe does",
     "Results at a learning rate of .024 suggest three effects. 4-bit layer norm alone makes the loss jump sooner, but "
-    "the loss comes back. 4-bit products alone delay the jump. Only both together cause runaways.",
+    "the loss comes back. 4-bit products alone delay the jump. Only the combination of both causes runaways.",
     "The recipe and its parts are trained at two more learning rates, on 24 fresh seeds, with tests that were "
     "fixed before the runs. Arms with one operand in 4 bits, or with another scale rule or rounding, are trained "
     "at .024.",
@@ -22,8 +22,9 @@ CLAIM = Claim(
     needs=("parts.json", "delay.json"),
     command="mxnum lab sweep parts --out parts",
 )
-#: The tests of the study `parts`; their p-values are corrected together. The entries of a test
-#: are an arm, a control, an event, and whether the event is expected sooner in the arm.
+#: The hypotheses that the study `parts` tests; their p-values are corrected together. Each tuple
+#: holds an arm, its control, an event, and True if the event should come sooner in the arm than in
+#: the control.
 PARTS = {
     "4-bit products alone delay the jump": ("E2M1, LN FP32", "FP32", "first", False),
     "4-bit layer norm alone makes the loss jump sooner": ("LN E2M1", "FP32", "first", True),

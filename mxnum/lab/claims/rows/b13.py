@@ -24,16 +24,17 @@ CLAIM = Claim(
 FP8, HOPPER, PROMOTED, RECIPE = (
     "FP8, float32 sums", "FP8, Hopper's sums", "FP8, Hopper's sums, promoted", "FP8, backward promoted",
 )  # fmt: skip
-#: A cost between -`NONE` and `NONE` nats counts as none.
+#: A difference of losses between -`NONE` and `NONE` nats counts as no cost.
 NONE = 0.002
 LEVEL = 0.05
 
 
 def is_none(values: list[float]) -> bool | None:
-    """Judge by the confidence limits of the mean whether the mean of `values` counts as no cost.
+    """Judge whether the mean of the loss differences in `values` counts as no cost.
 
-    The result is True if both limits lie between -`NONE` and `NONE`, False if both lie above `NONE`
-    or both below -`NONE`, and None otherwise.
+    The result is True if both confidence limits of the mean lie between -`NONE` and `NONE`. The
+    result is False if both limits lie above `NONE`, or both lie below -`NONE`. Otherwise, the
+    result is None.
     """
     found = mean_interval(values)
     if found is None:

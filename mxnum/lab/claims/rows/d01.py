@@ -18,13 +18,13 @@ CLAIM = Claim(
     "D1",
     "Hopper's FP8 sums keep 14 bits",
     "The FP8 units of NVIDIA's H800 keep around 14 bits of a sum. For two random matrices with K = 4096 the largest "
-    "relative error is nearly 2 %. It grows with K. Moving the sum to float32 every 128 products makes it more "
-    "precise.",
-    "The library's unit `hopper_fp8` multiplies random matrices in E4M3 with one scale each; it reproduces "
-    "every bit of products that cuBLAS computed on an H100. Mean sums of positive numbers are compared with bounds, "
-    "which `mxnum.lab.theory.mean_sum` derives.",
-    "The distribution of the paper's matrices, and the quantity by which the paper divides the error, would decide "
-    "the claim. The paper states neither.",
+    "relative error is nearly 2 %. This error grows with K. Moving the sum to float32 every 128 products makes the "
+    "sum more precise.",
+    "The library's unit `hopper_fp8` multiplies random matrices in E4M3, with one scale for each matrix. This unit "
+    "reproduces every bit of products that cuBLAS computed on an H100. Mean sums of positive numbers are compared with "
+    "bounds, which `mxnum.lab.theory.mean_sum` derives.",
+    "The paper does not state the distribution of its matrices, or the quantity by which it divides the error. Both "
+    "are needed to decide the claim.",
 )
 PLAIN, PROMOTED = "hopper_fp8", "hopper_fp8_promoted"
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192)
@@ -46,7 +46,7 @@ class Errors(NamedTuple):
     #: The root mean square of the errors, divided by the root mean square of the results.
     typical: float
     #: `bias` is the slope of a regression of the error on the result. `bar` is `SIGMA` times the
-    #: standard error of `bias`; each row of the result is one sample.
+    #: standard error of `bias`, if each row of the result counts as one sample.
     bias: float
     bar: float
 
@@ -90,7 +90,7 @@ def errors_at(k: int) -> dict[tuple[str, str], Errors]:
 
 
 def bits_kept(unit: str) -> int:
-    """Return how many bits of a sum between 1 and 2 the unit keeps, the leading 1 included."""
+    """Return the number of bits, including the leading 1, that a unit keeps of sums from 1 to 2."""
     import ml_dtypes
 
     kept = 1
@@ -102,7 +102,7 @@ def bits_kept(unit: str) -> int:
 
 
 def within_bounds(unit: str, k: int) -> tuple[bool, str]:
-    """Judge if the kernels' mean sum of positive numbers lies within the derived bounds."""
+    """Judge whether a unit's mean sum of positive numbers is within the derived bounds."""
     import ml_dtypes
 
     rng = np.random.default_rng([SEED, k])
@@ -151,14 +151,15 @@ def _check(context: Context) -> Evidence:
     comparisons = [Comparison("bits kept", 14, bits_kept(PLAIN), 0.5)]
     normal, positive = (percent(at[name, PLAIN].largest) for name in (names[0], names[-1]))
     answer = (
-        f"The unit keeps {comparisons[0].found} bits. At K = {K} the error of sums is at most {normal} of the "
+        f"The unit keeps {comparisons[0].found} bits. At K = {K} the error is at most {normal} of the "
         f"typical result for N(0, 1) matrices, and {positive} for positive matrices "
-        f"({percent(at[names[-1], PROMOTED].largest)} with promotion). Undecided: which matrices gave nearly 2 %."
+        f"({percent(at[names[-1], PROMOTED].largest)} with promotion). It is unknown which matrices gave nearly 2 %."
     )
     note = (
         "Errors are those of summation alone: each sum is compared with the exact sum of the same products of E4M3 "
-        "elements. A regression of the error on the result shows how much the sums of each matrix product shrink. Each "
-        f"result is a {SIDE} x {SIDE} matrix. The means of sums of positive numbers are over {DOTS} dot products."
+        "elements. For each matrix product, the slope of a regression of the error on the result shows how much the "
+        f"sums shrink. Each result is a {SIDE} x {SIDE} matrix. The means of sums of positive numbers are over "
+        f"{DOTS} dot products."
     )
     configuration = {"seed": SEED, "error bar": f"{SIGMA} sigma", "K": list(LENGTHS)}
     return Evidence(comparisons, statements, note, configuration, answer, f"{normal} and {positive}")

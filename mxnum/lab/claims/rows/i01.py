@@ -1,4 +1,4 @@
-"""I1: floor-scaled blocks clamp."""
+"""I1: blocks with scales of the floor rule are clamped."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from mxnum.lab.claims.samples import PARTS, mantissas
 CLAIM = Claim(
     "I1",
     "Floor-scaled blocks clamp",
-    "Under the floor rule, a block is clamped if the mantissa of its largest number is above max/2^emax, where max "
-    "is the element format's largest value and emax the exponent of max. In E4M3 the layer-norm weights 0.897, "
+    "Under the floor rule, a block is clamped if the mantissa of its largest number is above max/2^emax. Here max "
+    "is the element format's largest value, and emax is the exponent of max. In E4M3, the layer-norm weights 0.897, "
     "0.896, 0.884, 0.885 and 0.904 are 459.3, 458.8, 452.6, 453.1 and 462.8 after scaling, and all become 448.",
-    "The kernels quantize the five weights, and single numbers whose mantissas form a fine grid.",
+    "The kernels quantize the five weights. They also quantize single numbers whose mantissas form a fine grid.",
 )
 
 
@@ -47,7 +47,7 @@ def _check(context: Context) -> Evidence:
     note = (
         "All five scaled weights lie below 464, so rounding alone gives 448. A weight is clamped in the strict "
         f"sense if it would round to a value above 448 in a format with larger exponents. {clamped} of the five "
-        "weights are clamped in this sense. A weight between 0.90625 and 1 would be clamped."
+        "weights are clamped in this sense. A weight between 0.90625 and 1 would be clamped in this sense."
     )
     by_rounding = "too" if clamped == 0 else f"for {weights.size - clamped} of them"
     answer = (

@@ -14,12 +14,12 @@ CLAIM = Claim(
     "overflow is 25 % (19.26 %) in E4M3, E5M2 and E3M2, 12.5 % (9.31 %) in E2M3, 50 % (41.50 %) in E2M1 and 1.56 % "
     "(1.13 %) in INT8. The largest relative error of clamping is 12.5 % in E4M3, E5M2 and E3M2, 6.25 % in E2M3, "
     "25 % in E2M1 and 0.78 % in INT8.",
-    "The kernels quantize the middles of 65,536 equal parts of [1, 2). All mantissas have the same weight (uniform), "
-    "or the width of their part in log2 as weight (log-uniform).",
+    "The kernels quantize the midpoints of 65,536 equal parts of [1, 2). For the uniform distribution, all midpoints "
+    "have the same weight. For the log-uniform distribution, the weight of a midpoint is the log2 width of its part.",
 )
-#: For each format: the percentage of blocks that overflow, for uniform and for log-uniform
-#: mantissas, and the largest relative error of clamping in percent. Each number is followed by its
-#: tolerance, half a unit of its last digit.
+#: Three percentages for each format: the share of blocks that overflow with uniform mantissas, this
+#: share with log-uniform mantissas, and the largest relative error of clamping. Each number is
+#: followed by its tolerance, half a unit of its last digit.
 FIGURES = {
     **dict.fromkeys(("mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2"), ((25, 0.5), (19.26, 0.005), (12.5, 0.05))),
     "mxfp6_e2m3": ((12.5, 0.05), (9.31, 0.005), (6.25, 0.005)),
@@ -43,8 +43,8 @@ def _check(context: Context) -> Evidence:
         share = float(region.upper - region.lower)
         as_derived.append(found[0] == share and 0 <= float(region.worst_error) - error < 1 / PARTS)
     derived = Statement(
-        "with uniform mantissas, the share of blocks that overflow equals the derived share; the largest error does "
-        f"not exceed the derived bound, and is within 1/{PARTS} of the bound",
+        "with uniform mantissas, the share of blocks that overflow equals the derived share, and the derived bound "
+        f"exceeds the largest error by less than 1/{PARTS}",
         all(as_derived),
         f"{sum(as_derived)} of {len(as_derived)} formats",
     )

@@ -12,7 +12,7 @@ CLAIM = Claim(
     "I4",
     "Quantized layer-norm weights multiply the gradient by a biased factor",
     "Quantized layer-norm weights multiply the gradient by (I + zeta), where zeta is the relative error of the "
-    "weights. In a clamped block, zeta has the same sign everywhere; rounding errors cancel.",
+    "weights. In a clamped block, zeta has the same sign for every weight. In other blocks, rounding errors cancel.",
     "The gradient through a layer norm with quantized weights is compared with (I + zeta) times the exact gradient, "
     "for "
     "weights clustered in the clamped range and elsewhere.",
@@ -61,6 +61,7 @@ def _check(context: Context) -> Evidence:
     )
     answer = (
         "Weights with a relative error zeta multiply the gradient by I + zeta. In every clamped block, zeta has "
-        f"the same sign everywhere. Rounding errors partly cancel: |mean zeta| is {cancels:.2f} of mean |zeta|."
+        "the same sign for every weight. In other blocks, rounding errors partly cancel: |mean zeta| is "
+        f"{cancels:.2f} of mean |zeta|."
     )
     return answered(evidence, answer, f"|mean zeta| / mean |zeta|: {left:.2f}")

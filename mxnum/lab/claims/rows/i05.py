@@ -16,9 +16,9 @@ from mxnum.output import palette
 
 CLAIM = Claim(
     "I5",
-    "The size of zeta can be measured, and grows",
-    "Quantization changes the gradient by the relative error zeta. The change of the gradient on the same "
-    "parameters gives a lower bound of the norm of zeta. The norm grows during training, and the run diverges when "
+    "The size of zeta can be measured, and it grows",
+    "Quantization changes the gradient by the relative error zeta. The relative change of the gradient on the same "
+    "parameters is a lower bound of the norm of zeta. The norm grows during training, and the run diverges when "
     "the norm is of order 2.",
     BY_TRAINING,
     "Diverging runs at the paper's size (d = 512, 4 layers) that log the lower bound of zeta at each step "
@@ -26,17 +26,17 @@ CLAIM = Claim(
     needs=(("confirm.json", "quick.json"),),
     command=command("confirm"),
 )
-#: The paper's arm; statements about other arms are this project's.
+#: The arm that the paper describes. Statements about other arms are by this project.
 OF_THE_PAPER = "E4M3"
-#: The number of evaluations that are averaged at the beginning and at the end, and the steps
-#: between regular evaluations. Evaluations are more frequent while a loss is high.
+#: `EVALUATIONS` evaluations are averaged at the beginning and at the end of a run. Regular
+#: evaluations are `EVERY` steps apart. Evaluations are more frequent while a loss is high.
 EVALUATIONS, EVERY = 10, 50
 Growth = tuple[bool | None, float, float]
 
 
 @CLAIM.check
 def _check(context: Context) -> Evidence:
-    """Judge if zeta grows during training, and if zeta is of order 2 before the loss rises.
+    """Judge whether zeta grows during training, and is of order 2 before the loss rises.
 
     The test of growth is the exact sign-flip test, at `LEVEL`, of zeta's logarithmic growth in each
     run. The size of zeta is of order 2 if the 95 % limits of zeta's geometric mean lie between 1
@@ -72,8 +72,9 @@ def _check(context: Context) -> Evidence:
             )
     statements += at_the_size_of_the_paper(context)
     note = (
-        "Each value given for zeta is its lower bound |g~ - g| / |g|: g is the gradient without quantization, and g~ "
-        "the gradient with it, on the same parameters and batch. The released code logs the square of this bound."
+        "Each value given for zeta is its lower bound |g~ - g| / |g|. Here g is the gradient without quantization, "
+        "and g~ is the gradient with quantization, on the same parameters and batch. The released code logs the "
+        "square of this bound."
     )
     answer, number = _answer(grown, statements) if grown else ("", "")
     return Evidence((), statements, note, settings(table), answer, number)
@@ -149,6 +150,6 @@ def _draw(ax: Any, context: Context) -> str | None:
     ax.set(xlabel="step", ylabel="zeta", yscale="log")
     ax.legend(fontsize=8)
     return (
-        "zeta, as |g~ - g| / |g|: g is the gradient without quantization, and g~ the gradient with it. Each run has "
-        "one line, until the run diverges or ends."
+        "The lower bound |g~ - g| / |g| of zeta: g is the gradient without quantization, and g~ the gradient with "
+        "quantization. Each run has one line, up to the step at which the run diverged or ended."
     )

@@ -37,14 +37,14 @@ def _check(context: Context) -> Evidence:
         f"the loss jumps in E2M1 on every seed and in FP32 on none, {paper_size.WHERE}", always or None, counts
     )
     answer = (
-        f"E4M3 can diverge: the loss jumps in {beside} of {len(runs)} planned runs in E4M3, on seeds whose FP32 "
-        f"run does not jump. With {counted(len(fp32), 'run')} of FP32, the study cannot show how often this "
-        "happens and whether E4M3 causes it."
+        f"E4M3 can diverge: the loss jumps in {beside} of {len(runs)} planned runs in E4M3, but not in the FP32 "
+        f"run on the same seed. With only {counted(len(fp32), 'run')} in FP32, the study cannot show how often "
+        "this happens, or whether E4M3 is the cause."
     )
     by_arm = "; ".join(
         f"{name} {paper_size.described(of)}" for name, of in arms.items() if name not in ("FP32", "E2M1")
     )
-    note = f"An excursion starts at a loss above 20 times the least running median. The runs of each arm: {by_arm}."
+    note = f"An excursion starts at a loss above 20 times the least running median so far. Runs of each arm: {by_arm}."
     configuration = {"study": "paper-scale", "seeds": sorted({run.seed for run in runs})}
     number = f"{beside} of {len(runs)} against {of_fp32} of {len(fp32)}"
     return Evidence((), [first, *ours(second)], note, configuration, answer * bool(beside), number)

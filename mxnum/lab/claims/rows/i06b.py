@@ -40,8 +40,9 @@ def _check(context: Context) -> Evidence:
         ours = sum(min(run.steps, run.horizon) if run.first is None else run.first for run in runs)
         theirs = sum(run.steps if not run.excursions else run.excursions[0].start for run in fp32)
         numbers = (
-            f"{jump} of {len(runs)} runs jump in E4M3, {of_fp32} of {len(fp32)} in FP32; if both had the same "
-            f"hazard, all jumps would be in E4M3 with probability {(ours / (ours + theirs)) ** jump:.1g}"
+            f"the loss jumps in {jump} of {len(runs)} runs in E4M3, and in {of_fp32} of {len(fp32)} runs in FP32; "
+            "if both formats had the same hazard, the probability that all jumps are in E4M3 would be "
+            f"{(ours / (ours + theirs)) ** jump:.1g}"
         )
         statements.append(Statement(f"E4M3 jumps more often than FP32, {paper_size.WHERE}", None, numbers))
     ratio = compare(over_rates(table, "E4M3")).ratio
@@ -53,7 +54,7 @@ def _check(context: Context) -> Evidence:
             "95 % limit, three learning rates pooled). At the paper's size the claim is undecided."
         )
         number = "hazard ratio {:.2f} ({:.2f} to {:.2f})".format(*ratio)
-    note = f"The hazard ratio is pooled over learning rates, although it differs between them: {_by_rate(table)}."
+    note = f"The hazard ratio is pooled over learning rates, although it differs between rates: {_by_rate(table)}."
     return Evidence((), statements, note, settings(table), answer, number)
 
 

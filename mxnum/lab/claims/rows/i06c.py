@@ -17,27 +17,28 @@ CLAIM = Claim(
     "I6c",
     "Training in 4 bits runs away sooner",
     "In a residual MLP of width 32, training with everything in MXFP4 E2M1, layer norm included, runs away sooner "
-    "than FP32. The paper's claim is about E4M3.",
+    "than training in FP32. The paper's claim is about E4M3, not E2M1.",
     BY_TRAINING,
     whose=Whose.OURS,
     needs=("quick.json",),
     command="mxnum reproduce --quick --only I6c",
 )
-#: E2M1 must have this many more runaways than FP32, by a rule that was fixed before the study
-#: `recovery` was run.
+#: E2M1 must have at least this many more runaways than FP32, by a rule that was fixed before the
+#: study `recovery` was run.
 ENOUGH = 5
-#: The learning rate of the confirmatory tests, which were fixed before the runs.
+#: The learning rate of the confirmatory tests. The tests were fixed before the runs.
 RATE = "rate 0.034"
 
 
 @CLAIM.check
 def _check(context: Context) -> Evidence:
-    """Judge if runs in E2M1 run away sooner than runs in FP32 on the same seeds.
+    """Judge whether runs in E2M1 run away sooner than runs in FP32 on the same seeds.
 
-    The confirmatory test is the exact paired log-rank test of the steps at which runaways begin. It
-    is two-sided, has the level `LEVEL`, and uses the seeds of the study `quick`. If the study
-    `parts` is stored, the same test is applied to its seeds. If the study `recovery` is stored, the
-    function also applies `_by_the_first_rule` to it, and judges if the arm `LN E2M1` loses no run.
+    The confirmatory test is the exact paired log-rank test of the steps at which runaways begin.
+    The test is two-sided, has the level `LEVEL`, and uses the seeds of the study `quick`. If
+    results of the study `parts` are stored, the function applies the same test to them. If results
+    of the study `recovery` are stored, the function also applies `_by_the_first_rule` to them, and
+    judges whether no run of the arm `LN E2M1` is lost.
     """
     table = context.json("quick.json")
     if not {"FP32", "E2M1"} <= set(table["arms"]):
@@ -49,7 +50,7 @@ def _check(context: Context) -> Evidence:
     if context.has("recovery.json"):
         recovery = context.json("recovery.json")
         never, numbers = none_away(recovery, "LN E2M1")
-        what = "with 4-bit layer norm alone no run is lost, at rate 0.024"
+        what = "at rate 0.024, no run is lost if only layer norm is in 4 bits"
         statements += [_by_the_first_rule(recovery), Statement(what, True if never else None, numbers)]
     words = {
         True: "Runs in 4 bits run away sooner than in FP32",
@@ -85,16 +86,16 @@ def _sooner(table: Mapping[str, Any], pairs: str, rate: str = "") -> Statement:
 
 
 def _by_the_first_rule(table: dict[str, Any]) -> Statement:
-    """Judge if E2M1 runs away more than FP32, by a rule fixed before `recovery` was run.
+    """Judge whether more runs run away in E2M1 than in FP32, in the study `recovery`.
 
-    The rule requires `ENOUGH` more runaways than in FP32, and a significant test of the steps at
-    which runaways begin.
+    The rule was fixed before the study was run. It requires at least `ENOUGH` more runaways in E2M1
+    than in FP32, and a significant test of the steps at which runaways begin.
     """
     others = [name for name in table["arms"] if name != "FP32"]  # Holm's correction counts all arms of the table
     test = report.compared(table, dict.fromkeys(others, "FP32"), event="away")["E2M1"]
     count, control = (report.outcomes(table, name)[Outcome.RUNAWAY] for name in ("E2M1", "FP32"))
     holds = test.comes_sooner if count - control >= ENOUGH and is_sure(test) else None
-    what = f"with everything in E2M1 at least {ENOUGH} more runs are runaways than in FP32, at rate 0.024"
+    what = f"at rate 0.024, at least {ENOUGH} more runs run away with everything in E2M1 than in FP32"
     return Statement(what, holds, f"{count} against {control}; {test}")
 
 
@@ -105,10 +106,9 @@ def _draw_losses(ax: Any, context: Context) -> str | None:
         return None
     report.loss_figure(table, ["FP32", "E2M1"], axes=ax, colour=palette.colour, medians=True)
     return (
-        "The loss of every run in FP32 and with everything in E2M1, with the same initial weights and inputs; thick "
-        "lines: "
-        "the median over runs. A run is lost if its loss jumps before step 4,000 and is not back at step "
-        "8,000."
+        "The loss of every run in FP32 and with everything in E2M1, with the same initial weights and inputs; the "
+        "thick lines are the medians over runs. A run is lost if its loss jumps before step 4,000 and has not come "
+        "back down by step 8,000."
     )
 
 
@@ -119,6 +119,6 @@ def _draw_survival(ax: Any, context: Context) -> str | None:
     report.survival_figure(context.json("quick.json"), axes=ax, colour=palette.colour)
     return (
         "The share of runs that have not jumped by each step (Kaplan-Meier, with 95 % confidence), for each precision. "
-        "In "
-        "brackets: how many runs jumped, and how many of these were lost (dashed)."
+        "Dashed lines: the share of runs that are not lost. In brackets: how many runs jumped, and how many of these "
+        "were lost."
     )

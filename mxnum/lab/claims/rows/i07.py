@@ -31,9 +31,9 @@ CLAIMED = ("LN in FP32", "activations bfloat16, everywhere", "activations bfloat
 def _check(context: Context) -> Evidence:
     """Judge if interventions at a checkpoint (such as higher precision) delay the rise of the loss.
 
-    The controls are runs whose parameters were changed by one part in a million. With at least
-    `FEWEST` seeds, the exact sign-flip test of the delays decides, after Holm's correction over all
-    interventions.
+    The controls are runs whose parameters were changed by one part in a million. An exact sign-flip
+    test compares the delays with zero. The verdict needs at least `FEWEST` seeds and a p-value
+    below `LEVEL`, after Holm's correction over all interventions.
     """
     table = context.json("interventions.json")
     statements, delays = [], []
@@ -46,11 +46,11 @@ def _check(context: Context) -> Evidence:
     statements.append(at_the_size_of_the_paper(context))
     seeds = [s["seed"] for s in table["seeds"]]
     note = (
-        f"With at least {FEWEST} seeds, the exact sign-flip test of the delays decides, at a level of {LEVEL:.0%} "
-        f"after Holm's correction over all interventions. {len(seeds)} seeds were used; two of them were added after "
-        f"the first results were seen. Runs continue only for {table['plan']['watch']} steps, so it is not known "
-        "whether the loss would have come back by itself without the change. A switch of precision during a run is "
-        "itself a disturbance."
+        f"A verdict needs at least {FEWEST} seeds and a significant delay: an exact sign-flip test at the level "
+        f"{LEVEL:.0%}, after Holm's correction over all interventions. {len(seeds)} seeds were used; two of them were "
+        f"added after the first results were seen. Runs continue only for {table['plan']['watch']} steps, so it is not "
+        "known whether the loss would have come back by itself without the change. A switch of precision during a run "
+        "is itself a disturbance."
     )
     configuration = {"study": table["study"], "base": table["base"], "seeds": seeds, **table["plan"]}
     delay, name, p = max(delays, default=(0.0, "", 1.0))
@@ -66,7 +66,10 @@ def _check(context: Context) -> Evidence:
 
 
 def at_the_size_of_the_paper(context: Context) -> Statement:
-    """Count, without a verdict, the runs at the paper's size that jump after each intervention."""
+    """Count the runs at the paper's size whose loss rose after each intervention.
+
+    The statement has no verdict.
+    """
     if context.has("paper-scale/interventions.json"):
         acted = context.json("paper-scale/interventions.json")
         listed = "; ".join(map(_acted, interventions.rows(acted)))

@@ -20,7 +20,8 @@ CLAIM = Claim(
     needs=("ablations.json",),
     command=command("ablations"),
 )
-#: For each statement, the arm whose excursions should come sooner, and the arm to compare with.
+#: For each statement, the arm whose excursions should come sooner, and the arm that it is compared
+#: with.
 PAIRS = {
     "gelu with layer norm: E2M1 has excursions sooner than FP32": ("gelu, E2M1", "gelu, FP32"),
     "swiglu with layer norm: E2M1 has excursions sooner than FP32": ("swiglu, E2M1", "swiglu, FP32"),
@@ -45,7 +46,7 @@ def _check(context: Context) -> Evidence:
         comparable = report.is_followed(table) or "without" not in what
         numbers = f"excursions in {a.events} of {a.runs} runs against {b.events} of {b.runs}; {test}"
         numbers += (
-            "" if comparable else "; without layer norm, losses can be so low that a hundredfold rise is no excursion"
+            "" if comparable else "; without layer norm, a hundredfold rise of a very low loss is not an excursion"
         )
         statements.append(Statement(what, test.comes_sooner if comparable and is_sure(test) else None, numbers))
     at_size = "only GELU with layer norm was run (row I6a)" if paper_size.table(context)["arms"] else "not run"

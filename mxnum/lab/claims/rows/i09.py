@@ -34,11 +34,9 @@ CLAIM = Claim(
     "layer norm, or quantization of the forward pass alone. E4M3 weights with bf16 activations match bf16. The "
     "forward pass is a third of the work, so quantizing it alone saves at most 33 % of the time. If FP8 is twice as "
     "fast as bf16, quantizing the forward pass alone makes training 1.2 times as fast.",
-    "The losses that the authors published, and later deleted from their repository, show which runs end above their "
-    "own "
-    "least loss, and the gap to bf16 at the same parameters and tokens. `mxnum.lab.theory.project_shares` "
-    "computes the "
-    "speed-up.",
+    "The authors published the losses of their runs, and later deleted them from their repository. The losses show "
+    "which runs end above their own least loss, and the gap to bf16 at the same numbers of parameters and tokens. "
+    "`mxnum.lab.theory.project_shares` computes the speed-up.",
     "Runs at 4.8e19 FLOP with E4M3 weights and bf16 activations, and with forward-only quantization, would decide "
     "the claim.",
     takes=language_models.RECIPE_FILES,
@@ -63,8 +61,8 @@ def _check(context: Context) -> Evidence:
     gap, most = mean_interval(losses.gaps(BF16_ACTIVATIONS["E4M3"]).values())[0], max(furthest.values())
     short = [what for what, budget in furthest.items() if budget < most]
     answer = (
-        f"None of {runs} runs with a mitigation ends more than {ASTRAY} above its least loss, except where bf16 does. "
-        f"On average, E4M3 weights with bf16 activations change bf16's least loss by {gap:+.4f} nats. Undecided: "
+        f"None of {runs} mitigated runs ends more than {ASTRAY} above its least loss, except at sizes where bf16 does. "
+        f"On average, E4M3 weights with bf16 activations change bf16's least loss by {gap:+.4f} nats. Undecided at "
         f"{most:.2g} FLOP, where {len(short)} of {len(furthest)} arms have no runs."
     )
     return Evidence(
@@ -94,18 +92,20 @@ def _stable(what: str, arm: str, hazards: set[tuple[int, int]]) -> Statement:
     elsewhere = [run for run in gone if run.cell not in hazards]
     numbers = f"{len(gone)} of {len(runs)} runs go astray (by FLOP: {_by_budget(runs)})"
     if gone:
-        numbers += f"; {len(gone) - len(elsewhere)} of them at sizes at which bf16 goes astray too"
+        numbers += f"; at the sizes of {len(gone) - len(elsewhere)} of these runs, bf16 goes astray too"
     unfinished = sum(not run.finished for run in runs)
     if unfinished:
         numbers += f"; {unfinished} of all runs did not finish"
     missing = len({run.cell for run in losses.arm(BF16)} - {run.cell for run in runs})
     numbers += f"; runs at {missing} of bf16's {len(losses.arm(BF16))} sizes are missing"
-    sentence = f"{what}: no run ends more than {ASTRAY} above its least loss, except at sizes at which bf16 does too"
+    sentence = (
+        f"{what}: no run ends more than {ASTRAY} above its least loss, except at sizes at which the bf16 run does too"
+    )
     return Statement(sentence, not elsewhere, numbers)
 
 
 def _matches() -> Statement:
-    """Judge whether the whole interval of E4M3's mean gap to bf16 lies within ±`GRID` / 2."""
+    """Judge whether the confidence interval of E4M3's mean gap to bf16 lies within ±`GRID` / 2."""
     e4m3 = BF16_ACTIVATIONS["E4M3"]
     found, bad = losses.gaps(e4m3), {run.cell for name in (BF16, e4m3) for run in _astray(name)}
     mean, low, high = mean_interval(found.values())
@@ -113,12 +113,12 @@ def _matches() -> Statement:
     others = {what: mean_interval(losses.gaps(arm).values()) for what, arm in (MITIGATED | THROUGHOUT | MIXED).items()}
     rest = "; ".join(f"{what} {m:+.4f} ({a:+.4f} to {b:+.4f})" for what, (m, a, b) in others.items())
     return Statement(
-        f"E4M3 weights with bf16 activations match bf16: the mean gap in least loss is within {GRID / 2}, half of the "
-        f"{GRID} to which losses are rounded",
+        f"E4M3 weights with bf16 activations match bf16: the mean gap in least loss is within {GRID / 2} (the losses "
+        f"are rounded to multiples of {GRID})",
         low > -GRID / 2 and high < GRID / 2,
         f"the mean gap over {len(found)} sizes is {mean:+.4f} ({losses.LEVEL:.0%} interval {low:+.4f} to {high:+.4f}); "
-        f"in the final loss, over the sizes at which no run goes astray, it is {by_final[0]:+.4f} ({by_final[1]:+.4f} "
-        f"to {by_final[2]:+.4f}). The mean gaps in least loss of all arms: {rest}",
+        f"the mean gap in final loss, over the sizes at which no run goes astray, is {by_final[0]:+.4f} "
+        f"({by_final[1]:+.4f} to {by_final[2]:+.4f}). The mean gaps in least loss of all arms: {rest}",
     )
 
 
@@ -139,11 +139,12 @@ def _note(hazards: set[tuple[int, int]]) -> str:
         f"Runs without a mitigation that go astray: {without}. At one size (N = {worst[0]:,}, D = {worst[1]:,}), "
         f"{len(there)} of {len(arms)} arms recorded both a final and a least loss. {len(gone)} of these go "
         f"astray, bf16 among them (final loss {ours.final:.3f}, least {ours.least:.3f}). All runs "
-        "share one seed, so the cause seems to be a batch and its learning rate, not a format. E4M3 throughout never "
-        "goes astray by this measure, but it has few runs at large compute. Its loss is above bf16's; with a "
-        "mitigation this gap closes. E5M2 weights with bf16 activations were trained twice from the same seed at "
-        f"{len(twice)} sizes. The two losses are equal at {apart.count(0)} of these sizes, and up to {max(apart):.2g} "
-        "apart at the others."
+        "share one seed, so the cause seems to be a batch and the learning rate at this batch, not a format. Runs in "
+        "E4M3 throughout never go astray by this measure, but few of these runs have large compute. Their losses are "
+        "above bf16's; a mitigation closes this gap. At "
+        f"{len(twice)} sizes, models with E5M2 weights and bf16 activations were trained twice from the same seed. "
+        f"The two least losses are equal at {apart.count(0)} of these sizes; at the other sizes they differ by up to "
+        f"{max(apart):.2g}."
     )
 
 
@@ -156,7 +157,7 @@ def of_our_own(context: Context) -> list[Statement]:
             if arm not in table["arms"]:
                 continue
             half, values = gaps(table, arm, share=0.5, of=kind), gaps(table, arm)
-            what = f"{model}, {arm}: the gap is less than half of the gap of {kind}"
+            what = f"{model}, {arm}: the gap to the control is less than half of the gap of {kind} without mitigation"
             made.append(Statement(what, below(half), f"{words(values)}; {kind} {words(gaps(table, kind))}"))
     return ours(*made)
 

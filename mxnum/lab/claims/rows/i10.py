@@ -17,8 +17,9 @@ from mxnum.lab.theory import ScalingFit, compare_laws, fit_scaling_law, read_los
 from mxnum.lab.theory import figures as law_figures
 from mxnum.lab.theory.huber_law import huber
 
-#: The recipes of each study of models of several sizes. The two studies share source and
-#: seeds, so bfloat16 in "ladder" is also the control of "ladder-four-bits".
+#: The recipes of each study of models of several sizes. Both studies use the same source of
+#: training data and the same seeds, so the bfloat16 runs of "ladder" are also the control runs of
+#: "ladder-four-bits".
 LADDERS = {
     "ladder": (PLAIN, BFLOAT16, "E4M3", "E4M3 weights alone, bf16 activations", "E2M1 rceil, SR gradients"),
     "ladder-four-bits": ("E2M1", "E2M1 even, SR gradients"),
@@ -26,24 +27,24 @@ LADDERS = {
 CLAIM = Claim(
     "I10",
     "Scaling laws hold with mitigations",
-    "With the mitigations, fits of Chinchilla's law are valid again. The released fit for E4M3 weights with bf16 "
+    "With the mitigations of claim I9, fits of Chinchilla's law are valid. The released fit for E4M3 weights with bf16 "
     "activations has A = 2822.48, B = 20445.4, E = 0.53531, alpha = 0.52362 and beta = 0.55335.",
     "`mxnum.lab.theory.fit_scaling_law` fits the losses that the authors published. The fit must reproduce the "
     "released numbers. The law of each arm must give a lower loss for more parameters and for more tokens, and must "
     "fit its runs as well as bf16's law fits bf16's runs of the same sizes.",
     takes=tuple(f"language/{name}.json" for name in LADDERS),
 )
-#: The numbers that the released notebook prints for E4M3 weights with bf16 activations, each with
-#: half a unit of its last digit.
+#: The numbers that the released notebook prints for E4M3 weights with bf16 activations. The second
+#: number of each pair is the allowed difference: half a unit of the last printed digit.
 RELEASED = {
     "A": (2822.48, 5e-3), "B": (20445.4, 5e-2), "E": (0.53531, 5e-6), "alpha": (0.52362, 5e-6), "beta": (0.55335, 5e-6),
 }  # fmt: skip
 E4M3, DRAWS = losses.BF16_ACTIVATIONS["E4M3"], 200
-#: A note which says that the rule for a valid law was not fixed beforehand.
+#: The note that the rule for a valid law was not fixed beforehand.
 _RULE = (
-    "The rule for a valid law was fixed after these numbers had been seen. A first rule also required that the "
-    "intervals of both exponents contain bf16's exponents; the arm 'E5M2 forward only' narrowly fails that rule "
-    "because of its beta."
+    "The rule for a valid law was fixed after these numbers had been seen. An earlier rule also required that the "
+    "intervals of both exponents (alpha and beta) contain bf16's exponents. The arm 'E5M2 forward only' narrowly fails "
+    "the earlier rule because of its beta."
 )
 
 
@@ -57,8 +58,8 @@ def _check(context: Context) -> Evidence:
     ]
     comparisons.append(Comparison("the Huber loss of the fit", 8.60655e-6, released.loss, 5e-12))
     sentences = {
-        True: "a valid law, by which the loss falls with parameters and tokens, and which fits its runs as well as "
-        "bf16's law fits bf16's runs",
+        True: "a valid law (the loss falls with parameters and tokens, and the law fits its runs as well as bf16's law "
+        "fits bf16's runs)",
         False: "no valid law",
     }
     statements = []
@@ -82,15 +83,15 @@ def _check(context: Context) -> Evidence:
 
 @cache
 def fit(arm: str, loss: str = "least", all_runs: bool = False) -> ScalingFit:
-    """Return the law that fits an arm's finished runs, or all runs of the arm if `all_runs`."""
+    """Fit a scaling law to an arm's finished runs, or to all runs of the arm if `all_runs`."""
     return fit_scaling_law(losses.table(arm, loss, lambda run: all_runs or run.finished))
 
 
 def validity(arm: str) -> tuple[bool, str]:
     """Return whether an arm's law is valid, and the numbers that show it.
 
-    By a valid law, the loss falls with parameters and tokens. A valid law also fits as well as
-    bf16's law.
+    A valid law predicts that the loss falls with parameters and with tokens. A valid law also fits
+    the arm's runs as well as bf16's law fits bf16's runs of the same sizes.
     """
     gaps = losses.gaps(arm)
     parameters, tokens = zip(*gaps, strict=True)
@@ -101,16 +102,20 @@ def validity(arm: str) -> tuple[bool, str]:
     _, low, high = mean_interval(misses[0] - misses[1])
     final = fit(arm, "final").law
     numbers = (
-        f"at the {len(gaps)} sizes that both arms have, the Huber loss of the fit is {fits[0].loss:.2e}, of bf16's "
-        f"fit {fits[1].loss:.2e}, and the {LEVEL:.0%} interval of the difference is {low:+.1e} to {high:+.1e}"
+        f"at the {len(gaps)} sizes at which both arms have runs, the Huber loss of the fit is {fits[0].loss:.2e}, the "
+        f"Huber loss of bf16's fit is {fits[1].loss:.2e}, and the {LEVEL:.0%} interval of the difference is {low:+.1e} "
+        f"to {high:+.1e}"
     )
     if not final.falls:
-        numbers += f"; by a fit to final losses, the loss rises with tokens (beta {final.beta:.2f})"
+        numbers += f"; a fit to the final losses predicts that the loss rises with tokens (beta {final.beta:.2f})"
     return fits[0].law.falls and low <= 0, numbers
 
 
 def _exponents(arm: str) -> str:
-    """Describe how alpha and beta differ from bf16's; runs of equal size are resampled together."""
+    """Describe how an arm's alpha and beta differ from bf16's.
+
+    The bootstrap resamples runs of equal size together.
+    """
     found = compare_laws(fit(BF16), fit(arm), level=LEVEL, draws=DRAWS, seed=SEED)
     law, parts = fit(arm).law, []
     for name in ("alpha", "beta"):
@@ -120,8 +125,8 @@ def _exponents(arm: str) -> str:
             f"({low:+.3f} to {high:+.3f})"
         )
     return (
-        f"in a fit to all finished runs, {'; '.join(parts)}; this law's losses lie {found.distance:.2%} from bf16's "
-        f"(p {found.p:.2g}, upper {LEVEL:.0%} limit {found.at_most:.2%})"
+        f"in a fit to all finished runs, {'; '.join(parts)}; the losses that this law predicts differ from those of "
+        f"bf16's law by {found.distance:.2%} (median; p {found.p:.2g}, upper {LEVEL:.0%} limit {found.at_most:.2%})"
     )
 
 
@@ -147,12 +152,12 @@ def _of_the_labels() -> str:
         np.median([gap for cell, gap in with_bf16.items() if (cell in named) is so]) for so in (True, False)
     )
     return (
-        f"Labels: {len(named)} of the {len(labels)} runs in the table bf16 have fp8_e4m3 in their settings. These runs "
-        "were trained with at most 2.1e18 FLOP. Their losses look like bf16's. At "
-        f"{len(full)} of their sizes E4M3 throughout was also trained, and its loss is higher at "
-        f"{sum(g > 0 for g in full)} of these (median difference {np.median(full):+.4f}). The losses of E4M3 with bf16 "
-        f"differ from the losses of the labelled runs by {those:+.4f}, and from those of the other runs by "
-        f"{others:+.4f} (medians)."
+        f"Labels: the settings of {len(named)} of the {len(labels)} bf16 runs say fp8_e4m3. These runs were trained "
+        "with at most 2.1e18 FLOP. Their losses look like losses of bf16. There are also runs in E4M3 throughout at "
+        f"{len(full)} of their sizes. At {sum(g > 0 for g in full)} of these sizes, E4M3 throughout has the higher "
+        f"loss (median difference {np.median(full):+.4f}). The median difference between the losses of E4M3 with bf16 "
+        f"and of bf16 is {those:+.4f} for the bf16 runs whose settings say fp8_e4m3, and {others:+.4f} for the other "
+        "bf16 runs."
     )
 
 
@@ -161,15 +166,15 @@ def _of_the_grid() -> str:
     rounded = fit_scaling_law(table.parameters, table.tokens, np.round(table.losses / GRID) * GRID)
     plain = fit(BF16).law
     return (
-        f"Rounding: bf16's losses are not rounded. In the other arms, all losses are multiples of {GRID}, except 8 "
-        f"losses in the arm 'E4M3 with bf16'. If bf16's losses are rounded in the same way, alpha is "
+        f"Rounding: bf16's losses are not rounded. In the other arms, losses are multiples of {GRID}, with 8 "
+        f"exceptions in the arm 'E4M3 with bf16'. If bf16's losses are rounded to multiples of {GRID} too, alpha is "
         f"{rounded.law.alpha:.3f} instead of {plain.alpha:.3f}, and beta {rounded.law.beta:.3f} instead of "
         f"{plain.beta:.3f}."
     )
 
 
 def _of_the_compute() -> str:
-    """Describe how far the largest models lie from the law of the smaller models, in two arms."""
+    """Compare, in two arms, the largest models' losses with a law fitted to the smaller models."""
     parts = []
     for what, name in {"E5M2 with bf16": "fp8_e5m2_bfloat16", "E2M3 with bf16": "fp6_e2m3_bfloat16"}.items():
         smaller = fit_scaling_law(losses.table(name, keep=lambda run: run.finished and run.budget < 4e19))
@@ -178,12 +183,12 @@ def _of_the_compute() -> str:
             smaller.law([run.parameters for run in largest], [run.tokens for run in largest])
         )
         parts.append(
-            f"the losses of the largest models of {what} lie {float(np.mean(miss)):+.1%} from the law of the "
-            f"smaller models ({len(largest)} runs)"
+            f"the losses of the largest models of {what} ({len(largest)} runs) differ by {float(np.mean(miss)):+.1%} "
+            "on average from a law fitted to the smaller models"
         )
     return (
         "Compute: in the arms 'bf16', 'E4M3 with bf16' and 'forward only', the largest models were trained with 2.2e19 "
-        f"FLOP, not 4.8e19. In two arms with larger models, {'; '.join(parts)}."
+        f"FLOP, not 4.8e19. Two other arms have models of 4.8e19 FLOP: {'; '.join(parts)}."
     )
 
 
@@ -201,7 +206,7 @@ def _of_the_floor(released: ScalingFit) -> str:
 
 
 def _of_the_shape() -> str:
-    """Describe how residuals depend on the compute."""
+    """Describe how the residuals of a fit depend on the training compute."""
     parts = []
     for what, name in {"E4M3 with bf16": E4M3, "bf16": BF16}.items():
         found = fit(name)
@@ -209,8 +214,8 @@ def _of_the_shape() -> str:
         medians = [(budget, float(np.median(found.residuals[budgets == budget]))) for budget in np.unique(budgets)]
         parts.append(f"{what} " + ", ".join(f"{median:+.2%} at {budget:.2g}" for budget, median in medians))
     return (
-        f"Shape: the median residual depends on the compute (in FLOP): {'; '.join(parts)}. So a fit to part of this "
-        "range gives another law, and bootstrap intervals are too narrow."
+        f"Shape: the median residual depends on the compute (in FLOP): {'; '.join(parts)}. So a fit to a part of this "
+        "range gives a different law, and bootstrap intervals are too narrow."
     )
 
 
@@ -237,7 +242,7 @@ def ladder(context: Context) -> str:
     for arm in list(fits)[2:]:
         found = compare_laws(fits[BFLOAT16], fits[arm], level=LEVEL)
         verb = "differs from" if found.told_apart else "cannot be distinguished from"
-        numbers = f"{found.distance:.2%} apart, p {found.p:.2g}, upper {LEVEL:.0%} limit {found.at_most:.2%}"
+        numbers = f"difference {found.distance:.2%}, p {found.p:.2g}, upper {LEVEL:.0%} limit {found.at_most:.2%}"
         parts.append(f"the law of {arm} (E is {fits[arm].law.E:.4f}) {verb} the law of bfloat16 ({numbers})")
     return (
         f"This project trained small models of {len(fits)} recipes, {len(table)} runs of each, with "

@@ -42,7 +42,7 @@ def _check(context: Context) -> Evidence:
 
 
 def of_language_models(context: Context) -> list[Statement]:
-    """Judge whether stochastic rounding of gradients lowers the loss in E2M1, under three rules."""
+    """Judge, for each scale rule, whether stochastic rounding of gradients lowers E2M1's loss."""
     made = []
     for model, table in of_recipes(context):
         pairs = {rule: gaps(table, f"{arm}, SR gradients", arm) for rule, arm in RULES.items()}
@@ -56,7 +56,10 @@ def of_language_models(context: Context) -> list[Statement]:
 
 
 def _answer(context: Context, statements: list[Statement]) -> tuple[str, str]:
-    """Return two texts: the answer, with an effect for each rule, and the decisive effect."""
+    """Return the answer, with the effect under each scale rule, and the text of one effect.
+
+    The latter is an effect that refutes the claim, if there is one.
+    """
     tables = [table for _, table in of_recipes(context)]
     if not tables:
         return "", ""

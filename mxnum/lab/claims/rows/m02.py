@@ -56,7 +56,7 @@ def _check(context: Context) -> Evidence:
         ]
     note = (
         "The criterion is R-MSE on these tensors; the paper also uses the training loss. Like 'ceil', 'rceil' never "
-        "overflows; the paper does not have 'rceil'."
+        "overflows; the paper does not study 'rceil'."
     )
     rules = dict.fromkeys((best_rule("weights", INT4), "ceil"))
     number = "INT4 weights: " + ", ".join(f"{rule} {error('weights', INT4, rule):.3f}" for rule in rules)
@@ -77,14 +77,14 @@ def _overflow_and_underflow(tensor: str, fmt: str) -> Statement:
 
 
 def answer(statements: list[Statement]) -> str:
-    """Return, as text, which statements hold on all tensors, on no tensor and on some tensors."""
+    """Return a text that says on how many tensors (all, some or none) each statement holds."""
     best = " or ".join(dict.fromkeys(best_rule(tensor, INT4) for tensor in tensors()))
     even = max(error(tensor, E3M0, "even") / error(tensor, E3M0, "ceil") for tensor in tensors())
     topics = {
-        "'floor' overflows most and 'ceil' never": "'floor' overflows most",
+        "'floor' overflows most and 'ceil' never overflows": "'floor' overflows most",
         "'even' is best for E2M1": "'even' gives E2M1",
         "E2M1 has a smaller error than INT4": "E2M1 has a smaller error",
-        f"'ceil' is best for INT4 (here {best} is)": "'ceil' gives INT4",
+        f"'ceil' is best for INT4 (best here: {best})": "'ceil' gives INT4",
         f"E3M0 needs 'ceil' (its error with 'even' is at most {even:.2f} times that with 'ceil')": "E3M0 is usable",
     }
     so = {topic: unanimous(s for s in statements if what in s.what) for topic, what in topics.items()}

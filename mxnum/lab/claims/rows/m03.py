@@ -11,14 +11,15 @@ from mxnum.lab.claims.samples import CONFIGURATION, FORMATS, by_block, kernels_a
 CLAIM = Claim(
     "M3",
     "How many elements overflow",
-    "On the paper's gradients 0.9 % of the elements overflow in E2M1 under 'even', and 3.69 % in E3M0. For N(0, 1) "
-    "numbers in blocks of 32, which the paper does not treat, the percentages under floor / even are: E4M3 0.8574 / "
-    "0.5482, E3M2 0.8574 / 0.3052, E2M3 0.3724 / 0.1585, E2M1 2.3434 / 0.6221, E3M0 10.958 / 4.158, and 0 under "
-    "ceil and rceil.",
+    "On the paper's gradients 0.9 % of the elements overflow in E2M1 under 'even', and 3.69 % in E3M0. The paper does "
+    "not treat N(0, 1) numbers. For such numbers in blocks of 32, the percentages under floor / even are: E4M3 0.8574 "
+    "/ 0.5482, E3M2 0.8574 / 0.3052, E2M3 0.3724 / 0.1585, E2M1 2.3434 / 0.6221, E3M0 10.958 / 4.158. Under ceil and "
+    "rceil, no element overflows.",
     BY_FORMULA,
-    "The paper's own gradients would decide the numbers 0.9 % and 3.69 %.",
+    "Only the paper's own gradients can show whether the numbers 0.9 % and 3.69 % are right.",
 )
-#: The claimed percentages under floor and even, and half a unit of the last digit.
+#: For each element format: the claimed percentages under floor and even, and half a unit of their
+#: last digit, which is the tolerance of the comparison.
 FIGURES = {
     "E4M3": (0.8574, 0.5482, 5e-5), "E3M2": (0.8574, 0.3052, 5e-5), "E2M3": (0.3724, 0.1585, 5e-5),
     "E2M1": (2.3434, 0.6221, 5e-5), "E3M0": (10.958, 4.158, 5e-4),
@@ -41,13 +42,13 @@ def _check(context: Context) -> Evidence:
     on_gradients = Statement(
         "on the paper's gradients under 'even', 0.9 % of the elements overflow in E2M1 and 3.69 % in E3M0",
         None,
-        f"{e2m1:.2f} % and {e3m0:.2f} % on lognormal gradients, whose spread was chosen here",
+        f"{e2m1:.2f} % and {e3m0:.2f} % on synthetic lognormal gradients with a spread of our choice",
     )
     kernels = kernels_agree(samples)
     answer = (
-        f"For N(0, 1) numbers, formula and kernels agree in all {len(samples)} cases. Undecided: the paper's 0.9 % and "
+        f"For N(0, 1) numbers, the formula and the kernels agree in all {len(samples)} cases. Undecided: the paper's "
         f""
-        "3.69 % on its own gradients, which are not available."
+        "percentages 0.9 and 3.69 on its own gradients, which are not available."
     )
     answer *= all(c.agrees for c in comparisons) and kernels.holds is True
     number = f"ours {e2m1:.2f} and {e3m0:.2f} %"

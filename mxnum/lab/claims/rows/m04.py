@@ -37,8 +37,8 @@ def _check(context: Context) -> Evidence:
             comparisons.append(Comparison(f"{fmt} {rule}", want, exact, digit, Whose.KEPT))
             samples.append((exact, by_block(FORMATS[fmt], rule).mse))
     note = (
-        "Up to version 0.2 this row had numbers from a quadrature, which were wrong by up to 0.00002, and by 0.0001 in "
-        "E3M0."
+        "Up to version 0.2, the numbers of this row came from numerical integration. They were wrong by up to 0.00002, "
+        "and by 0.0001 in E3M0."
     )
     of_e2m1 = {c.what.removeprefix("E2M1 "): c.found for c in comparisons if c.what.startswith("E2M1")}
     answer = (

@@ -44,8 +44,8 @@ def _check(context: Context) -> Evidence:
     )
     helped, hurt = (" and ".join(t for t, factor in factors.items() if (factor > 1) is so) for so in (True, False))
     answer = (
-        f"An offset lowers INT4's error on {helped or 'no tensor'}, by the factor {largest:.2f} at most"
+        f"An offset lowers INT4's error on {helped or 'no tensor'}, by a factor of at most {largest:.2f}"
         + f", and raises it on {hurt}" * bool(hurt)
-        + ". Undecided: the factor of 1.36 on the paper's own tensors."
+        + ". Undecided: whether the factor reaches 1.36 on the paper's own tensors."
     )
     return Evidence((), statements, note, configuration(offset="float16"), answer, f"factor {largest:.2f}")

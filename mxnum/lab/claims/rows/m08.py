@@ -26,7 +26,7 @@ CLAIM = Claim(
     takes=language_models.RECIPE_FILES,
     command=mlp_runs.command("recipes"),
 )
-#: The fields of a recipe that are operands of matrix products.
+#: The fields of a recipe that say how to quantize the operands of matrix products.
 OPERANDS = ("weights", "activations", "weights_backward", "activations_backward", "gradients")
 Points = dict[str, tuple[float, float]]
 
@@ -46,7 +46,7 @@ def _check(context: Context) -> Evidence:
                 if all(precision[operand]["format"] == "mxfp4_e2m1" for operand in OPERANDS):
                     in_e2m1[short] = points[short]
     what = "on a residual MLP the R-MSE of a recipe's operands correlates with the recipe's gap in loss"
-    within = "on a residual MLP, among only the recipes in E2M1, R-MSE correlates with the gap"
+    within = "on a residual MLP, if only recipes in E2M1 are compared, R-MSE correlates with the gap"
     of_models, ranked = of_language_models(context)
     statements = [
         correlates(what, points, _percent),
@@ -54,9 +54,9 @@ def _check(context: Context) -> Evidence:
         *(of_models or [Statement("R-MSE correlates with the gap in language models", None, "not run")]),
     ]
     note = (
-        "On the MLP, R-MSE is the root mean square, over the operands, of their errors on N(0, 1) numbers. The gap "
-        "is the logarithm of the ratio of final losses, averaged over seeds. Between formats, more bits make R-MSE "
-        "and the gap smaller."
+        "On the MLP, R-MSE is the root mean square of the operands' errors on N(0, 1) numbers. The gap is the "
+        "logarithm of the ratio of final losses, averaged over seeds. Formats with more bits have a smaller R-MSE "
+        "and a smaller gap."
     )
     in_4_bits = unanimous(s for s in of_models if "in 4 bits" in s.what)
     return Evidence((), statements, note, {"studies": studies}, *_answer(rho(points), ranked, in_4_bits))
@@ -101,9 +101,10 @@ def recipe_error(precision: dict[str, Any]) -> float | None:
 def _answer(
     of_mlp: float | None, of_models: list[tuple[float | None, float | None]], within: bool | None
 ) -> tuple[str, str]:
-    """Return the answer and the decisive number, as texts.
+    """Return the texts `answer` and `number` of the evidence.
 
-    The answer has the coefficients over all recipes and over the recipes in 4 bits.
+    The answer states the coefficients over all recipes and over the 4-bit recipes. Both texts are
+    empty if a coefficient is missing.
     """
     if of_mlp is None or not of_models or None in [value for pair in of_models for value in pair]:
         return "", ""
@@ -134,8 +135,12 @@ def of_language_models(context: Context) -> tuple[list[Statement], list[tuple[fl
         made += [
             correlates(f"{model}: the measured error of a recipe's operands correlates with the gap", points),
             *ours(
-                correlates(f"{model}: among only the recipes in E2M1, the error correlates with the gap", in_e2m1),
-                correlates(f"{model}: among only the recipes in 4 bits, the error correlates with the gap", in_4_bits),
+                correlates(
+                    f"{model}: if only recipes in E2M1 are compared, the error correlates with the gap", in_e2m1
+                ),
+                correlates(
+                    f"{model}: if only recipes in 4 bits are compared, the error correlates with the gap", in_4_bits
+                ),
             ),
         ]
         ranked.append((rho(points), rho(in_4_bits)))

@@ -32,8 +32,8 @@ ON_THE_MLP = (
 )  # fmt: skip
 NAMED = ("E2M1 even, SR gradients", "E2M1 ceil, SR gradients", "E2M1 even, E3M0 ceil SR gradients")
 FURTHER = ("E2M1 rceil, SR gradients", "INT4 ceil, SR gradients", "NVFP4, SR gradients", "NVFP4 as NVIDIA trains")
-#: For each of the paper's recipes: its name in the answer, and its arm. The arms in 4 bits round
-#: gradients stochastically.
+#: The paper's recipes. Each key is a recipe's name in the answer, and each value is the recipe's
+#: arm in studies of language models. The 4-bit arms round gradients stochastically.
 LABELS = {
     "E4M3 floor": "E4M3", "E2M3 floor": "E2M3", "E3M2 floor": "E3M2",
     **dict(zip(("E2M1 even", "E2M1 ceil", "E2M1 with E3M0 gradients"), NAMED, strict=True)),
@@ -65,7 +65,7 @@ def _check(context: Context) -> Evidence:
 
 
 def in_4_bits(table: dict[str, Any]) -> Iterator[Statement]:
-    """Judge if recipes remove more than half of the gap between E2M1 with floor and FP32."""
+    """Judge whether recipes remove more than half of the gap between E2M1 with floor and FP32."""
     floor, plain = "recipe E2M1 floor", "recipe FP32"
     for name in table["arms"] if {floor, plain} <= set(table["arms"]) else ():
         recipe = name.removeprefix("recipe ")
@@ -85,7 +85,7 @@ def in_4_bits(table: dict[str, Any]) -> Iterator[Statement]:
 
 
 def of_language_models(context: Context) -> list[Statement]:
-    """Judge the gaps to bfloat16 of formats in 8 and 6 bits, and of recipes in 4 bits."""
+    """Judge the gaps between bfloat16 and language models trained in 8, 6 and 4 bits."""
     made = []
     for model, table in of_recipes(context):
         for arm in ("E4M3", "E2M3", "E3M2"):
@@ -101,7 +101,7 @@ def of_language_models(context: Context) -> list[Statement]:
 
 
 def _answer(context: Context, statements: list[Statement]) -> tuple[str, str]:
-    """Return the answer, which names the recipes that end near bfloat16, and the gap of E4M3."""
+    """Return the answer, and the gap of E4M3. The answer says which recipes end near bfloat16."""
     tables = [table for _, table in of_recipes(context)]
     if not tables:
         return "", ""
@@ -114,6 +114,6 @@ def _answer(context: Context, statements: list[Statement]) -> tuple[str, str]:
     on_mlp = [s.holds for s in papers if s.holds is not None]
     answer = (
         f"Language models end within {NEAR} nats of bfloat16 with {near}, not with {far}. On MLPs, "
-        f"{sum(on_mlp)} of {len(on_mlp)} recipes halve E2M1 floor's gap. Undecided: large models."
+        f"{sum(on_mlp)} of {len(on_mlp)} recipes halve the gap under floor. Undecided: large models."
     )
     return answer, f"E4M3 {found['E4M3 floor']:+.3f} nats"

@@ -14,13 +14,13 @@ from mxnum.lab.theory.speed_up import REASONABLE, SHAPES
 CLAIM = Claim(
     "M11",
     "Projected speed-ups",
-    "For a 405B model, a training step becomes 2.73 times as fast with MX4, 2.48 times with MX4 in the MLPs only, "
-    "2.31 times with MX6 weights and activations and MX4 gradients (2.11 if MX6 has FP8's rate, 2.4 if it has "
-    "FP4's), and 1.72 times with FP8.",
+    "For a 405B model, the speed-up of a training step over bf16 is 2.73 with MX4, 2.48 with MX4 in the MLPs only, "
+    "and 1.72 with FP8. With MX6 weights and activations and MX4 gradients, the speed-up is 2.31 (2.11 if MX6 has "
+    "FP8's rate, and 2.4 if MX6 has FP4's rate).",
     "`mxnum.lab.theory.project` computes a speed-up from given rates, shares and costs, here for the shape of Llama-3 "
     "405B. The check computes the parameters that the published numbers imply, and tests whether one set of "
     "parameters gives all these numbers.",
-    "The authors' model of the hardware, or the hardware, would decide the claim.",
+    "The authors' model of the hardware, or measurements on the hardware, would decide the claim.",
 )
 SHAPE = "llama-3-405b"
 #: The published speed-ups, and half a unit of their last digits.
@@ -65,7 +65,10 @@ def _saved(speed_up: float) -> float:
 
 
 def rounded(function: Callable[..., float], *names: str) -> tuple[float, float, float]:
-    """Return a function's value at published numbers, and the limits that their rounding allows."""
+    """Return a function's value at the published numbers `names`, and its least and greatest value.
+
+    The least and greatest value allow for the rounding of the published numbers.
+    """
     figures = [PUBLISHED[name] for name in names]
     corners = itertools.product(*[(value - half, value + half) for value, half in figures])
     found = [function(*corner) for corner in corners]
@@ -87,17 +90,18 @@ def _check(context: Context) -> Evidence:
     figure = Comparison("MX4 in the MLPs only, bf16 in attention", MLP_ONLY, alone, tolerance)
     with_fp8 = rounded(lambda fp8, mx4: _mlp_alone(shape, _saved(fp8), mx4), "FP8", "MX4")
     note = (
-        "The paper states no rates, shares or costs, so its numbers can constrain a model but cannot be derived "
-        "from one. The speed-up that is compared with 2.48 follows from 2.73 and the shape of the model; the "
-        "tolerance includes the rounding of 2.48 and 2.73. The paper does not state the format of attention. With "
-        "the linear layers of attention in FP8 instead of bf16, the speed-up for the MLPs only would be "
-        f"{with_fp8[0]:.3f} ({with_fp8[1]:.3f} to {with_fp8[2]:.3f} within the rounding of 1.72 and 2.73), so 2.48 "
-        "does not exclude FP8 in attention."
+        "The paper states no rates, shares or costs. So its speed-ups cannot be derived from a model; they only "
+        "limit the parameters that a model can have. The speed-up that is compared with 2.48 follows from 2.73 and "
+        "the shape of the model; the tolerance includes the rounding of 2.48 and 2.73. The paper does not state the "
+        "format of attention. If attention's linear layers ran in FP8 instead of bf16, MX4 in the MLPs would give "
+        f"the speed-up {with_fp8[0]:.3f} ({with_fp8[1]:.3f} to {with_fp8[2]:.3f} within the rounding of 1.72 and "
+        "2.73). So 2.48 does not exclude FP8 in attention."
     )
     answer = (
         f"One model of rates and shares {'gives' if statements[0].holds else 'does not give'} the speed-ups "
         f"{FP8:g} and {MX4:g}. It {'also gives' if figure.agrees else 'does not give'} the paper's "
-        f"{MLP_ONLY:g} for MX4 in the MLPs only (its value is {alone:.2f}). Undecided: the authors' own model."
+        f"{MLP_ONLY:g} for MX4 in the MLPs only (its value is {alone:.2f}). Undecided: whether the authors' own model "
+        "gives these numbers."
     )
     configuration = {
         "shape": SHAPE,
@@ -110,8 +114,8 @@ def _check(context: Context) -> Evidence:
 
 def _explained(models: list[Calibration], shape: TransformerShape) -> Statement:
     listed = "; ".join(
-        f"{m.what}: FP8 is {m.fp8:.3f} times and FP4 {m.fp4:.3f} times as fast as bf16, the linear layers are "
-        f"{m.linear:.1%} of the step, conversion takes {m.conversion:.2%} of a product"
+        f"{m.what}: FP8 is {m.fp8:.3f} times and FP4 {m.fp4:.3f} times as fast as bf16, the linear layers take "
+        f"{m.linear:.1%} of the bf16 step's time, and converting takes {m.conversion:.2%} of a bf16 product's time"
         for m in models
     )
     return Statement(
@@ -123,7 +127,7 @@ def _explained(models: list[Calibration], shape: TransformerShape) -> Statement:
 
 
 def _within(shape: TransformerShape) -> list[Statement]:
-    """Judge if each published number is possible with reasonable parameters."""
+    """Judge whether reasonable parameters can give each published number."""
     ranges = {name: project_range(shape, recipe) for name, recipe in RECIPES.items()}
     return [
         Statement(
@@ -136,20 +140,23 @@ def _within(shape: TransformerShape) -> list[Statement]:
 
 
 def _mlp(shape: TransformerShape) -> Statement:
-    """Judge if two published numbers fit the share of the MLPs in the linear layers."""
+    """Judge whether two published speed-ups fit the share of the MLPs in the linear layers."""
     share, low, high = rounded(lambda mlp_only, mx4: _saved(mlp_only) / _saved(mx4), "MLP only", "MX4")
     return Statement(
         "the speed-ups 2.48 (MLPs only) and 2.73 (all linear layers) fit the share that the MLPs have in the linear "
         "layers of Llama-3 405B",
         low <= shape.mlp_share <= high,
-        f"from 2.48 and 2.73, with any rates and costs, the share of the MLPs is {share:.1%} ({low:.1%} to "
-        f"{high:.1%}); their true share of FLOPs is {shape.mlp_share:.1%}, which would give the speed-up "
+        f"2.48 and 2.73 imply that the share of the MLPs is {share:.1%} ({low:.1%} to {high:.1%}), whatever the rates "
+        f"and costs are; their true share of the FLOPs is {shape.mlp_share:.1%}, with which the speed-up would be "
         f"{_mlp_alone(shape, 0.0, MX4):.2f} instead of 2.48",
     )
 
 
 def _changing_share(at_fp8: float, at_fp4: float, fp8: float, mx4: float) -> float:
-    """Return the share of linear products that must change rate to turn `at_fp8` into `at_fp4`."""
+    """Return the share of linear products whose change of rate explains two speed-ups.
+
+    The speed-up rises from `at_fp8` to `at_fp4` if this share changes from FP8's rate to FP4's.
+    """
     return (1 / at_fp8 - 1 / at_fp4) / (1 / fp8 - 1 / mx4)
 
 
@@ -165,13 +172,13 @@ def _six_bits(models: list[Calibration]) -> list[Statement]:
             "forward products at FP8's rate, with gradient products at FP8's or FP4's rate, explain the speed-up "
             "2.11 that the paper states for MX6 at FP8's rate",
             any(abs(reading - AT_FP8) <= PUBLISHED[names[0]][1] + 0.005 for reading in readings),
-            "with two, one and no gradient product at FP4's rate the speed-up is {:.2f}, {:.2f}, {:.2f}".format(
+            "the speed-up is {:.2f}, {:.2f}, {:.2f} with two, one, no gradient products at FP4's rate".format(
                 *readings
             ),
         ),
         Statement(
-            "the forward products, a third of the linear products, explain the two speed-ups of MX6: 2.11 at FP8's "
-            "rate, and 2.4 at FP4's rate",
+            "a change of rate in the forward products, which are a third of the linear products, explains why the "
+            "speed-up of MX6 is 2.11 at FP8's rate and 2.4 at FP4's rate",
             low <= 1 / 3 <= high,
             f"a change of rate in {share:.1%} of the linear products ({low:.1%} to {high:.1%}) raises the speed-up "
             f"from 2.11 to 2.4; a change in a third of them would raise it to {third:.2f}",

@@ -33,9 +33,9 @@ def test_b2(tmp_path):
     found = b02.CLAIM.run(Context(tmp_path))
     assert all(c.agrees for c in found.comparisons)
     assert [s.holds for s in found.statements] == [True, False, None, True, None, False]
-    assert "On the MLP a bias acts as derived. Not as derived: noise common to all elements and" in found.answer
+    assert "On the MLP, a bias acts as predicted. Not as predicted: noise common to all elements and" in found.answer
     for kept, told in (
-        (rows[:1] + rows[3:4], "On the MLP a bias and independent noise for each element act as derived."),
+        (rows[:1] + rows[3:4], "On the MLP, a bias and independent noise for each element act as predicted."),
         (rows[2:3], "Undecided:"),
     ):
         (tmp_path / "sgd-limits.json").write_text(json.dumps({"rows": kept, "experiment": experiment, "seeds": [1]}))

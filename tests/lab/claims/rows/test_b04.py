@@ -23,24 +23,25 @@ def test_b4(tmp_path):
     names = list(studies.get("factorial").arms)
     arms = {n: runs(NEVER if row[0] > 0 else ALWAYS) for n, row in zip(names, studies.fraction(), strict=True)}
     found = b04.CLAIM.run(mlp(tmp_path, "factorial", arms))
-    # First statement: the loss rises more often or sooner with the released code's settings than
-    # with the text's. Second: some of the six differences change the step of the rise. Third: the
-    # released code diverges at the paper's size.
+    # The first statement is that the loss rises more often or sooner with the settings of the
+    # released code than with the settings in the paper's text. The second statement is that some of
+    # the six differences between the settings change the step at which the loss rises. The third
+    # statement is that the released code diverges at the paper's model size.
     assert [s.holds for s in found.statements] == [False, True, None]
     assert found.statements[1].numbers.count("runs with the code's setting") == 1
-    change = f"In E2M1, 1 of 6 differences shift the loss's rise (later: {studies.DIFFERENCES[0]}; "
+    change = f"In E2M1, 1 of 6 differences change when the loss rises (later: {studies.DIFFERENCES[0]}; "
     assert change in found.answer
-    shown = "rises in 0 of 12 runs with the code's settings, 12 of 12 with the text's. Undecided: E4M3, paper size."
+    shown = "rises in 0 of 12 runs with the code's settings and 12 of 12 with the text's. Undecided: E4M3, paper size."
     assert shown in found.answer
     assert studies.DIFFERENCES[0] in found.statements[1].numbers
     assert all(name in found.note for name in studies.DIFFERENCES[1:])
     assert found.note.startswith(
-        f"Switches that delay the rise if set as in the released code: {studies.DIFFERENCES[0]}. "
-        "Switches that make it sooner: none."
+        f"Settings of the released code that delay the rise of the loss: {studies.DIFFERENCES[0]}. "
+        "Settings of the released code that hasten the rise: none."
     )
     turned = {n: runs(ALWAYS if row[0] > 0 else NEVER) for n, row in zip(names, studies.fraction(), strict=True)}
     note = b04.CLAIM.run(mlp(tmp_path, "factorial", turned)).note
-    assert f"code: none. Switches that make it sooner: {studies.DIFFERENCES[0]}." in note
+    assert f"loss: none. Settings of the released code that hasten the rise: {studies.DIFFERENCES[0]}." in note
     found = b04.CLAIM.run(mlp(tmp_path, "factorial", dict.fromkeys(names, runs(NEVER))))
     assert [s.holds for s in found.statements] == [False, None, None]
     assert found.verdict == Verdict.NOT_REPRODUCED

@@ -23,7 +23,9 @@ def test_b6(tmp_path):
     where = mlp(tmp_path, "critical-rate", arms)
     found = b06.CLAIM.run(where)
     assert [s.holds for s in found.statements] == [True, None, None]  # the last statement is about width 512
-    assert found.answer == "At the 5% level, small MLPs jump sooner than in FP32 in E2M1. Undecided: the paper's size."
+    assert found.answer == (
+        "At the 5% level, small MLPs' loss jumps sooner in E2M1 than in FP32. Undecided: the paper's size."
+    )
     assert found.number == "E2M1: p 0.00098 after Holm"
     lost, back = [(100 + i, None) for i in range(12)], [(100 + i, 300) for i in range(12)]
     arms = {"FP32, rate 0.1": followed(back), "E2M1, rate 0.1": followed(lost), "E4M3, rate 0.1": followed(lost)}
@@ -32,7 +34,7 @@ def test_b6(tmp_path):
         found = {s.what: s for s in b06.CLAIM.run(where).statements}
         assert found[f"width {width}: E2M1 runs away sooner than FP32"].holds is holds
         assert found[f"width {width}: E4M3 runs away sooner than FP32"].holds is None
-    arms["E2M1, rate 0.1"] = followed(lost[:4] + back[4:])  # p is 0.125, by the exact test
+    arms["E2M1, rate 0.1"] = followed(lost[:4] + back[4:])  # the exact test gives p = 0.125
     mlp(tmp_path, "runaway-32", arms, horizon=500, width=32)
     found = {s.what: s.holds for s in b06.CLAIM.run(where).statements}
     assert found["width 32: E2M1 runs away sooner than FP32"] is None

@@ -1,4 +1,4 @@
-"""Tests of the differences between computed values and the figures of claim B7."""
+"""Tests that compare the computed values of claim B7 with the claimed figures."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_the_stored_study(checked):
 
 
 def test_numbers_state_differences_inside_the_limits(checked):
-    """Check that statements show measured differences, even differences within the limits."""
+    """Check that a statement shows its measured difference even if it is within the limit."""
     evidence = checked("B11").evidence
     numbers = {s.what: s.numbers for s in evidence.statements}
     assert (
@@ -78,13 +78,13 @@ def test_numbers_state_differences_inside_the_limits(checked):
         in numbers["with 4,096 symbols and 18.0 million tokens the gap has the size predicted for a model at rest"]
     )
     (below,) = (text for what, text in numbers.items() if "the final loss equals float32's" in what)
-    assert below == "-0.0050 nats, below float32 on 6 of 6 seeds"
+    assert below == "gap of -0.0050 nats; the loss is below float32's on 6 of 6 seeds"
     (centred,) = (text for what, text in numbers.items() if "in 4 bits with a centred gradient, the gap has" in what)
-    assert centred.endswith("without centring, NVFP4's gap is +0.0164, smaller on 6 of 6 seeds"), (
+    assert centred.endswith("without centring, NVFP4's gap is +0.0164 and is smaller on 6 of 6 seeds"), (
         "centring does not repair it"
     )
     assert "share one source" in evidence.note
-    assert "the gap of E4M3 is 0.09 nats, of which rceil leaves 0.0005" in evidence.answer
+    assert "E4M3's gap is 0.09 nats with floor and 0.0005 with rceil" in evidence.answer
     assert "in 4 bits" in evidence.answer.split("Largest errors:")[1]
 
 
@@ -95,13 +95,13 @@ def test_gap_that_rceil_leaves_refutes_the_claim(tmp_path):
     (tmp_path / b11.STUDY).write_text(json.dumps(table))
     evidence = reproduce(["B11"], results=tmp_path)["B11"].evidence
     assert [s.holds for s in evidence.statements if "rceil removes" in s.what] == [False]
-    assert "is 0.09 nats, of which rceil leaves 0.0922." in evidence.answer
+    assert "is 0.09 nats with floor and 0.0922 with rceil." in evidence.answer
     assert evidence.verdict == Verdict.CORRECTED
     assert b11.leaves("", [0.03], [0.1]).holds is None
 
 
 def test_other_settings():
-    """Check statements of the study `logits-more` on made-up gaps; predicted gaps are near 0.05."""
+    """Check the statements about the study `logits-more` with made-up gaps."""
 
     def arm(gap, rest=0.0):
         return {"runs": [{"seed": s, "evaluation": 3 + s / 10 + gap} for s in range(6)], "at_rest": rest}
@@ -123,7 +123,7 @@ def test_other_settings():
      (0.06, 0.05, 0.02, None), (0.06, 0.01, 0.02, True)],
 )  # fmt: skip
 def test_a_longer_study(gap, above, near, holds):
-    """Check that a study decides nothing unless float32's loss is within `near` of the entropy."""
+    """Check that a study is undecided if float32's loss is more than `near` above the entropy."""
 
     def arm(loss):
         runs = [{"seed": s, "evaluation": loss, "entropy": [2.7, 2.7]} for s in range(3)]
@@ -168,7 +168,7 @@ def test_the_study_to_the_end(above, size, below, e2m1, wrong):
 
 
 def made(gaps, above=0.01, rests=None, **setting):
-    """Return a table of arms, whose losses end at the entropy plus `above` plus the arm's gap."""
+    """Return a table of arms. The final loss of an arm is the entropy + `above` + its gap."""
 
     def arm(name, gap):
         runs = [{"seed": s, "evaluation": 2.7 + above + s / 10 + gap, "entropy": [2.7 + s / 10] * 2} for s in range(6)]
@@ -216,11 +216,11 @@ def test_just_below_a_power_of_two(gap, above, holds):
     (found,) = b11.just_below_one(table)
     assert found.holds is holds
     assert "256 symbols of 16 classes" in found.what
-    assert "0.0643 by the targets' components alone" in found.numbers
+    assert "the analysis of the targets' components alone predicts 0.0643" in found.numbers
 
 
 def factors(**changed):
-    """Return a table of `logits-factors`; all gaps but those in `changed` are as predicted."""
+    """Return a table of `logits-factors` with the predicted gaps, except the gaps in `changed`."""
     study = tomllib.loads(
         (Path(b11.__file__).parents[2] / "studies/files/language_model/logits-factors.toml").read_text()
     )

@@ -21,7 +21,7 @@ def arms(fp8=0.004, hopper=0.0, promoted=0.0, recipe=0.0, spread=1e-3):
     gaps = {"float32": 0.0, b13.FP8: fp8, b13.HOPPER: fp8 + hopper, b13.PROMOTED: fp8 + promoted}
     gaps |= {b13.RECIPE: fp8 + recipe}
     made = {name: arm(gap, spread=spread if name != "float32" else 0) for name, gap in gaps.items()}
-    # Let the differences between arms vary from seed to seed.
+    # Make the difference between the Hopper arm and each other arm vary from seed to seed.
     for seed, run in enumerate(made[b13.HOPPER]["runs"]):
         run["evaluation"] += 1e-4 * (seed % 3)
     return table(made, control=b13.FP8)

@@ -12,7 +12,7 @@ from mxnum.lab.claims.rows import d01
 @pytest.mark.filterwarnings("ignore:Unit 'blackwell_fp8':mxnum.units.EvidenceWarning")
 @pytest.mark.parametrize(("unit", "bits"), [("hopper_fp8", 14), ("hopper_fp8_promoted", 14), ("blackwell_fp8", 24)])
 def test_bits_kept(unit, bits):
-    """Check how many bits a unit keeps; Blackwell keeps 24, as many as a float32 result has."""
+    """Check how many bits a unit keeps; Blackwell keeps all 24 bits of a float32 significand."""
     assert d01.bits_kept(unit) == bits
 
 
@@ -30,7 +30,8 @@ def test_the_paper_does_not_say_what_its_error_is_relative_to(checked):
     assert [s.holds for s in paper.statements] == [None, True, True]
     assert paper.comparisons[0].found == 14
     assert [s.holds for s in own.statements] == [True, True]
-    # Depending on how one reads the claim, the largest error is below or above the paper's figure.
+    # Under one reading of the claim the largest error is below the paper's figure, under another
+    # reading it is above.
     largest = [e.largest for (_, unit), e in d01.errors_at(d01.K).items() if unit == d01.PLAIN]
     assert min(largest) < 0.02 < max(largest)
 
@@ -42,7 +43,7 @@ def test_a_mean_outside_the_bounds_is_seen(monkeypatch):
 
 
 def d01_other(k):
-    """Return the bounds for a unit that keeps one bit less."""
+    """Return `mean_sum` for a unit that keeps one bit less than hopper_fp8."""
     from mxnum import units
     from mxnum.lab.theory.truncated_sums import mean_sum
 

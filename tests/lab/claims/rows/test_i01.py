@@ -1,6 +1,6 @@
-"""Tests of claim I1: the answer names the result of rounding without clamping.
+"""Tests of claim I1: its answer says which values rounding without clamping would give.
 
-The check must notice a wrong scale rule.
+The check of the claim must fail with a wrong scale rule.
 """
 
 from __future__ import annotations

@@ -58,8 +58,8 @@ CALM, AWAY, BACK = None, (500, None), (500, 600)
 
 
 def test_zeta_is_told_early_and_late_without_the_start(tmp_path):
-    # Averages leave out evaluations near a jump and after a jump. Regression: averages were over
-    # the last ten evaluations, which were consecutive steps.
+    # The averages leave out evaluations near a jump and after a jump. Regression: the average was
+    # over the last ten evaluations of a run, which were at consecutive steps near the jump.
     made = followed([CALM, (1100, None)])
     for run in made:
         run["measured_at"] = [*range(0, 1100, 50), 1051]

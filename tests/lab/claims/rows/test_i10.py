@@ -1,4 +1,4 @@
-"""Tests of claim I10 on the published losses: the figures, and recipes compared at every size."""
+"""Tests of claim I10 on the published losses, and of its study of model sizes."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def test_statements_and_figures_on_the_published_losses(checked):
     entry = checked("I10")
     assert entry.verdict == Verdict.REPRODUCED
     assert [s.holds for s in entry.evidence.statements] == [True] * 6
-    assert "by a fit to final losses, the loss rises with tokens (beta -3.8" in entry.evidence.statements[-1].numbers
+    assert "predicts that the loss rises with tokens (beta -3.8" in entry.evidence.statements[-1].numbers
     for caveat in (
         "A = 2907",
         "39 of the 80",
-        "At 35 of their sizes E4M3 throughout was also trained, and its loss is higher at 35 of these",
+        "at 35 of their sizes. At 35 of these sizes, E4M3 throughout has the higher loss",
         "at 2.2e+19",
         "1.991 times",
         "alpha is 0.493 instead of 0.502",
@@ -63,7 +63,7 @@ def test_a_mitigated_arm_that_misses_its_law_would_be_seen(altered):
 
 
 def test_ladder_of_model_sizes(context):
-    """Check a made-up study of model sizes; E4M3's loss is 2 % above float32's at every size."""
+    """Check the text about a made-up study, in which E4M3 adds 2 % to the loss at every size."""
     assert i10.ladder(context) == ""
     law, random = ScalingLaw(A=20, B=900, E=2.3701, alpha=0.5, beta=0.6), np.random.default_rng(3)
     lines = ["arm,seed,parameters,tokens,loss"]

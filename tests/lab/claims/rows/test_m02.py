@@ -32,7 +32,7 @@ def test_scale_rules(checked, held):
     [(True, "On all tensors"), (False, "Refuted: 'floor'"), (None, "On some tensors: 'floor'")],
 )
 def test_answer_says_if_tensors_disagree(said, told):
-    """Check that the answer says whether a statement holds on all, some or no tensors."""
+    """Check that the answer says whether a statement holds for all, some or none of the tensors."""
     holds = {True: [True, True], False: [False, False], None: [True, False]}[said]
     order = [Statement("weights, E2M1: 'floor' overflows most, 'ceil' never", each) for each in holds]
     rest = ("'even' gives E2M1", "E2M1 has a smaller error", "'ceil' gives INT4", "E3M0 is usable")

@@ -1,4 +1,4 @@
-"""Tests that claim M4 states the compared figures, and that its check notices a wrong figure."""
+"""Tests that claim M4 states the figures that its check compares, and that wrong figures fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that claim M6 is undecided, and that its statements about tensors hold."""
+"""Tests of claim M6: its verdict is undecided, and its statements about tensors hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that the check of claim M9 notices bytes that differ from the formula."""
+"""Tests that the check of claim M9 notices a number of bytes that differs from the formula's."""
 
 from __future__ import annotations
 

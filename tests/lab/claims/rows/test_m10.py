@@ -1,4 +1,4 @@
-"""Tests that the check of claim M10 gives the right verdict on made-up losses."""
+"""Tests that the check of claim M10 returns the right verdict for invented losses."""
 
 from __future__ import annotations
 
