@@ -34,10 +34,12 @@ def blocks(dtype, *key):
     largest[1, ::2] = -largest[1, ::2]
     tiny = rng.integers(0, 5, (3, SIZE)).astype(f"u{plain.itemsize}").view(plain.dtype)
     any_bits = samples.random_patterns(source, 8 * SIZE, *key).reshape(8, SIZE).view(plain.dtype)
-    beside = np.zeros((2, SIZE), plain.dtype)  # the sum of a row is just beyond a tie
+    beside = np.zeros((3, SIZE), plain.dtype)  # the sum of a row is just beyond a tie
     kind = ml_dtypes.finfo(plain.dtype)
-    beside[:, :3] = 1, kind.eps / 2, kind.smallest_subnormal
+    beside[:2, :3] = 1, kind.eps / 2, kind.smallest_subnormal
     beside[1] = -beside[1]
+    # In float64, each number of this row is a multiple of the last place of 1, but not of 8.
+    beside[2, :8], beside[2, 8:10] = 1, (4 * kind.eps, max(2.0**-52, float(kind.smallest_subnormal)))
     one = plain.copy()
     one[0, 3], one[1, 5], one[2, 7], one[2, 8] = np.inf, np.nan, -np.inf, np.inf
     one[3] = -0.0
