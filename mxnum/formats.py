@@ -262,7 +262,8 @@ def _is_written_out(name: object) -> bool:
     return isinstance(name, str) and ":" in name
 
 
-#: The formats that each short name may mean. Short names are written without separators.
+#: The formats that each short name may mean. `find` removes separators before it looks a name up
+#: here, so these names have none.
 _SHORT = {
     "mxfp8": ("mxfp8_e4m3", "mxfp8_e5m2"),
     "mxfp6": ("mxfp6_e3m2", "mxfp6_e2m3"),

@@ -526,7 +526,8 @@ def _stated_cases(task: Task, header: Mapping[str, str]) -> _Stated | None:
 
 
 #: A batch of cases: the number of its first line, the inputs, the answers, and a dictionary. The
-#: dictionary has the text of answers with the digits x or z, by the row of these answers.
+#: dictionary maps a row whose answers have unknown bits (the digits x or z) to the text of these
+#: answers.
 Batch = tuple[int, Columns, Columns, dict[int, str]]
 
 

@@ -53,8 +53,8 @@ class Settings(NamedTuple):
     #: A `FloatScaleRule` for float scales, else a `ScaleRule`. Unused if scales are given.
     scale_rule: ScaleRule | FloatScaleRule = ScaleRule.FLOOR
     nonfinite: Nonfinite = Nonfinite.BLOCK
-    #: The magnitude from which the scale of a block with an offset is computed; None if blocks have
-    #: no offsets.
+    #: Which magnitude determines the scale of a block with an offset: the largest difference or
+    #: half the range. None if blocks have no offsets.
     offset_range: OffsetRange | None = None
     sr_bits: int = 30
 

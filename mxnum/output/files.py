@@ -42,8 +42,9 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
                     shutil.copyfileobj(source, sink)
             return
         target, mode = place_of(path)
-        # The name is cut because file systems limit the length of names. The random token keeps the
-        # names of threads apart, and of processes with the same id in different containers.
+        # The name is cut because file systems limit the length of names. Because of the random
+        # token, two threads get different names, and so do two processes that have the same id in
+        # different containers.
         partial = target.with_name(f".{target.name[:50]}.{secrets.token_hex(4)}.{os.getpid()}.partial")
         os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666 if mode is None else mode & 0o666))
         try:

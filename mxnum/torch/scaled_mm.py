@@ -113,10 +113,7 @@ def _product(a: mx.MXArray, b: mx.MXArray, unit: str | MatrixUnit, scalings: set
 
 
 def _sums(a: mx.MXArray, b: mx.MXArray, unit: str | MatrixUnit, columns: slice) -> Array:
-    """Return the product of the given columns of both matrices, without scales.
-
-    The columns lie along the summed axis.
-    """
+    """Return the product of both matrices, without scales, summed over the given columns only."""
     codes = [np.ascontiguousarray(x.codes[:, columns]) for x in (a, b)]
     one = np.ones((1, 1), np.float32)
     first, second = (

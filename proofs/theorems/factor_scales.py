@@ -89,7 +89,7 @@ def check_found(scale: Any, rule: FloatScaleRule, over: Any = float_scale, fast:
 def check_scale_digits(source: Any, scale: Any, over: Any = float_scale) -> Outcome:
     """Prove the statement `DIVIDED` for a source type and a scale format.
 
-    The proof tries all sequences of digits.
+    The proof covers all sequences of leading digits that the quotient can have.
     """
     count, digits = [0], scale.number.mantissa_bits + 2
 

@@ -142,7 +142,7 @@ def formats_of(unit, elements):
 
 @cache
 def cases_of(name):
-    """Return a unit, its operands' formats by name, codes of 240 sums, and the right results."""
+    """Return a unit, its operands' formats, the codes of 240 sums' inputs, and the results."""
     unit = units.get(name)
     elements = {"a": unit.operands[0], "b": unit.operands[-1]}
     a, b = formats_of(unit, elements)

@@ -66,8 +66,8 @@ class Tile:
 def inputs_of(task: Task, x: Array) -> Columns:
     """Return the rows as inputs of a task.
 
-    In every row, the tensor has the same largest magnitude. This magnitude makes the tensor scale a
-    power of two.
+    If the format has a tensor scale, each row counts as a part of a tensor. All these tensors have
+    the same largest magnitude, which makes the tensor scale a power of two.
     """
     if not task.has_tensor:
         return {"x": x}

@@ -1,8 +1,9 @@
 """Rounding for every scale and every finite number.
 
 A number is divided by the scale of its block, and `float_additions` rounds the quotient at scale 1.
-Functions that return values then multiply the rounded quotient by the scale. Loops use this module
-for blocks whose scale or magnitudes lie outside the domain of `float_additions`.
+A function that returns a value, not a code, then multiplies the rounded quotient by the scale.
+Loops use this module for blocks whose scale or magnitudes lie outside the domain of
+`float_additions`.
 
 Scales are powers of two. `bring` divides by a scale exactly, but may raise the quotient's magnitude
 to 2**-126 or lower it to 2**100. The limits change no element code, because 2**-126 is far below

@@ -21,7 +21,7 @@ INITIALIZATION, TEACHER, BATCH, NOISE, INJECTION, AFFINE = range(1, 7)
 
 
 def generator(seed: int, *purpose: int) -> np.random.Generator:
-    """Return the random generator for a seed and a purpose; a step may follow the purpose."""
+    """Return the random generator for a seed and the numbers of a purpose, such as a step."""
     return np.random.Generator(np.random.SFC64([seed, *purpose]))
 
 

@@ -166,7 +166,7 @@ class _Chain:
             exponent += 1
 
     def count(self, length: int) -> None:
-        """Count the operations of a step, in which each probability is a sum of `length` terms."""
+        """Add the operations of one fused sum, in which each probability sums `length` products."""
         # The count is an upper bound. The factor 4 also allows for the shorter convolutions in
         # `added`, and the summand 2^16 for the additions in `enter`.
         self.operations += 4 * length + (1 << 16)

@@ -92,7 +92,9 @@ def _stable(what: str, arm: str, hazards: set[tuple[int, int]]) -> Statement:
     elsewhere = [run for run in gone if run.cell not in hazards]
     numbers = f"{len(gone)} of {len(runs)} runs go astray (by FLOP: {_by_budget(runs)})"
     if gone:
-        numbers += f"; at the sizes of {len(gone) - len(elsewhere)} of these runs, bf16 goes astray too"
+        numbers += (
+            f"; bf16 goes astray too at the sizes (parameters and tokens) of {len(gone) - len(elsewhere)} of them"
+        )
     unfinished = sum(not run.finished for run in runs)
     if unfinished:
         numbers += f"; {unfinished} of all runs did not finish"

@@ -114,7 +114,8 @@ def validity(arm: str) -> tuple[bool, str]:
 def _exponents(arm: str) -> str:
     """Describe how an arm's alpha and beta differ from bf16's.
 
-    The bootstrap resamples runs of equal size together.
+    The bootstrap draws pairs of a number of parameters and a number of tokens. All runs of both
+    arms at a drawn pair count together.
     """
     found = compare_laws(fit(BF16), fit(arm), level=LEVEL, draws=DRAWS, seed=SEED)
     law, parts = fit(arm).law, []

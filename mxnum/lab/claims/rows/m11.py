@@ -172,7 +172,7 @@ def _six_bits(models: list[Calibration]) -> list[Statement]:
             "forward products at FP8's rate, with gradient products at FP8's or FP4's rate, explain the speed-up "
             "2.11 that the paper states for MX6 at FP8's rate",
             any(abs(reading - AT_FP8) <= PUBLISHED[names[0]][1] + 0.005 for reading in readings),
-            "the speed-up is {:.2f}, {:.2f}, {:.2f} with two, one, no gradient products at FP4's rate".format(
+            "the speed-up is {:.2f} with two gradient products at FP4's rate, {:.2f} with one, {:.2f} with none".format(
                 *readings
             ),
         ),

@@ -110,7 +110,7 @@ def test_what_the_drift_costs():
 
 
 def test_four_bits_in_two_layers():
-    """Check statements about two layers in 4 bits.
+    """Check statements about a model of two layers that is trained in 4 bits.
 
     The loss of float32 is 1 nat, and the loss of a model that guesses is 5 nats.
     """

@@ -36,7 +36,7 @@ def test_a_mitigated_run_that_went_astray_elsewhere_would_be_seen(altered):
     first = reproduce(["I9"])["I9"].evidence.statements[0]
     assert first.holds is False
     assert first.numbers.startswith("2 of 80 runs go astray")
-    assert "at the sizes of 1 of these runs, bf16 goes astray too" in first.numbers
+    assert "bf16 goes astray too at the sizes (parameters and tokens) of 1 of them" in first.numbers
 
 
 def test_added_gap_is_noticed(altered):
