@@ -256,8 +256,8 @@ def measure(
         A function that `measure` calls after each piece of the array, with the number of elements
         measured so far and the number of all elements.
 
-    The other keywords are those of `mxnum.quantize`; ``nonfinite`` must be ``"block"`` or
-    ``"element"``.
+    The other keywords are those of `mxnum.quantize` without `arithmetic`; ``nonfinite`` must be
+    ``"block"`` or ``"element"``.
 
     >>> import numpy as np, mxnum as mx
     >>> gamma = np.array([0.897, 0.896, 0.884, 0.885, 0.904], np.float32)

@@ -491,6 +491,8 @@ class MXArray:
         If writing fails, no new file is left, and an existing file is unchanged.
         """
         self._require_host("array", "call to_host() first")
+        accepted = "the path of an .npz file; mxnum.interop.safetensors.save writes .safetensors files"
+        errors.require(not str(path).endswith(".safetensors"), "path", accepted, str(path))
         q = self.to_host()
         description = {
             "mxnum": 1,

@@ -45,14 +45,14 @@ def quantize(
     The command writes packed codes and scales to OUT. Read OUT with `mxnum.MXArray.load` or
     `mxnum.interop.safetensors.load`. With --values, the command writes the quantized values instead
     of codes and scales. The command never leaves an incomplete file. --force replaces OUT if OUT
-    exists. OUT may be the same file as IN.
+    exists. OUT may be the same file as IN if IN has no other tensors.
 
     Examples: `mxnum quantize x.npy x.npz -f mxfp4_e2m1`;
     `mxnum quantize x.npy y.npy --values --rounding sr --seed 7`.
     """
     from mxnum import errors
     from mxnum.cli.console import print_json
-    from mxnum.cli.inputs import read_array
+    from mxnum.cli.inputs import number_of_arrays, read_array
     from mxnum.cli.outputs import check_output
     from mxnum.engine import dispatch
 
@@ -60,6 +60,8 @@ def quantize(
     errors.require(target.suffix in suffixes, "OUT", f"a file that ends in {errors.joined(suffixes)}", str(target))
     check_output("OUT", target, force)
     x = read_array(source, tensor, as_dtype)
+    if target.exists() and target.samefile(source) and (count := number_of_arrays(source)) > 1:
+        errors.require(False, "OUT", f"another file than IN, which holds {count} tensors", str(target))
     fits = x.ndim > 0 or target.suffix != ".safetensors"
     errors.require(fits, "OUT", "a .npz file for an array without axes", str(target))
     settings: dict[str, Any] = {

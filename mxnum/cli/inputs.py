@@ -59,6 +59,14 @@ def layouts(path: Path) -> dict[str, str]:
     return {name: checkpoint.layout(name) for name in checkpoint.names()}
 
 
+def number_of_arrays(path: Path) -> int:
+    """Return the number of arrays in a .npz or safetensors file, and 1 for another file."""
+    if path.suffix == ".npz":
+        with reading(path), np.load(path, allow_pickle=False) as archive:
+            return len(archive.files)
+    return len(layouts(path)) or 1
+
+
 def _refuse_name(tensor: str | None, path: Path) -> None:
     if tensor is not None:
         raise ValueError(f"Option --tensor must be left out for {str(path)!r}, which holds one array without a name.")

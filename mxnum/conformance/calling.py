@@ -98,8 +98,8 @@ class Implementation:
 def in_place(kernel: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that calls a kernel and returns the array that the kernel overwrote.
 
-    The kernel overwrites its first argument. Pass the returned function to `check`, `check_arrays`
-    or `check_stochastic`.
+    The kernel overwrites its first argument. Pass the returned function to `check` or
+    `check_stochastic`.
 
     >>> import mxnum as mx
     >>> from mxnum.conformance import check, in_place
@@ -210,7 +210,10 @@ def read_floats(value: Any, name: str, task: Task, shape: tuple[int, ...]) -> Ar
     """Return an answer's floats in native byte order; raise an error if type or shape is wrong."""
     array, kind = as_array(value, name)
     wanted = numpy_dtype(task.source)
-    errors.require_type(kind == wanted.name, name, f"an array of {wanted.name}", kind)
+    # A check of an operation with a fixed type takes no `source`.
+    may_choose = "source" in task.operation.settings and kind in FLOATS
+    accepted = f"an array of {wanted.name}, the type that 'source' sets" if may_choose else f"an array of {wanted.name}"
+    errors.require_type(kind == wanted.name, name, accepted, kind)
     errors.require(array.shape == shape, name, f"of shape {shape}", array.shape)
     return array.astype(wanted)
 

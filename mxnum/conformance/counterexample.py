@@ -24,7 +24,8 @@ def described(
     answers = []
     for output in claim.outputs:
         answer = found[output.name]
-        given = "an undefined answer" if answer is None else _text(output, answer)
+        unknown = f"an answer that is undefined or does not fit in {output.bits} bits"
+        given = unknown if answer is None else _text(output, answer)
         answers.append(f"{output.name} must be {_text(output, right[output.name])}, not {given}")
     lines = [f"For {said}: {'; '.join(answers)}."]
     explained = _of_float(claim, inputs)

@@ -126,6 +126,8 @@ class _Prover:
             for name, port in self.binding.inputs.items()
             if not isinstance(port, int) and port.quantity.default is not None and port.quantity.name != name
         ]
+        held = [f"{name} = {value}" for name, value in self.binding.inputs.items() if isinstance(value, int)]
+        notes += [f"Held constant: {', '.join(held)}."] if held else []
         assumptions = (*self.claim.assumptions, *notes, *self.circuit.notes)
         return Proof(self.claim, self.circuit.name, verdict, tuple(self.parts), assumptions, example)
 

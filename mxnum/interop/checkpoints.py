@@ -246,7 +246,7 @@ def to_tensors(name: str, q: MXArray, layout: str, *, global_scale: Any = None) 
     """Return the tensors that store a weight in one of `LAYOUTS`, as a dict from names to tensors.
 
     `mxnum.interop.safetensors.save` writes the returned tensors to a file. The layout
-    ``compressed_tensors`` stores NVFP4 (with `global_scale` as in `to_nvfp4`), MXFP4 and FP8.
+    ``compressed_tensors`` stores NVFP4 (with `global_scale` as in `to_nvfp4`), MXFP4, MXFP8, FP8.
     ``modelopt`` stores NVFP4 and FP8. ``deepseek`` stores FP8, with scales named
     ``weight_scale_inv`` instead of ``weight_scale``. ``gpt_oss`` stores MXFP4. If the tiles of an
     FP8 weight are not 128 x 128, write the shape of a tile as ``weight_block_size`` to the
@@ -270,4 +270,6 @@ def to_tensors(name: str, q: MXArray, layout: str, *, global_scale: Any = None) 
         return {f"{name}_packed": blocks.reshape(*scales.shape[:-1], -1), f"{name}_scale": scales}
     errors.require(q.format.element.name != "e2m1", "layout", f"one that stores {q.format.name}", layout)
     weight, scales = to_fp8(q)
+    if layout == "compressed_tensors" and q.format.scale.power_of_two:
+        scales = scales.view(np.uint8)  # compressed_tensors computes exponents from the codes of MXFP8's scales
     return {name: weight, f"{name}_scale{'_inv' if layout == 'deepseek' else ''}": scales}

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import mxnum
-from mxnum.output.files import written_whole
+from mxnum.output.files import reading, written_whole
 
 Array = Any
 
@@ -44,12 +44,13 @@ def write_arrays(path: Path, arrays: dict[str, Array], *, compressed: bool = Tru
 
 def read_json(path: Path) -> Any:
     """Return the value in a JSON file."""
-    return json.loads(path.read_text())
+    with reading(path):
+        return json.loads(path.read_text())
 
 
 def read_arrays(path: Path) -> dict[str, Array]:
     """Return the arrays in an npz file by name."""
-    with np.load(path, allow_pickle=False) as file:
+    with reading(path), path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
         return {name: file[name] for name in file.files}
 
 

@@ -116,6 +116,12 @@ def _bound(
     for name in widths:
         said = ports.get(name, name)
         if isinstance(said, int):
+            if widths is circuit.outputs:
+                raise ValueError(f"Argument 'ports' must map output {name!r} to one of {list(named)}, not to a number.")
+            if not -(1 << widths[name] >> 1) <= said < 1 << widths[name]:
+                raise ValueError(
+                    f"Argument 'ports' must map {name!r} to a number of at most {widths[name]} bits, not to {said}."
+                )
             found[name] = said
         elif (port := _port(said, named)) is not None:
             found[name] = port

@@ -111,12 +111,20 @@ class Emulation:
 
     def __str__(self) -> str:
         """Return the count of emulated modules by class, and why other modules are not emulated."""
-        classes = (type(module) for module in self.modules.values())
-        counts = Counter(getattr(each, "emulates", each).__name__ for each in classes)  # restored: no `emulates`
+        counts = Counter(_label(module) for module in self.modules.values())
         listed = ", ".join(f"{count} {name}" for name, count in counts.items())
         count = "1 module is" if len(self.modules) == 1 else f"{len(self.modules)} modules are"
         text = f"{count} emulated: {listed}." if listed else "No module is emulated."
         return f"{text} Left alone: {_reasons(self.left_alone)}." if self.left_alone else text
+
+
+def _label(module: Any) -> str:
+    """Return the name of a module's own class, and say so if its recipe rounds nothing in it."""
+    cls = type(module)
+    name = str(getattr(cls, "emulates", cls).__name__)  # a restored module has no `emulates`
+    is_norm = getattr(cls, "_mx_kind", "") in ("norm", "layer_norm", "rms_norm")
+    is_left = is_norm and not (module._mx.how.bf16 or module._mx.how.rounds_norms)
+    return f"{name} (gamma and beta not rounded)" if is_left else name
 
 
 @contextmanager
@@ -236,6 +244,7 @@ def emulate(
         attending += (within,) * (kind == "attention")
     for pattern in _unused(recipe_of) + _unused(chosen):
         raise ValueError(f"Pattern {pattern!r} must match the name of a module of the model.")
+    _refuse_hidden(recipe_of)
     for pattern in _unused(attends):
         raise ValueError(f"Pattern {pattern!r} must match the name of a module that computes attention.")
     _check_shared((name, module, how) for name, module, _, how in found)
@@ -287,6 +296,7 @@ def set_recipe(model: nn.Module, recipe: Recipes | None) -> None:
     wanted = {name: recipe_of(name, module) for name, module in emulation.modules.items()}
     for pattern in _unused(recipe_of):
         raise ValueError(f"Pattern {pattern!r} must match the name of an emulated module.")
+    _refuse_hidden(recipe_of)
     sums = emulation._sums
     hows = {name: How(Recipe()) if value is None else How(Recipe.of(value), *sums) for name, value in wanted.items()}
     _check_shared((name, module, hows[name]) for name, module in emulation.modules.items())
@@ -381,16 +391,27 @@ class _Patterns:
     """A mapping from patterns of names to values. The first matching pattern sets the value."""
 
     def __init__(self, values: Mapping[str, Any]):
-        self.values, self.used = dict(values), set[str]()
+        self.values, self.used, self.deciding = dict(values), set[str](), set[str]()
 
     def __call__(self, name: str, _: Any) -> Any:
         fitting = [pattern for pattern in self.values if fnmatchcase(name, pattern)]
         self.used.update(fitting)
+        self.deciding.update(fitting[:1])
         return self.values[fitting[0]] if fitting else None
 
 
 def _unused(chosen: Any) -> list[str]:
     return [p for p in chosen.values if p not in chosen.used] if isinstance(chosen, _Patterns) else []
+
+
+def _refuse_hidden(recipe_of: Any) -> None:
+    """Raise ValueError if a pattern, except "*", sets no recipe because earlier patterns match."""
+    for pattern in recipe_of.values if isinstance(recipe_of, _Patterns) else ():
+        if pattern in recipe_of.used - recipe_of.deciding - {"*"}:
+            raise ValueError(
+                f"Pattern {pattern!r} must come before the patterns that match the same modules, because the first "
+                "matching pattern sets the recipe."
+            )
 
 
 def _recipes(recipe: Any) -> Callable[[str, nn.Module], Any]:
@@ -405,9 +426,10 @@ def _recipes(recipe: Any) -> Callable[[str, nn.Module], Any]:
 
 def _choice(argument: str, choice: Any) -> Any:
     """Return a function that is True for the chosen modules; None if all modules are chosen."""
-    if choice is None or callable(choice):
+    is_class = isinstance(choice, type)
+    if choice is None or (callable(choice) and not is_class):
         return choice
-    accepted = isinstance(choice, Iterable)
+    accepted = isinstance(choice, Iterable) and not is_class
     errors.require_type(accepted, argument, "patterns of names or a function", choice)
     patterns = [choice] if isinstance(choice, str) else list(choice)
     for pattern in patterns:

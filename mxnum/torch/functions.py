@@ -56,6 +56,8 @@ class How:
     rounding: str = field(init=False)
     is_stepwise: bool = field(init=False)
     keeps_weights: bool = field(init=False)
+    #: False if the recipe leaves gamma and beta in float32.
+    rounds_norms: bool = field(init=False)
     #: True if each row of an embedding's weight is rounded independently of the other rows.
     takes_rows: bool = field(init=False)
 
@@ -89,6 +91,7 @@ class How:
             "rounding": r.vector_rounding,
             "is_stepwise": is_bf16 and r.vector_steps,
             "keeps_weights": r.weights.format is None,
+            "rounds_norms": (r.gamma.format, r.beta.format) != (None, None),
             "is_stochastic": any(map(is_stochastic, operands)),
         }
         for name, value in ready.items():
@@ -114,6 +117,12 @@ def _made_ready(recipe: Any, accumulate: Any, gradient: Any) -> How:
 def made_ready(recipe: Any, accumulate: str | None = None, gradient: str = "straight") -> How:
     """Return the recipe prepared for the functions of this module. Prepared recipes are cached."""
     return _made_ready(Recipe.of(recipe) if isinstance(recipe, Mapping) else recipe, accumulate, gradient)
+
+
+def _of_norm(recipe: Any) -> Any:
+    """Return the recipe of a norm: a format applies to gamma and beta, which `Recipe.of` leaves."""
+    is_format = isinstance(recipe, MXFormat) or (isinstance(recipe, str) and recipe not in Recipe.names())
+    return Recipe.of(recipe).but(gamma=Operand.of(recipe), beta=Operand.of(recipe)) if is_format else recipe
 
 
 @torch.compiler.assume_constant_result
@@ -244,10 +253,11 @@ def layer_norm(
 ) -> Tensor:
     """Compute `torch.nn.functional.layer_norm` with gamma and beta rounded.
 
-    The input and the output are rounded too if the recipe rounds vector operations.
+    If `recipe` is a format, gamma and beta are rounded to this format; a recipe may leave them in
+    float32. The input and the output are rounded too if the recipe rounds vector operations.
     """
     _check(x=x)
-    how = made_ready(recipe)
+    how = made_ready(_of_norm(recipe))
     return layer_norm_how(x, _lengths(normalized_shape), weight, bias, eps, how, _key(how.is_stochastic, seed, stream))
 
 
@@ -263,10 +273,11 @@ def rms_norm(
 ) -> Tensor:
     """Compute `torch.nn.functional.rms_norm` with gamma rounded.
 
+    If `recipe` is a format, gamma is rounded to this format; a recipe may leave gamma in float32.
     The input and the output are rounded too if the recipe rounds vector operations.
     """
     _check(x=x)
-    how = made_ready(recipe)
+    how = made_ready(_of_norm(recipe))
     return rms_norm_how(x, _lengths(normalized_shape), weight, eps, how, _key(how.is_stochastic, seed, stream))
 
 

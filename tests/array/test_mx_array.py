@@ -141,6 +141,8 @@ def test_files_of_scalars_empty_arrays_and_user_formats(tmp_path):
     ):
         q.save(tmp_path / "q.npz")
         assert mx.MXArray.load(tmp_path / "q.npz").equals(q)
+    with pytest.raises(ValueError, match=r"'path' must be the path of an .npz file; mxnum.interop.safetensors.save"):
+        q.save(tmp_path / "q.safetensors")
 
 
 def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):

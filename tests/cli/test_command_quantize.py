@@ -7,6 +7,7 @@ pytest.importorskip("typer", reason="the extra cli is not installed")
 
 import mxnum as mx
 from mxnum.cli import command_quantize, inputs
+from mxnum.interop import safetensors
 from tests import samples
 
 
@@ -99,6 +100,18 @@ def test_a_file_is_overwritten_only_if_asked_for(run, tmp_path, x):
     assert (tmp_path / "link.npy").is_symlink()
     assert np.array_equal(np.load(source), mx.fake_quantize(x, "mxfp8_e4m3"))
     assert (tmp_path / "again.npy").read_bytes() == before
+
+
+def test_a_file_with_other_tensors_is_not_replaced(run, tmp_path, x):
+    # Regression: the other tensors of the file were lost.
+    shard, archive = tmp_path / "m.safetensors", tmp_path / "m.npz"
+    safetensors.save(shard, {"a": x, "b": x})
+    np.savez(archive, a=x, b=x)
+    for path in (shard, archive):
+        before = path.read_bytes()
+        told = run("quantize", path, path, "--tensor", "a", "--force", status=2)
+        assert "'OUT' must be another file than IN, which holds 2 tensors" in told
+        assert path.read_bytes() == before
 
 
 def test_unwritable_targets_raise_before_quantizing(run, tmp_path, x, monkeypatch):

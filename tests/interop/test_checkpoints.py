@@ -55,6 +55,16 @@ def test_written_weights_are_read_back(tmp_path, layout):
     assert all(again[name].tobytes() == tensors[name].tobytes() for name in again)
 
 
+def test_scales_of_mxfp8_are_bytes_for_compressed_tensors(tmp_path):
+    # Regression: scales had the type float8_e8m0fnu; compressed_tensors took their values for codes.
+    q = example("mxfp8_e4m3")
+    tensors = to_tensors("l.weight", q, "compressed_tensors")
+    assert tensors["l.weight_scale"].dtype == np.uint8
+    assert np.array_equal(tensors["l.weight_scale"], q.scales)
+    safetensors.save(tmp_path / "m.safetensors", tensors)
+    assert Checkpoint(tmp_path / "m.safetensors").tensor("l.weight").equals(q)
+
+
 def test_a_folder_with_a_configuration(tmp_path):
     q = example("e4m3:block=64,scale=float32", (100, 130), block_shape=(64, 64))
     other = example("nvfp4")

@@ -13,6 +13,18 @@ def test_round_trips(tmp_path):
     assert arrays["y"].dtype == np.float32
 
 
+def test_a_damaged_file_is_named(tmp_path):
+    storage.write_arrays(tmp_path / "a.npz", {"x": np.arange(300)})
+    whole = (tmp_path / "a.npz").read_bytes()
+    for content, name, read in (
+        (whole[:200], "b.npz", storage.read_arrays), (b"", "c.npz", storage.read_arrays),
+        (b'{"x": [1', "d.json", storage.read_json),
+    ):  # fmt: skip
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ValueError, match=rf"File '.*{name}' cannot be read: "):
+            read(tmp_path / name)
+
+
 def test_a_failed_write_leaves_the_old_file(tmp_path):
     path = tmp_path / "a.json"
     storage.write_json(path, 1)

@@ -125,7 +125,11 @@ def test_a_report_says_which_parameter_is_taken_as_the_scale(tmp_path):
     path = written(tmp_path, "uint8_t f(float low, float high) { return 0; }")
     report = str(prove(path, "encode", "mxfp4_e2m1", function="f"))
     assert "Input 'high' is bound to the operation's input 'scale'." in report
-    assert "is bound to" not in str(prove(path, "encode", "mxfp4_e2m1", function="f", ports={"high": 0}))
+    report = str(prove(path, "encode", "mxfp4_e2m1", function="f", ports={"high": 0}))
+    assert "is bound to" not in report
+    assert "Held constant: high = 0." in report
+    with pytest.raises(ValueError, match="'ports' must map 'high' to a number of at most 32 bits, not to 4294967296"):
+        prove(path, "encode", "mxfp4_e2m1", function="f", ports={"high": 1 << 32})
 
 
 def test_an_unknown_function_is_named(tmp_path):

@@ -92,7 +92,9 @@ def test_what_is_emulated_and_what_is_left_alone():
         "does not know."
     )
     assert list(mxt.emulate(Model(), "mxfp4_e2m1", attention="*.attend").left_alone) == ["other"]
-    assert str(emulation).startswith("7 modules are emulated: 1 Embedding, 2 Linear, 1 LayerNorm, 1 Own, 1 Conv1d, ")
+    assert str(emulation).startswith(
+        "7 modules are emulated: 1 Embedding, 2 Linear, 1 LayerNorm (gamma and beta not rounded), 1 Own"
+    )
     assert isinstance(model.block["mlp"], Own)
     assert "mxfp4_e2m1" in repr(model.head)
 
@@ -307,6 +309,8 @@ WRONG = {
     "recipe": (lambda: mxt.emulate(Model(), "mxfp7"), "'recipe' must be one of"),
     "none": (lambda: mxt.emulate(Model(), {"*": 3}), "'recipe' must be a Recipe, a name, a format or a mapping"),
     "pattern": (lambda: mxt.emulate(Model(), {"haed": None, "*": "mxint8"}), "Pattern 'haed' must match the name of"),
+    "hidden pattern": (lambda: mxt.emulate(Model(), {"*": "mxint8", "head": None}), "Pattern 'head' must come before"),
+    "class": (lambda: mxt.emulate(Model(), filter=nn.Linear), "'filter' must be patterns of names or a function"),
     "filter": (lambda: mxt.emulate(Model(), "mxint8", "blocks.*"), r"Pattern 'blocks\.\*' must match"),
     "attention": (lambda: mxt.emulate(Model(), "mxint8", attention="att"), "Pattern 'att' must match"),
     "attention of a Linear": (

@@ -258,6 +258,10 @@ def test_quantize_and_dequantize():
 
 def test_norms():
     x, gamma, beta = numbers(5, 64), numbers(64, seed=1), numbers(64, seed=2)
+    # Regression: a format alone rounded nothing.
+    e4m3 = [mx.fake_quantize(p.detach(), "mxfp8_e4m3") for p in (gamma, beta)]
+    assert torch.equal(mxt.layer_norm(x, 64, gamma, beta), torch.nn.functional.layer_norm(x, (64,), *e4m3))
+    assert torch.equal(mxt.rms_norm(x, 64, gamma), torch.nn.functional.rms_norm(x, (64,), e4m3[0]))
     q = [mx.fake_quantize(p.detach(), "mxfp4_e2m1") for p in (gamma, beta)]
     recipe = Recipe(gamma="mxfp4_e2m1", beta="mxfp4_e2m1")
     y = mxt.layer_norm(x, (64,), gamma, beta, recipe)
@@ -306,7 +310,7 @@ def test_transform_keeps_products_up_to_rounding():
     with pytest.raises(ValueError, match="needs a multiple of 16 elements along the summed axis, not 60"):
         mxt.linear(numbers(4, 60), numbers(8, 60), recipe=recipe)
     y = mxt.linear(numbers(7, 32), numbers(8, 32).requires_grad_(), recipe="nvidia nvfp4", seed=1)
-    with pytest.raises(ValueError, match=r"not 7 \(in the product for a weight's gradient, .* number of samples"):
+    with pytest.raises(ValueError, match=r"not 7\. In the product for a weight's gradient, .* samples in the batch"):
         y.sum().backward()
 
 

@@ -35,12 +35,16 @@ _NOISY = {"all": KINDS, "layer_norm": KINDS[:2], "not_layer_norm": KINDS[2:]}
 
 @dataclass
 class Run:
-    """The history of one training run: losses, divergence and measurements."""
+    """The history of one training run: losses, divergence and measurements.
+
+    `measured` has the keys that `mxnum.lab.mlp.measure.measurements` documents.
+    """
 
     seed: int
     experiment: Experiment
     losses: list[float] = field(default_factory=list)
-    #: The first step of the divergence, or None if the run did not diverge.
+    #: The first of 20 steps in a row whose loss exceeds 100 times the least loss so far, or the
+    #: step of the first infinite or NaN loss; None if there is no such step.
     diverged: int | None = None
     #: The steps at which measurements were made, and the values of each measurement at these steps.
     measured_at: list[int] = field(default_factory=list)
@@ -321,6 +325,7 @@ def _checked(seeds: Any) -> tuple[int, ...]:
     errors.require_type(isinstance(seeds, Iterable), "seeds", "a list of integers", seeds)
     checked = tuple(errors.integer("seeds", seed, 0, (1 << 63) - 1) for seed in seeds)
     errors.require(bool(checked), "seeds", "a list of at least one integer", checked)
+    errors.require(len(set(checked)) == len(checked), "seeds", "a list of different integers", checked)
     return checked
 
 

@@ -39,7 +39,10 @@ def measurements(network: Network | TorchNetwork, x: Array, y: Array, step: int)
         For each layer, the share of the numbers that exceed the largest value that their block can
         represent under the floor rule.
     ``gamma_error``, ``beta_error``
-        For each layer, the root mean square of the rounding errors of gamma and of beta.
+        For each layer, the root mean square of the rounding errors of gamma and of beta. Like the
+        next two, it is absolute: `mxnum.analysis.gamma_bias` divides errors by gamma.
+    ``gamma_bias``, ``beta_bias``
+        For each layer, the mean of the rounding errors of gamma and of beta.
     """
     runs, p = len(network.seeds), network.experiment.precision
     network.loss_and_gradients(x, y, step)

@@ -333,15 +333,16 @@ def seeds_text(table: dict[str, Any]) -> str:
 
 def page(table: dict[str, Any]) -> str:
     """Return a report page: the question, the table, and the environment of the runs."""
-    one = next(iter(table["arms"].values()))["experiment"]
-    setting = (
-        f"Width {one['width']}, {one['layers']} layers, batch {one['batch']}, {one['optimizer']}, rate {one['rate']:g}"
-    )
+    arms = [arm["experiment"] for arm in table["arms"].values()]
+    texts = {"width": "width {}", "layers": "{} layers", "batch": "batch {}", "optimizer": "{}", "rate": "rate {:g}"}
+    shared = [text.format(arms[0][key]) for key, text in texts.items() if len({arm[key] for arm in arms}) == 1]
+    setting = ", ".join(shared)
+    setting = setting[:1].upper() + setting[1:]
     verdicts = "\n".join(f"- {line}" for line in conclusions(table))
     parts = [
         f"# {table['study']}",
         table["question"],
-        setting + ".",
+        setting and f"{setting}.",
         markdown(table),
         verdicts,
         _under_way_text(table),

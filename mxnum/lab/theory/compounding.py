@@ -63,6 +63,8 @@ def compounded_gain(
     -0.121
     """
     layers = errors.positive_integer("layers", layers)
+    errors.require(bool((np.asarray(bias) >= -1).all()), "bias", "a relative error of at least -1", bias)
+    errors.require(bool((np.asarray(variance) >= 0).all()), "variance", "at least 0", variance)
     j = np.asarray(branch, float)
     errors.require(bool((j > 0).all()), "branch", "positive", branch)
     first, second = layer_factor(np.asarray(bias, float), np.asarray(variance, float), j, int(residual))

@@ -44,9 +44,10 @@ def read_answers(lines: Iterable[str]) -> tuple[Problem, Cases, Array]:
     """Read lines of text; return the `Problem` in the header, the cases and their answers.
 
     The function ignores empty lines. If a line is neither part of the header nor a case with its
-    answer, the function raises ValueError.
+    answer, or if there are fewer cases than the header says, the function raises ValueError.
     """
     header: dict[str, str] = {}
+    promised = 0
     rows: list[list[int]] = []
     problem: Problem | None = None
     for number, line in enumerate(lines, 1):
@@ -54,11 +55,14 @@ def read_answers(lines: Iterable[str]) -> tuple[Problem, Cases, Array]:
         if text.startswith("#"):
             key, _, value = text[1:].partition(":")
             header[key.strip()] = value.strip()
+            promised += int(value) if key.strip() == "cases" and value.strip().isdecimal() else 0
         elif text:
             problem = problem or _problem(header)
             rows.append(_row(text, number, problem))
     if problem is None:
         raise ValueError("The text must hold at least one case with its answer.")
+    if len(rows) < promised:
+        raise ValueError(f"The text must hold the {promised} cases that '# cases:' announces, not {len(rows)}.")
     table, n = np.array(rows, np.int64), problem.k + problem.blocks
     return problem, Cases(table[:, :n], table[:, n : 2 * n], table[:, 2 * n]), table[:, 2 * n + 1]
 

@@ -37,6 +37,7 @@ def test_training_lowers_the_loss():
         ((1.5,), "Argument 'seeds' must be an integer, not 1.5"),
         ((-1,), "Argument 'seeds' must be between 0 and"),
         ((), "Argument 'seeds' must be a list of at least one integer"),
+        ((1, 2, 1), "Argument 'seeds' must be a list of different integers"),
     ],
 )
 def test_wrong_seeds_are_refused_in_a_sentence(seeds, message):

@@ -47,3 +47,7 @@ def test_limits():
     assert thin.bias == pytest.approx(0, abs=1e-7)
     with pytest.raises(ValueError, match="'branch' must be positive"):
         compounded_gain(0.0, layers=2, branch=0.0)
+    with pytest.raises(ValueError, match="'bias' must be a relative error of at least -1, not -8"):
+        compounded_gain(-8.8, layers=2)
+    with pytest.raises(ValueError, match="'variance' must be at least 0"):
+        compounded_gain(-0.1, -0.1, layers=2)

@@ -319,7 +319,7 @@ def test_a_unit_outside_the_family_is_reported():
 
     found = identify(odd, "float16", k=4)
     assert not found.rules
-    assert "follows another rule" in str(found)
+    assert "No rule that identify knows reproduces every answer." in str(found)
     assert "smallest contradicting case" in str(found)
 
 
@@ -361,6 +361,7 @@ def test_text_is_read_as_it_was_written():
         (lambda lines: lines[:-1] + ["1" + lines[-1]], "a code of at most 8 bits"),
         (lambda lines: lines[1:], "must have a line '# mxnum-unit 1'"),
         (lambda lines: lines[:3], "at least one case"),
+        (lambda lines: lines[:-3], "must hold the 20 cases that '# cases:' announces, not 17"),
     ],
 )
 def test_text_that_holds_no_answers_raises(change, message):
