@@ -56,7 +56,7 @@ def test_written_weights_are_read_back(tmp_path, layout):
 
 
 def test_scales_of_mxfp8_are_bytes_for_compressed_tensors(tmp_path):
-    # Regression: scales had the type float8_e8m0fnu; compressed_tensors took their values for codes.
+    # Regression: scales had the type float8_e8m0fnu, and compressed_tensors took values for codes.
     q = example("mxfp8_e4m3")
     tensors = to_tensors("l.weight", q, "compressed_tensors")
     assert tensors["l.weight_scale"].dtype == np.uint8
