@@ -80,7 +80,7 @@ def check(
     scales
         Layout of the returned scales: ``"plain"``, or ``"swizzled"`` for tensor cores
         (`mxnum.interop.swizzle`). The callable must swizzle the scales as a matrix of n rows and
-        one column, padding included.
+        one column, padding included; `check` does not compare the padding.
     **modes
         The modes that the callable claims to implement: ``source``, ``rounding``, ``scale_rule``,
         ``overflow``, ``nonfinite``, ``sr_bits``, ``accumulate`` and ``block``. A mode that has no

@@ -64,8 +64,9 @@ def make_task(
     errors.require(isinstance(unit, MatrixUnit) or asked.name != "mma", "accumulate", accepted, unit and str(unit))
     for name in given:
         if name not in asked.settings:
-            accepted = errors.joined(DECIDES[name])
-            raise ValueError(f"Argument {name!r} must be left out for {asked.name!r}; it is for {accepted}.")
+            is_known = isinstance(unit, MatrixUnit) and asked.name in DECIDES[name]
+            why = "a matrix unit takes k" if is_known else f"it is for {errors.joined(DECIDES[name])}"
+            raise ValueError(f"Argument {name!r} must be left out for {asked.name!r}; {why}.")
     if isinstance(unit, MatrixUnit):
         return _unit_task(asked.name, format, unit, k, block)
     sources = tuple(FLOATS)
