@@ -415,7 +415,7 @@ def _check_blocks(a: Any, b: Any) -> None:
                 "the other orders of summation, such as 'exact', accept floats."
             )
         if operand.offsets is not None:
-            raise ValueError(f"Argument {name!r} must have no offsets if accumulate='block'.")
+            raise ValueError(f"Argument {name!r} must be without offsets if accumulate='block'.")
     block = a.blocks[-1]
     accepted = f"in blocks of {block} along the summed axis with accumulate='block'"
     errors.require(b.blocks[-1] == block, "b", accepted, b.blocks[-1])

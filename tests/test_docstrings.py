@@ -52,14 +52,14 @@ FOLDERS = (
 )
 #: The accepted first words. If none of these verbs says what your function does, add a verb.
 VERBS = (
-    "Add", "Answer", "Apply", "Ask", "Assert", "Begin", "Call", "Check", "Choose", "Clip", "Compare", "Compile",
-    "Compute", "Continue", "Convert", "Copy", "Count", "Cut", "Decode", "Dequantize", "Describe", "Disable", "Divide",
-    "Do", "Draw", "Encode", "End", "Exclude", "Execute", "Explain", "Find", "Fit", "Handle", "Ignore", "Import",
-    "Judge", "Keep", "Label", "Let", "Limit", "List", "Lock", "Make", "Mark", "Measure", "Minimize", "Move",
-    "Multiply", "Pack", "Parse", "Patch", "Plant", "Print", "Prove", "Quantize", "Raise", "Read", "Record", "Reduce",
-    "Register", "Remove", "Replace", "Restore", "Return", "Round", "Run", "Set", "Show", "Silence", "Simulate",
-    "Stop", "Store", "Subtract", "Sum", "Summarize", "Train", "Truncate", "Try", "Undo", "Unpack", "Warn", "Watch",
-    "Write", "Yield",
+    "Add", "Answer", "Apply", "Ask", "Assert", "Begin", "Bind", "Build", "Call", "Check", "Choose", "Clip",
+    "Compare", "Compile", "Compute", "Continue", "Convert", "Copy", "Count", "Create", "Cut", "Decode",
+    "Dequantize", "Describe", "Disable", "Divide", "Do", "Draw", "Encode", "End", "Exclude", "Execute", "Explain",
+    "Find", "Fit", "Group", "Handle", "Ignore", "Import", "Judge", "Keep", "Label", "Let", "Limit", "List", "Load",
+    "Lock", "Log", "Make", "Mark", "Measure", "Merge", "Minimize", "Move", "Multiply", "Pack", "Parse", "Patch",
+    "Plant", "Print", "Propagate", "Prove", "Quantize", "Raise", "Read", "Record", "Reduce", "Register", "Remove",
+    "Replace", "Restore", "Return", "Round", "Run", "Set", "Show", "Silence", "Simulate", "Skip", "Stop", "Store",
+    "Subtract", "Sum", "Summarize", "Train", "Truncate", "Try", "Undo", "Unpack", "Warn", "Watch", "Write", "Yield",
 )  # fmt: skip
 #: Decorators of functions whose docstrings need no verb: those that a caller reads like attributes,
 #: and overloads, which have no body.

@@ -118,7 +118,7 @@ CASES = {
     "bias": (lambda: mx.ElementFormat("e2m1", 2, 1, 5000), "'bias' must be between -1023 and 1023"),
     "specials": (lambda: mx.ElementFormat("e2m1", 2, 1, 1, specials="inf"), "'specials' must be one of ['none', 'nan', 'ieee']"),
     "ieee without mantissa": (lambda: mx.ElementFormat("e4m0", 4, 0, 7, specials="ieee"), "'specials' must be 'none' or 'nan' if exponent_bits < 2 or mantissa_bits < 1"),
-    "nan without room": (lambda: mx.ElementFormat("e1m0", 1, 0, 0, specials="nan"), "'specials' must be 'none' with a single bit"),
+    "nan without room": (lambda: mx.ElementFormat("e1m0", 1, 0, 0, specials="nan"), "'specials' must be 'none' in a format with only one bit"),
     "canonical without ieee": (lambda: mx.ElementFormat("e4m3", 4, 3, 7, specials="nan", canonical_nan=True), "'canonical_nan' must be False"),
     "integer with specials": (lambda: mx.ElementFormat("i", 1, 6, 1, specials="nan", integer=True), "'integer' must be combined with"),
     "tiny integer": (lambda: mx.formats.two_complement("int2", 2), "'bits' must be between 3 and 32, not 2"),

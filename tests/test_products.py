@@ -579,7 +579,7 @@ ERRORS = {
     "unknown accumulation": (lambda: mx.dot(Q[0], Q[0], accumulate="blok"), "'accumulate' must be one of ['exact', 'block', 'sequential', 'blas'], not 'blok'; did you mean 'block'?"),
     "block of floats": (lambda: mx.matmul(X, Q.T), "'a' must be an MXArray if accumulate='block', not 'float32'; the other orders of summation, such as 'exact', accept floats."),
     "block by floats": (lambda: mx.matmul(Q, X.T), "'b' must be an MXArray if accumulate='block', not 'float32'; the other orders of summation, such as 'exact', accept floats."),
-    "block with offsets": (lambda: mx.matmul(Q, OFFSET.T), "'b' must have no offsets if accumulate='block'"),
+    "block with offsets": (lambda: mx.matmul(Q, OFFSET.T), "'b' must be without offsets if accumulate='block'"),
     "blocks across the sum": (lambda: mx.matmul(Q, mx.quantize(X.T, "mxfp8_e4m3")), "'b' must be in blocks of 32 along the summed axis with accumulate='block', not 1"),
     "blocks of other lengths": (lambda: mx.dot(Q[0], mx.quantize(X[0], "mxint8", block_size=16)), "'b' must be in blocks of 32 along the summed axis with accumulate='block', not 16"),
     "float64 results": (lambda: mx.matmul(Q, Q.T, out_dtype="float64"), "'out_dtype' must be one of ['float32', 'bfloat16', 'float16'], not 'float64'"),

@@ -211,7 +211,7 @@ def read_floats(value: Any, name: str, task: Task, shape: tuple[int, ...]) -> Ar
     array, kind = as_array(value, name)
     wanted = numpy_dtype(task.source)
     # A check of an operation with a fixed type takes no `source`.
-    may_choose = "source" in task.operation.settings and kind in FLOATS
+    may_choose = "source" in task.operation.settings and kind == "bfloat16"
     accepted = f"an array of {wanted.name}, the type that 'source' sets" if may_choose else f"an array of {wanted.name}"
     errors.require_type(kind == wanted.name, name, accepted, kind)
     errors.require(array.shape == shape, name, f"of shape {shape}", array.shape)

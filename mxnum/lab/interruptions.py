@@ -34,7 +34,7 @@ class Interruptions:
         self.waiting.append(number)
 
     def deliver(self) -> None:
-        """If a signal is waiting, raise the first one, so that its usual handler runs."""
+        """Raise the first waiting signal, if there is one, so that its usual handler runs."""
         if self.waiting:
             number = self.waiting.pop(0)
             signal.signal(number, self._before[number])

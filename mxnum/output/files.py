@@ -87,7 +87,7 @@ def place_of(path: Path) -> tuple[Path, int | None]:
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """In every OSError, replace the name of the temporary file by `path`.
+    """Replace the name of the temporary file by `path` in every OSError.
 
     Errors that name another file are not changed.
     """

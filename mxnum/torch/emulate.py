@@ -242,9 +242,7 @@ def emulate(
         found.append((name, module, kind, How(Recipe.of(wanted), accumulate, gradient)))
         emulated += (within,) * (kind == "multihead_attention")
         attending += (within,) * (kind == "attention")
-    for pattern in _unused(recipe_of) + _unused(chosen):
-        raise ValueError(f"Pattern {pattern!r} must match the name of a module of the model.")
-    _refuse_hidden(recipe_of)
+    _check_patterns(recipe_of, chosen, "a module of the model")
     for pattern in _unused(attends):
         raise ValueError(f"Pattern {pattern!r} must match the name of a module that computes attention.")
     _check_shared((name, module, how) for name, module, _, how in found)
@@ -294,9 +292,7 @@ def set_recipe(model: nn.Module, recipe: Recipes | None) -> None:
     emulation = emulation_of(model)
     recipe_of = _recipes({} if recipe is None else recipe)
     wanted = {name: recipe_of(name, module) for name, module in emulation.modules.items()}
-    for pattern in _unused(recipe_of):
-        raise ValueError(f"Pattern {pattern!r} must match the name of an emulated module.")
-    _refuse_hidden(recipe_of)
+    _check_patterns(recipe_of, None, "an emulated module")
     sums = emulation._sums
     hows = {name: How(Recipe()) if value is None else How(Recipe.of(value), *sums) for name, value in wanted.items()}
     _check_shared((name, module, hows[name]) for name, module in emulation.modules.items())
@@ -404,8 +400,10 @@ def _unused(chosen: Any) -> list[str]:
     return [p for p in chosen.values if p not in chosen.used] if isinstance(chosen, _Patterns) else []
 
 
-def _refuse_hidden(recipe_of: Any) -> None:
-    """Raise ValueError if a pattern, except "*", sets no recipe because earlier patterns match."""
+def _check_patterns(recipe_of: Any, chosen: Any, what: str) -> None:
+    """Raise ValueError if a pattern matches no module, or only modules of earlier patterns."""
+    for pattern in _unused(recipe_of) + _unused(chosen):
+        raise ValueError(f"Pattern {pattern!r} must match the name of {what}.")
     for pattern in recipe_of.values if isinstance(recipe_of, _Patterns) else ():
         if pattern in recipe_of.used - recipe_of.deciding - {"*"}:
             raise ValueError(

@@ -138,7 +138,7 @@ def test_mistakes():
         (lambda: fp8.from_fp8(weight[0], scales), "'weight' must be of two axes or more"),
         (lambda: fp8.from_fp8(weight, -scales), "'scales' must be without a sign bit"),
         (lambda: fp8.to_fp8(mx.quantize(np.ones((2, 32)), "nvfp4")), "of e4m3 or e5m2 elements"),
-        (lambda: fp8.to_fp8(mx.quantize(np.ones((2, 32)), "e4m3:block=32,scale=ue5m3")), "scales, without a tensor"),
+        (lambda: fp8.to_fp8(mx.quantize(np.ones((2, 32)), "e4m3:block=32,scale=ue5m3")), "scales and no tensor"),
     ]:  # fmt: skip
         with pytest.raises((ValueError, TypeError), match=message):
             call()

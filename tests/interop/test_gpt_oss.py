@@ -85,7 +85,7 @@ def test_checkpoints_that_lack_something(tmp_path):
 
 
 def test_mistakes():
-    with pytest.raises(ValueError, match="16 bytes along the last axis"):
+    with pytest.raises(ValueError, match=r"of shape \(\.\.\., groups, 16\)"):
         gpt_oss.from_gpt_oss(np.zeros((2, 8), np.uint8), np.zeros(2, np.uint8))
     with pytest.raises(ValueError, match=r"'scales' must be of shape \(2,\)"):
         gpt_oss.from_gpt_oss(np.zeros((2, 16), np.uint8), np.zeros(3, np.uint8))

@@ -1,5 +1,6 @@
 """Pack codes narrower than a byte into a bit stream, and unpack them.
 
-`bit_stream` packs consecutive codes. `arrays` packs whole arrays, or one part at a time. This
-package imports `machine` and `traversal`.
+`bit_stream` packs consecutive codes. `arrays` packs whole arrays, or one part at a time.
+
+Imports `machine` and `traversal`.
 """

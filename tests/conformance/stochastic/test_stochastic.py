@@ -43,10 +43,10 @@ def without_minus_zero(x, seed):
 @pytest.mark.parametrize(
     ("kernel", "bits", "fits"),
     [
-        (ours(30), None, "the exact fraction, or of 9 random bits or more"),
+        (ours(30), None, "the exact fraction, or 9 random bits or more"),
         (ours(4), 4, "4 random bits, the fraction truncated"),
         (lambda x, seed: kernels.with_bits(8, seed, x), 8, "8 random bits, the fraction truncated"),
-        (lambda x, seed: kernels.with_bits(16, seed, x), 16, "the exact fraction, or of 9 random bits or more"),
+        (lambda x, seed: kernels.with_bits(16, seed, x), 16, "the exact fraction, or 9 random bits or more"),
         (kernels.plain(lambda delta, x: delta), None, "the exact fraction"),
         (unseeded, None, "the exact fraction"),
         (by_floor, None, "the exact fraction"),
@@ -258,7 +258,7 @@ def test_rounding_the_fraction_to_8_bits_differs_from_truncating():
         return kernels.with_bits(8, seed, x, lambda steps: np.floor(steps + 0.5))
 
     assert check_stochastic(nearest, **E2M1, sr_bits=8, bias=1 / 32, accept="sr_fraction").is_equal
-    with pytest.raises(ConformanceError, match="those of 8 random bits, the fraction to nearest") as caught:
+    with pytest.raises(ConformanceError, match="fit 8 random bits, the fraction to nearest") as caught:
         check_stochastic(nearest, **E2M1, sr_bits=8, bias=1 / 32)
     assert "The share of draws" in str(caught.value)
     with pytest.raises(ConformanceError, match="Shares"):

@@ -84,7 +84,7 @@ def answer(statements: list[Statement]) -> str:
         "'floor' overflows most and 'ceil' never overflows": "'floor' overflows most",
         "'even' is best for E2M1": "'even' gives E2M1",
         "E2M1 has a smaller error than INT4": "E2M1 has a smaller error",
-        f"'ceil' is best for INT4 (best here: {best})": "'ceil' gives INT4",
+        f"'ceil' is best for INT4 (here: {best})": "'ceil' gives INT4",
         f"E3M0 needs 'ceil' (its error with 'even' is at most {even:.2f} times that with 'ceil')": "E3M0 is usable",
     }
     so = {topic: unanimous(s for s in statements if what in s.what) for topic, what in topics.items()}
