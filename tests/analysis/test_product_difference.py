@@ -41,13 +41,13 @@ def there(found):
 @pytest.mark.parametrize(
     "units",
     [
-        [DEEPSEEK, NVFP4], ["sequential", "blas"],
+        ["sequential", "blas"],
         [ProductStack("block", "mxfp8_e4m3"), ProductStack("blackwell_mxfp8", "mxfp8_e4m3")],
         *(
             pytest.param(units, marks=pytest.mark.full)
             for units in (
                 [ProductStack("hopper_fp8", "e4m3"), ProductStack("hopper_fp8_promoted", "e4m3")],
-                [TORCHAO, NVFP4], [ROWWISE, DEEPSEEK],
+                [DEEPSEEK, NVFP4], [TORCHAO, NVFP4], [ROWWISE, DEEPSEEK],
                 [ProductStack("volta_float16_acc16", "float16"), ProductStack("ampere_tf32", "tf32")],
             )
         ),

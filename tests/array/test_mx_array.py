@@ -266,7 +266,7 @@ def held(fmt="mxfp4_e2m1", shape=(3, 4, 96), **options):
 
 
 @pytest.mark.parametrize("options", [{}, {"offset": "float16"}, {"axis": 0}], ids=str)
-@pytest.mark.parametrize("fmt", ["mxfp4_e2m1", "mxfp6_e3m2"])
+@pytest.mark.parametrize("fmt", ["mxfp4_e2m1", pytest.param("mxfp6_e3m2", marks=pytest.mark.full)])
 @pytest.mark.parametrize("shape", [(3, 4, 96), (2, 37), (5,), (2, 0), (0, 3), ()])
 def test_what_is_held_packed_is_the_same_array(fmt, shape, options, tmp_path):
     if options.get("axis") == 0 and not shape:

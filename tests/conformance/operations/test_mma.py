@@ -128,12 +128,12 @@ def test_every_mistake_changes_an_answer(operation, fmt, unit):
         ("mma", "float16", "volta_float16_acc16", {"rounding": "rtz"}, "truncates results to 10 fraction bits"),
         ("mma", "e5m2", "hopper_fp8", {"zero_exponent": -133}, "zero operands have the exponent -133"),
         ("mma", "float16", "volta_float16", {"rounding": "rne"}, "rounds results to nearest where"),
-        ("dot", "e4m3", "hopper_fp8_promoted", "hopper_fp8", "the unit 'hopper_fp8'"),
         ("mma", "mxfp8_e4m3", "blackwell_mxfp8", {"terms": 16}, "adds 16 products at once where 'blackwell_mxfp8'"),
         *(
             pytest.param(*case, marks=pytest.mark.full)
             for case in (
                 ("mma", "e4m3", "hopper_fp8", {"fraction_bits": 25}, "keeps 25 fraction bits where 'hopper_fp8' keeps"),
+                ("dot", "e4m3", "hopper_fp8_promoted", "hopper_fp8", "the unit 'hopper_fp8'"),
                 ("dot", "e4m3", "hopper_fp8_promoted", {"promotion": 64}, "promotes its sum every 64 products where"),
                 ("dot", "bfloat16", "hopper_bfloat16", {"terms": 8, "fraction_bits": 24}, "the unit 'ampere_bfloat16'"),
                 ("dot", "nvfp4", "blackwell_nvfp4", {"fraction_bits": 34}, "keeps 34 fraction bits where"),
