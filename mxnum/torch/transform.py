@@ -25,7 +25,8 @@ def hadamard(x: Tensor, axis: int, inverse: bool = False) -> Tensor:
     if length % _SIZE:
         raise ValueError(
             f"Transform 'hadamard' needs a multiple of 16 elements along the summed axis, not {length}. In the product "
-            "for a weight's gradient, the summed axis is the axis of the samples in the batch."
+            "for a weight's gradient, the summed axis is the axis of the samples in the batch; in products of "
+            "attention, it may be the axis of the positions."
         )
     x = x.detach()
     made = None if x.is_cpu else by_products(x, axis, inverse)

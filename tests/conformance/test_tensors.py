@@ -54,7 +54,7 @@ def test_tensors_of_every_type():
     options = {"format": "mxfp4_e2m1", "operation": "dequantize", "arrays": "torch"}
     assert check(values, **options).is_equal
     assert check(lambda c, s: values(c, s).to(torch.bfloat16), **options, source="bfloat16", accept="all").cases
-    with pytest.raises(TypeError, match="must be an array of float32, not 'bfloat16'"):
+    with pytest.raises(TypeError, match="must be an array of float32, the type that 'source' sets, not 'bfloat16'"):
         check(lambda c, s: values(c, s).to(torch.bfloat16), **options)
 
 

@@ -114,7 +114,7 @@ def test_operands_are_kept_and_compared(study, tmp_path):
 
 def test_arms_whose_runs_would_lie_in_one_folder_are_refused(study, tmp_path):
     alike = replace(study, arms=study.arms | {"last, x 1": study.arms["last"], "last x 1": study.arms["short"]})
-    with pytest.raises(ValueError, match="same folder, as 'last, x 1' and 'last x 1' do"):
+    with pytest.raises(ValueError, match="different folders, but 'last, x 1' and 'last x 1' lead"):
         run_study(alike, tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
