@@ -53,7 +53,7 @@ class Coverage:
     @property
     def emulated(self) -> float:
         """The FLOPs of emulated products, divided by the FLOPs of all products."""
-        return float(sum(row["share"] for row in self.rows() if row["emulated"]))
+        return sum(row["flops"] for row in self.rows() if row["emulated"]) / max(sum(self._counts.values()), 1)
 
     def __str__(self) -> str:
         """Return the rows as a table.

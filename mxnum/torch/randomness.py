@@ -82,6 +82,12 @@ def recomputing() -> bool:
     return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
 
 
+#: The end of error messages about steps that nobody counts.
+NOT_BEGUN = (
+    "no training step was begun. Call the emulated model itself, or call emulation.advance_step() before each step."
+)
+
+
 class Steps:
     """The current training step, and the samples of the batch that this process holds."""
 
@@ -118,10 +124,7 @@ class Steps:
         Without a new step, the pass would draw the random bits of the previous step again.
         """
         if not (self._counted or recomputing() or exporting()):
-            raise RuntimeError(
-                f"Module {name!r} draws random bits in training, but no training step was begun. Call the emulated "
-                "model itself, or call emulation.advance_step() before each step."
-            )
+            raise RuntimeError(f"Module {name!r} draws random bits in training, but {NOT_BEGUN}")
 
     def remember(self, module: Any, _: Any, output: Any) -> None:
         """Record the step of a forward pass, so that its backward pass uses the same step.

@@ -26,7 +26,7 @@ from mxnum.torch.functions import How
 from mxnum.torch.modules import Site, sites_of
 from mxnum.torch.multihead import PROJECTIONS
 from mxnum.torch.operands import BETA, GAMMA, GRADIENT, LEFT, RIGHT, Key, is_beyond_max, prepared, watching
-from mxnum.torch.randomness import recomputing
+from mxnum.torch.randomness import NOT_BEGUN, exporting, recomputing
 
 Tensor = Any
 NAMES = {
@@ -104,6 +104,7 @@ class Watch:
         if not steps:
             return "Nothing has been watched yet."
         wanted = max(steps) if step is None else step
+        errors.require(wanted in steps, "step", f"one of the watched steps {sorted(set(steps))}", step)
         rows = [row for row in self._rows if row["step"] == wanted]
         parts = [f"Step {wanted}"]
         for quantity, names in (("rmse", SHOWN), ("zeta", BIASES)):
@@ -178,7 +179,11 @@ class Watch:
     def _follow(self, site: Site) -> None:
         def see(slot: int, operand: Operand, axis: int, x: Tensor, value: Tensor, key: Key) -> None:
             step, model = key.step, self._model()
-            if model is None or self._is_quiet or not (model.training and self._is_step(step)):
+            if model is None or self._is_quiet or not model.training:
+                return
+            if step == 0 and not (recomputing() or exporting()):
+                raise RuntimeError(f"Module {site.name!r} is watched in training, but {NOT_BEGUN}")
+            if not self._is_step(step):
                 return
             again = slot in _FORWARD and recomputing()
             if operand.is_mx and not again and x.numel():

@@ -337,3 +337,16 @@ def test_what_is_wrong_is_said_in_a_sentence():
     net.requires_grad_(False)
     with pytest.raises(ValueError, match="'model' must be one with parameters that require a gradient"):
         mxt.watch(net).compare(net, lambda: net(x()).sum())
+
+
+def test_rows_without_a_step_are_refused():
+    # Regression: if only a part of the model was called, all rows were stored under step 0.
+    model = nn.Sequential(nn.Sequential(nn.Linear(32, 8)))
+    mxt.emulate(model, "mxfp8_e4m3")
+    observed = mxt.watch(model)
+    with pytest.raises(RuntimeError, match=r"'0\.0' is watched in training, but no training step was begun"):
+        model[0](torch.ones(2, 32))
+    model(torch.ones(2, 32))
+    assert {row["step"] for row in observed.rows()} == {1}
+    with pytest.raises(ValueError, match=r"'step' must be one of the watched steps \[1\], not 3"):
+        observed.table(3)
