@@ -53,7 +53,8 @@ class Coverage:
     @property
     def emulated(self) -> float:
         """The FLOPs of emulated products, divided by the FLOPs of all products."""
-        return sum(row["flops"] for row in self.rows() if row["emulated"]) / max(sum(self._counts.values()), 1)
+        flops = sum(count for (*_, is_emulated), count in self._counts.items() if is_emulated)
+        return flops / max(sum(self._counts.values()), 1)
 
     def __str__(self) -> str:
         """Return the rows as a table.
