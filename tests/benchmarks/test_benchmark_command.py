@@ -323,7 +323,7 @@ def test_the_page_has_each_question_once(asked, tmp_path):
 @pytest.mark.full
 def test_earlier_version_is_measured_in_its_own_process(monkeypatch, tmp_path):
     monkeypatch.delenv("MXNUM_EARLIER", raising=False)
-    with pytest.raises(ValueError, match="needs MXNUM_EARLIER"):
+    with pytest.raises(ValueError, match="needs the environment variable MXNUM_EARLIER"):
         earlier.require()
     package = tmp_path / "mxnum"
     package.symlink_to(earlier.ROOT / "mxnum")
