@@ -130,6 +130,8 @@ def test_a_report_says_which_parameter_is_taken_as_the_scale(tmp_path):
     assert "Held constant: high = 0." in report
     with pytest.raises(ValueError, match="'ports' must map 'high' to a number of at most 32 bits, not to 4294967296"):
         prove(path, "encode", "mxfp4_e2m1", function="f", ports={"high": 1 << 32})
+    with pytest.raises(ValueError, match=r"'ports' must map output 'return' to one of \['code'\], not to a number"):
+        prove(path, "encode", "mxfp4_e2m1", function="f", ports={"return": 1})
 
 
 def test_an_unknown_function_is_named(tmp_path):

@@ -389,7 +389,7 @@ def level_2(task, count):
         ("mma", "nvfp4", {"accumulate": "blackwell_mxfp8"}, "with e8m0 scales in blocks of 32 for unit"),
         ("mma", "e4m3", {"accumulate": "hopper_fp8", "k": 16}, "'k' must be 32 for one instruction of 'hopper_fp8'"),
         ("dot", "mxfp8_e4m3", {"accumulate": "blackwell_mxfp8", "k": 40}, "'k' must be a multiple of 32"),
-        ("dot", "e4m3", {"accumulate": "hopper_fp8", "dot_blocks": 2}, "'dot_blocks' must be left out for 'dot'"),
+        ("dot", "e4m3", {"accumulate": "hopper_fp8", "dot_blocks": 2}, "for 'dot'; a matrix unit takes k"),
         ("dot", "mxfp8_e4m3", {"k": 64}, "'k' must be left out for 'dot'; it is for mma"),
         ("mma", "e4m3", {"accumulate": '{"name": "x"}'}, "'unit' must have the fields name, operands, k, terms"),
         ("mma", "e4m3", {"accumulate": "{x"}, "'unit' must be a JSON object"),
